@@ -1,0 +1,2 @@
+//! The CPU backend: always built; reference, oracle and embedded default.
+pub mod simd;

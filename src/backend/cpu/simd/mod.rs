@@ -1,0 +1,1 @@
+//! Vector kernels, one source for every instruction set, the same bits on all of them.

@@ -1,0 +1,2 @@
+//! What runs a plan.
+pub mod cpu;
