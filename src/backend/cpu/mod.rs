@@ -1,2 +1,4 @@
 //! The CPU backend: always built; reference, oracle and embedded default.
+pub mod arena;
+pub mod kernel;
 pub mod simd;

@@ -1,0 +1,102 @@
+//! Errors on board: small, `Copy`, with stable numbers and ids instead of strings.
+
+use crate::ids::{SegmentId, SlotId, TenantId};
+
+/// Why frames cannot go on. Kept by the lifecycle's `Faulted` state and reported with every later call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A segment did not finish within the watchdog's time. The hung objects are leaked; a new process is needed.
+    #[error("tenant {tenant} hangs in segment {segment} (frame {frame}): restart the process")]
+    Hang {
+        /// Tenant of the segment.
+        tenant: TenantId,
+        /// The first segment that started and did not end.
+        segment: SegmentId,
+        /// The frame.
+        frame: u64,
+    },
+    /// A segment failed on the device; the context is poisoned and not used again.
+    #[error("tenant {tenant} failed in segment {segment} (frame {frame}, device code {code}): restart the process")]
+    Device {
+        /// Tenant of the segment.
+        tenant: TenantId,
+        /// The first segment that started and did not end.
+        segment: SegmentId,
+        /// The frame.
+        frame: u64,
+        /// The driver's number.
+        code: u32,
+    },
+    /// A kernel of the CPU backend panicked: a bug, contained.
+    #[error("a kernel of tenant {tenant} panicked in segment {segment} (frame {frame}): report this bug, restart the process")]
+    Panic {
+        /// Tenant of the segment.
+        tenant: TenantId,
+        /// The segment.
+        segment: SegmentId,
+        /// The frame.
+        frame: u64,
+    },
+}
+
+impl Fault {
+    /// The fault's stable number.
+    pub const fn number(self) -> u32 {
+        match self {
+            Fault::Hang { .. } => 1,
+            Fault::Device { .. } => 2,
+            Fault::Panic { .. } => 3,
+        }
+    }
+}
+
+/// Why a call on a prepared engine was refused. The numbers of [`RunError::number`] are stable and never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// All slots are in flight or unreleased: release a ticket first.
+    #[error("all slots are in use: release a ticket first")]
+    Busy,
+    /// The call is not legal in the engine's state.
+    #[error("not legal in this state of the engine")]
+    State,
+    /// The engine is faulted.
+    #[error(transparent)]
+    Faulted(#[from] Fault),
+    /// The ticket was released, or is another engine's.
+    #[error("the ticket was released or belongs to another engine")]
+    Ticket,
+    /// There is no such tenant, camera or task set.
+    #[error("no such tenant, camera or task set")]
+    Unknown,
+    /// An image's size, stride or length does not fit its camera.
+    #[error(
+        "image of camera {0} does not fit: size 0, larger than the camera's largest, a stride shorter than a row, odd NV12, or too few bytes"
+    )]
+    Image(crate::ids::CameraId),
+    /// A tensor input has the wrong length.
+    #[error("input {0} has the wrong number of bytes")]
+    Input(u16),
+    /// The time given to a wait ran out; the frame goes on.
+    #[error("not finished within the given time")]
+    Timeout,
+    /// A slot that is not at hand.
+    #[error("slot {0} is not at hand")]
+    Slot(SlotId),
+}
+
+impl RunError {
+    /// The error's stable number.
+    pub const fn number(self) -> u32 {
+        match self {
+            RunError::Busy => 1,
+            RunError::State => 2,
+            RunError::Faulted(_) => 3,
+            RunError::Ticket => 4,
+            RunError::Unknown => 5,
+            RunError::Image(_) => 6,
+            RunError::Input(_) => 7,
+            RunError::Timeout => 8,
+            RunError::Slot(_) => 9,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The largest counts a plan, a table or a model may hold (invariant P6).
+//!
+//! They bound the memory a hostile file can make the loader take and the work its checks can cost.
+//! Each is far above what a vehicle needs and small enough to be walked at start-up.
+
+/// Axes of a tensor view.
+pub const MAX_RANK: usize = 6;
+/// Primitives in one operator.
+pub const MAX_PRIMITIVES: usize = 8;
+/// Inputs of one primitive.
+pub const MAX_INPUTS: usize = 4;
+/// Outputs of one primitive.
+pub const MAX_OUTPUTS: usize = 2;
+/// Tenants of one plan.
+pub const MAX_TENANTS: usize = 32;
+/// Cameras of a plan table.
+pub const MAX_CAMERAS: usize = 16;
+/// Streams of one plan.
+pub const MAX_STREAMS: usize = 64;
+/// Frame schedules in one cycle.
+pub const MAX_CYCLE: usize = 64;
+/// Operators of one plan.
+pub const MAX_OPERATORS: usize = 65_536;
+/// Chunks of one operator.
+pub const MAX_CHUNKS: usize = 256;
+/// Buffers of one plan.
+pub const MAX_BUFFERS: usize = 131_072;
+/// Weight sections of one plan.
+pub const MAX_SECTIONS: usize = 131_072;
+/// Segments of one frame schedule.
+pub const MAX_SEGMENTS: usize = 16_384;
+/// Steps of one frame schedule.
+pub const MAX_STEPS: usize = 262_144;
+/// Sync points of one frame schedule.
+pub const MAX_SYNCS: usize = 65_536;
+/// Plans of one table.
+pub const MAX_PLANS: usize = 64;
+/// Slots (frames in flight) of one table.
+pub const MAX_SLOTS: usize = 8;
+/// Bytes of a name or a label.
+pub const MAX_NAME: usize = 512;
+/// Labels of one tenant.
+pub const MAX_LABELS: usize = 65_536;
+/// Elements of one tensor.
+pub const MAX_ELEMENTS: u64 = 1 << 31;
+/// Bytes of one buffer, the arena, or a slot.
+pub const MAX_BYTES: u64 = 1 << 36;
+/// Bytes of a plan file or a table file.
+pub const MAX_PLAN_FILE: u64 = 256 << 20;
+/// Bytes of a weight file.
+pub const MAX_WEIGHT_FILE: u64 = 8 << 30;
+/// Width or height of a camera image, in pixels.
+pub const MAX_IMAGE_SIDE: u32 = 16_384;

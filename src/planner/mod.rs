@@ -1,0 +1,2 @@
+//! The offline half: ONNX networks to plans.
+pub mod graph;

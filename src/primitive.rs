@@ -1,0 +1,522 @@
+//! The primitives: single mathematical operators with all their attributes fixed.
+//!
+//! A primitive says *what* is computed on logical shapes (ONNX axis order); layouts, buffers and kernels are
+//! the plan's and the backend's business. Inputs of elementwise primitives have the output's shape exactly:
+//! broadcasting is a layout with stride 0, made by whoever writes the operand.
+//!
+//! | primitive | inputs | outputs |
+//! |---|---|---|
+//! | `Conv` | x `[N,C,s..]`, w `[O,C/g,k..]`, optional bias `[O]` | `[N,O,s'..]` |
+//! | `ConvTranspose` | x `[N,C,s..]`, w `[C,O/g,k..]`, optional bias `[O]` | `[N,O,s'..]` |
+//! | `MatMul` | a `[..,M,K]`, b `[..,K,N]` (same leading axes), optional bias `[..,M,N]` | `[..,M,N]` |
+//! | `Unary`, `Binary`, `Copy` | shape of the output | any |
+//! | `Pool` | x `[N,C,s..]` | `[N,C,s'..]`, for max optionally the winners' flat indices (i32) |
+//! | `Reduce` | x | x's shape with the reduced axes at 1 |
+//! | `Softmax` | x | same |
+//! | `Pad`, `Resize` | x | same rank |
+//! | `Gather` | data, indices (i32) | data's axis replaced by the indices' axes |
+//! | `Prepare` | camera bytes `[B]` (u8) | `[1,3,H,W]` |
+//! | `DecodeYolox` | head `[1,A,5+C]` | boxes `[A,4]`, scores `[A,C]` |
+//! | `Nms` | boxes `[A,4]`, scores `[A,C]` | detections `[max,6]`, count `[1]` (i32) |
+//! | `TopK` | x `[B,C]` | values `[B,k]`, indices `[B,k]` (i32) |
+//! | `ArgMax` | x | x's shape with the axis at 1 (u8 or i32) |
+
+use crate::ids::CameraId;
+use crate::limits::MAX_RANK;
+use crate::tensor::Shape;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// A sliding window over up to three spatial axes (axes 2.. of `[N, C, spatial..]`); entries beyond `axes` are 1, 1, 1, 0, 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Window {
+    /// Number of spatial axes, 1 to 3.
+    pub axes: u8,
+    /// Taps per axis, at least 1.
+    pub kernel: [u32; 3],
+    /// Step between neighbouring outputs, at least 1.
+    pub stride: [u32; 3],
+    /// Step between neighbouring taps, at least 1.
+    pub dilation: [u32; 3],
+    /// Padding before the first element.
+    pub pad_begin: [u32; 3],
+    /// Padding after the last element.
+    pub pad_end: [u32; 3],
+}
+
+impl Window {
+    /// A window of `kernel` with unit strides and dilations and no padding. `kernel` holds 1 to 3 extents.
+    pub fn new(kernel: &[u32]) -> Window {
+        let mut w = Window {
+            axes: kernel.len() as u8,
+            kernel: [1; 3],
+            stride: [1; 3],
+            dilation: [1; 3],
+            pad_begin: [0; 3],
+            pad_end: [0; 3],
+        };
+        w.kernel[..kernel.len()].copy_from_slice(kernel);
+        w
+    }
+
+    /// Extent of the input that one output looks at along `axis`: `(kernel - 1) * dilation + 1`; `None` on overflow.
+    pub fn reach(&self, axis: usize) -> Option<u32> {
+        (self.kernel[axis].checked_sub(1)?).checked_mul(self.dilation[axis])?.checked_add(1)
+    }
+
+    /// Taps in all.
+    pub fn taps(&self) -> u64 {
+        self.kernel.iter().map(|&k| u64::from(k)).product()
+    }
+
+    /// Output extent of a forward window along `axis` for an input of `extent`, rounded down (ONNX `floor` mode);
+    /// `None` where the padded input is smaller than the window or a number overflows.
+    pub fn output(&self, axis: usize, extent: u32) -> Option<u32> {
+        let padded = extent.checked_add(self.pad_begin[axis])?.checked_add(self.pad_end[axis])?;
+        Some(padded.checked_sub(self.reach(axis)?)? / self.stride[axis].max(1) + 1)
+    }
+
+    /// True if strides, dilations and kernel are at least 1 and the unused entries hold their fixed values.
+    pub fn is_valid(&self) -> bool {
+        (1..=3).contains(&self.axes)
+            && (0..3).all(|a| self.kernel[a] >= 1 && self.stride[a] >= 1 && self.dilation[a] >= 1 && self.reach(a).is_some())
+            && (usize::from(self.axes)..3)
+                .all(|a| (self.kernel[a], self.stride[a], self.dilation[a], self.pad_begin[a], self.pad_end[a]) == (1, 1, 1, 0, 0))
+    }
+}
+
+/// A float that is compared, ordered and hashed by its bits, for attributes of primitives.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Scalar(pub f32);
+
+impl PartialEq for Scalar {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+impl Eq for Scalar {}
+impl PartialOrd for Scalar {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scalar {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+impl std::hash::Hash for Scalar {
+    fn hash<H: std::hash::Hasher>(&self, h: &mut H) {
+        self.0.to_bits().hash(h);
+    }
+}
+impl std::fmt::Debug for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Elementwise functions of one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Unary {
+    /// `max(x, 0)`.
+    Relu,
+    /// `x < 0 ? alpha * x : x`.
+    LeakyRelu(Scalar),
+    /// `min(max(x, low), high)`.
+    Clip(Scalar, Scalar),
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// `min(max(alpha * x + beta, 0), 1)`.
+    HardSigmoid(Scalar, Scalar),
+    /// `x * min(max(x / 6 + 0.5, 0), 1)`.
+    HardSwish,
+    /// `x * sigmoid(x)`.
+    Silu,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// Natural exponential.
+    Exp,
+    /// Square root.
+    Sqrt,
+    /// `-x`.
+    Neg,
+}
+
+/// Elementwise functions of two values of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Binary {
+    /// `a + b`; integers wrap.
+    Add,
+    /// `a - b`; integers wrap.
+    Sub,
+    /// `a * b`; integers wrap.
+    Mul,
+    /// `a / b`; integers truncate toward zero, by zero gives 0.
+    Div,
+    /// `a` to the power `b`. The exponent may have another type than the base; the result has the base's.
+    Pow,
+    /// The smaller; NaN if either is NaN.
+    Min,
+    /// The larger; NaN if either is NaN.
+    Max,
+    /// `a < 0 ? a * b : a`: `b` is the slope.
+    PRelu,
+}
+
+/// How a pooling window becomes one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum PoolKind {
+    /// The largest of the elements inside the input. With a second output, also its flat index
+    /// in the logical tensor (row-major over `[N,C,s..]`, or column-major over the spatial axes if `column_major`).
+    Max {
+        /// ONNX `storage_order = 1`.
+        column_major: bool,
+    },
+    /// The mean; over the elements inside the input, or inside the padded input.
+    Average {
+        /// Count padding (inside the declared pads) as zeros.
+        count_pad: bool,
+    },
+}
+
+/// What a reduction computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ReduceKind {
+    /// Arithmetic mean.
+    Mean,
+    /// Maximum; of nothing, the type's lowest value (-inf for floats).
+    Max,
+    /// Sum; of nothing, 0.
+    Sum,
+}
+
+/// What lies outside a padded tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum PadMode {
+    /// A constant.
+    Constant(Scalar),
+    /// Mirror without repeating the edge.
+    Reflect,
+    /// The nearest element.
+    Edge,
+    /// Periodic continuation.
+    Wrap,
+}
+
+/// Interpolation of a resize.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ResizeMode {
+    /// One source element, chosen by rounding.
+    Nearest(Nearest),
+    /// Separable linear; `antialias` widens the filter when shrinking.
+    Linear {
+        /// Widen the filter by the scale when shrinking.
+        antialias: bool,
+    },
+    /// Separable cubic convolution.
+    Cubic {
+        /// The coefficient `a`, often -0.75 or -0.5.
+        coefficient: Scalar,
+        /// Drop taps outside the input and renormalise, instead of repeating the edge.
+        exclude_outside: bool,
+        /// Widen the filter by the scale when shrinking.
+        antialias: bool,
+    },
+}
+
+/// How a nearest resize rounds a source coordinate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Nearest {
+    /// To nearest, halves down.
+    RoundPreferFloor,
+    /// To nearest, halves up.
+    RoundPreferCeil,
+    /// Down.
+    Floor,
+    /// Up.
+    Ceil,
+}
+
+/// From an output coordinate to a source coordinate (ONNX `coordinate_transformation_mode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Coordinates {
+    /// `(x + 0.5) / scale - 0.5`.
+    HalfPixel,
+    /// Half pixel, centred over the part of the output that the scale accounts for.
+    HalfPixelSymmetric,
+    /// Half pixel; 0 where the output has one element.
+    PytorchHalfPixel,
+    /// `x * (in - 1) / (out - 1)`.
+    AlignCorners,
+    /// `x / scale`.
+    Asymmetric,
+    /// A region of interest given as fractions `[start, end]` per axis; outside it, the extrapolation value.
+    CropAndResize {
+        /// First corner, as a fraction of the extent, per axis.
+        start: [Scalar; MAX_RANK],
+        /// Last corner, as a fraction of the extent, per axis.
+        end: [Scalar; MAX_RANK],
+        /// The value outside the input.
+        outside: Scalar,
+    },
+}
+
+/// A resize of some axes of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Resize {
+    /// Interpolation.
+    pub mode: ResizeMode,
+    /// Coordinate rule.
+    pub coordinates: Coordinates,
+    /// Output over input extent, per axis of the tensor; exactly 1 on the axes that are left alone.
+    pub scales: [Scalar; MAX_RANK],
+}
+
+/// Order of the colours in a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ColorOrder {
+    /// Red first.
+    Rgb,
+    /// Blue first.
+    Bgr,
+}
+
+/// How a picture of any size is fitted into a network's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Fit {
+    /// Each axis scaled on its own.
+    Stretch,
+    /// Scaled by one factor to `(floor(w * r), floor(h * r))`, at the top left, the rest filled.
+    LetterboxTopLeft,
+    /// Scaled by one factor, centred (the odd pixel goes right and below), the rest filled.
+    LetterboxCentred,
+}
+
+/// Where a picture of a given size lands in a network's input; shared by preparation and decoding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Placement {
+    /// Scaled picture's left edge in the input, in pixels.
+    pub x: u32,
+    /// Scaled picture's top edge in the input, in pixels.
+    pub y: u32,
+    /// Scaled picture's width in the input, at least 1.
+    pub width: u32,
+    /// Scaled picture's height in the input, at least 1.
+    pub height: u32,
+    /// Input pixels per source pixel along x, as decoding divides by it.
+    pub scale_x: f32,
+    /// Input pixels per source pixel along y.
+    pub scale_y: f32,
+}
+
+impl Fit {
+    /// Places a `source` picture (width, height, both at least 1) into a `target` input (width, height).
+    pub fn place(self, source: (u32, u32), target: (u32, u32)) -> Placement {
+        let (sw, sh) = (f64::from(source.0.max(1)), f64::from(source.1.max(1)));
+        let (tw, th) = (f64::from(target.0), f64::from(target.1));
+        if self == Fit::Stretch {
+            let (x, y) = ((tw / sw) as f32, (th / sh) as f32);
+            return Placement {
+                x: 0,
+                y: 0,
+                width: target.0,
+                height: target.1,
+                scale_x: x,
+                scale_y: y,
+            };
+        }
+        let r = (tw / sw).min(th / sh);
+        let width = ((sw * r) as u32).clamp(1, target.0.max(1));
+        let height = ((sh * r) as u32).clamp(1, target.1.max(1));
+        let (x, y) = match self {
+            Fit::LetterboxCentred => ((target.0 - width.min(target.0)) / 2, (target.1 - height.min(target.1)) / 2),
+            _ => (0, 0),
+        };
+        Placement {
+            x,
+            y,
+            width,
+            height,
+            scale_x: r as f32,
+            scale_y: r as f32,
+        }
+    }
+}
+
+/// Image preparation: a camera picture of any size and format to a network's input.
+///
+/// Bilinear as OpenCV's `INTER_LINEAR` (half-pixel centres, edge repeated), rounded to u8 before `(value - mean) / std`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Prepare {
+    /// The camera whose newest picture is read.
+    pub camera: CameraId,
+    /// How the picture is fitted.
+    pub fit: Fit,
+    /// The value (0..=255) around a letterboxed picture, before normalisation.
+    pub fill: u8,
+    /// Colour order of the tensor.
+    pub order: ColorOrder,
+    /// Subtracted, per tensor channel.
+    pub mean: [Scalar; 3],
+    /// Divided by, per tensor channel; not 0.
+    pub std: [Scalar; 3],
+}
+
+/// Non-maximum suppression per class, and the way back to source pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Nms {
+    /// Lowest score kept.
+    pub score: Scalar,
+    /// Boxes of one class that overlap a better one by more than this intersection over union are dropped.
+    pub iou: Scalar,
+    /// The camera whose picture the boxes belong to; gives the source size.
+    pub camera: CameraId,
+    /// How that picture was fitted.
+    pub fit: Fit,
+    /// Width and height of the network's input, in pixels.
+    pub input: (u32, u32),
+}
+
+/// One mathematical operator with its attributes. See the module's table for inputs and outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Primitive {
+    /// Cross-correlation with `groups` groups of channels.
+    Conv {
+        /// Kernel, strides, dilations and pads.
+        window: Window,
+        /// Groups; divides the input and output channels.
+        groups: u32,
+    },
+    /// Transposed convolution; the pads are cut off the full result, the output's extent is the output's shape.
+    ConvTranspose {
+        /// Kernel, strides, dilations and pads.
+        window: Window,
+        /// Groups; divides the input and output channels.
+        groups: u32,
+    },
+    /// Matrix product over the last two axes.
+    MatMul,
+    /// Elementwise function of one input.
+    Unary(Unary),
+    /// Elementwise function of two inputs.
+    Binary(Binary),
+    /// Copy, converting to the output's type (floats to integers truncate and saturate; to bool, `x != 0`).
+    Copy,
+    /// Pooling.
+    Pool {
+        /// Maximum or average.
+        kind: PoolKind,
+        /// Kernel, strides, dilations and pads.
+        window: Window,
+    },
+    /// Reduction over the axes whose bit is set (bit `a` = axis `a`); they stay as extent 1.
+    Reduce {
+        /// What is computed.
+        kind: ReduceKind,
+        /// Bit set of axes.
+        axes: u8,
+    },
+    /// Softmax along one axis.
+    Softmax {
+        /// The axis.
+        axis: u8,
+    },
+    /// Padding (or, negative, cropping) per axis.
+    Pad {
+        /// What lies outside.
+        mode: PadMode,
+        /// Elements added before the first, per axis; the output's shape says how many follow.
+        begin: [i32; MAX_RANK],
+    },
+    /// Resampling.
+    Resize(Resize),
+    /// Elements of `data` along one axis by index; negative indices count from the end, indices outside are clamped.
+    Gather {
+        /// The axis of `data`.
+        axis: u8,
+    },
+    /// Image preparation.
+    Prepare(Prepare),
+    /// Decoding of an anchor-free YOLOX head (activations already applied), Ge et al. 2021, section 2.1.
+    DecodeYolox {
+        /// Width and height of the network's input, in pixels; strides are 8, 16 and 32.
+        input: (u32, u32),
+    },
+    /// Non-maximum suppression.
+    Nms(Nms),
+    /// The k largest along the last axis, largest first; equal values by lower index.
+    TopK,
+    /// Index of the largest along one axis; the first of equals.
+    ArgMax {
+        /// The axis.
+        axis: u8,
+    },
+}
+
+/// A share of an output: a range of the batch axis and a range of rows ([`Shape::row_axis`]).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Region {
+    /// Positions along axis 0.
+    pub batch: Range<u32>,
+    /// Positions along the row axis, `0..1` where the shape has none.
+    pub rows: Range<u32>,
+}
+
+impl Region {
+    /// All of `shape`.
+    pub fn whole(shape: Shape) -> Region {
+        Region {
+            batch: 0..shape.batch(),
+            rows: 0..shape.rows(),
+        }
+    }
+
+    /// True if nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty() || self.rows.is_empty()
+    }
+
+    /// True if `other` lies inside.
+    pub fn contains(&self, other: &Region) -> bool {
+        let inside = |a: &Range<u32>, b: &Range<u32>| a.start <= b.start && b.end <= a.end;
+        other.is_empty() || (inside(&self.batch, &other.batch) && inside(&self.rows, &other.rows))
+    }
+
+    /// The smallest region that holds both.
+    pub fn hull(&self, other: &Region) -> Region {
+        let hull = |a: &Range<u32>, b: &Range<u32>| a.start.min(b.start)..a.end.max(b.end);
+        if self.is_empty() {
+            return other.clone();
+        }
+        if other.is_empty() {
+            return self.clone();
+        }
+        Region {
+            batch: hull(&self.batch, &other.batch),
+            rows: hull(&self.rows, &other.rows),
+        }
+    }
+}
+
+/// Why a primitive does not fit its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrimitiveError {
+    /// Too few or too many inputs or outputs.
+    #[error("wrong number of inputs or outputs")]
+    Arity,
+    /// An operand has the wrong rank or extents.
+    #[error("shapes that do not fit together")]
+    Shape,
+    /// An operand has a type the primitive does not take.
+    #[error("element types that do not fit together")]
+    Type,
+    /// An attribute is out of its range.
+    #[error("an attribute out of its range")]
+    Attribute,
+}
+
+mod rules;
+mod split;
+
+pub use split::Splits;

@@ -1,0 +1,237 @@
+//! What every primitive demands of its operands: arity, types, shapes, attributes (invariant P6).
+
+use super::{PadMode, PoolKind, Primitive, PrimitiveError, ResizeMode, Window};
+use crate::limits::{MAX_IMAGE_SIDE, MAX_RANK};
+use crate::tensor::{DType, Shape};
+
+/// Type and logical shape of an operand.
+pub type Operand = (DType, Shape);
+
+fn need(ok: bool, error: PrimitiveError) -> Result<(), PrimitiveError> {
+    if ok { Ok(()) } else { Err(error) }
+}
+
+impl Primitive {
+    /// The fewest and most inputs and outputs: `(inputs, outputs)` as inclusive ranges.
+    pub const fn arity(&self) -> ((usize, usize), (usize, usize)) {
+        match self {
+            Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::MatMul => ((2, 3), (1, 1)),
+            Primitive::Binary(_) | Primitive::Gather { .. } => ((2, 2), (1, 1)),
+            Primitive::Pool {
+                kind: PoolKind::Max { .. },
+                ..
+            } => ((1, 1), (1, 2)),
+            Primitive::DecodeYolox { .. } | Primitive::TopK => ((1, 1), (2, 2)),
+            Primitive::Nms(_) => ((2, 2), (2, 2)),
+            _ => ((1, 1), (1, 1)),
+        }
+    }
+
+    /// Checks the operands against the primitive. Everything a kernel relies on (but memory bounds) is established here.
+    pub fn check(&self, inputs: &[Operand], outputs: &[Operand]) -> Result<(), PrimitiveError> {
+        use PrimitiveError::{Arity, Attribute, Shape as BadShape, Type};
+        let ((in_low, in_high), (out_low, out_high)) = self.arity();
+        need(
+            (in_low..=in_high).contains(&inputs.len()) && (out_low..=out_high).contains(&outputs.len()),
+            Arity,
+        )?;
+        let (xt, x) = inputs[0];
+        let (yt, y) = outputs[0];
+        match self {
+            Primitive::Conv { window, groups } | Primitive::ConvTranspose { window, groups } => {
+                let transposed = matches!(self, Primitive::ConvTranspose { .. });
+                need(window.is_valid() && *groups >= 1, Attribute)?;
+                need(inputs.iter().all(|(t, _)| *t == xt) && xt == yt && xt.is_float(), Type)?;
+                let (_, w) = inputs[1];
+                let rank = usize::from(window.axes) + 2;
+                need(
+                    x.rank() == rank && w.rank() == rank && y.rank() == rank && x.dim(0) == y.dim(0),
+                    BadShape,
+                )?;
+                let (cin, cout) = (x.dim(1), y.dim(1));
+                need(cin % groups == 0 && cout % groups == 0, BadShape)?;
+                let (w0, w1) = if transposed { (cin, cout / groups) } else { (cout, cin / groups) };
+                need(w.dim(0) == w0 && w.dim(1) == w1, BadShape)?;
+                need((0..rank - 2).all(|a| w.dim(a + 2) == window.kernel[a]), BadShape)?;
+                if let Some((_, bias)) = inputs.get(2) {
+                    need(bias.dims() == [cout], BadShape)?;
+                }
+                if transposed {
+                    // The output may be shorter than the full result (pads) or longer (output padding below one stride).
+                    need(
+                        (0..rank - 2).all(|a| transposed_fits(window, a, x.dim(a + 2), y.dim(a + 2))),
+                        BadShape,
+                    )
+                } else {
+                    need(
+                        (0..rank - 2).all(|a| window.output(a, x.dim(a + 2)) == Some(y.dim(a + 2))),
+                        BadShape,
+                    )
+                }
+            }
+            Primitive::MatMul => {
+                need(inputs.iter().all(|(t, _)| *t == xt) && xt == yt && xt.is_float(), Type)?;
+                let (_, b) = inputs[1];
+                let r = x.rank();
+                need(r >= 2 && b.rank() == r && y.rank() == r, BadShape)?;
+                need((0..r - 2).all(|a| x.dim(a) == y.dim(a) && b.dim(a) == y.dim(a)), BadShape)?;
+                need(
+                    x.dim(r - 2) == y.dim(r - 2) && b.dim(r - 1) == y.dim(r - 1) && x.dim(r - 1) == b.dim(r - 2),
+                    BadShape,
+                )?;
+                need(inputs.get(2).is_none_or(|(_, c)| *c == y), BadShape)
+            }
+            Primitive::Unary(_) => {
+                need(xt == yt, Type)?;
+                need(x == y, BadShape)
+            }
+            Primitive::Binary(kind) => {
+                let (bt, b) = inputs[1];
+                need(xt == yt && (bt == xt || *kind == super::Binary::Pow), Type)?;
+                need(x == y && b == y, BadShape)
+            }
+            Primitive::Copy => need(x == y, BadShape),
+            Primitive::Pool { kind, window } => {
+                need(window.is_valid(), Attribute)?;
+                need(xt == yt && (xt.is_float() || matches!(kind, PoolKind::Max { .. })), Type)?;
+                let rank = usize::from(window.axes) + 2;
+                need(
+                    x.rank() == rank && y.rank() == rank && x.dim(0) == y.dim(0) && x.dim(1) == y.dim(1),
+                    BadShape,
+                )?;
+                // Every window starts inside the padded input before its end padding, and touches at least one element.
+                need((0..rank - 2).all(|a| pool_fits(window, a, x.dim(a + 2), y.dim(a + 2))), BadShape)?;
+                if let Some((it, i)) = outputs.get(1) {
+                    need(*it == DType::I32, Type)?;
+                    need(*i == y, BadShape)?;
+                }
+                Ok(())
+            }
+            Primitive::Reduce { kind, axes } => {
+                need(xt == yt, Type)?;
+                need(u32::from(*axes) < 1u32 << x.rank(), Attribute)?;
+                let reduced = |a: usize| axes & (1 << a) != 0;
+                need(
+                    x.rank() == y.rank() && (0..x.rank()).all(|a| y.dim(a) == if reduced(a) { 1 } else { x.dim(a) }),
+                    BadShape,
+                )?;
+                // A mean of nothing has no value.
+                let empty = (0..x.rank()).any(|a| reduced(a) && x.dim(a) == 0);
+                need(!(empty && *kind == super::ReduceKind::Mean && y.elements() > 0), BadShape)
+            }
+            Primitive::Softmax { axis } => {
+                need(xt == yt && xt.is_float(), Type)?;
+                need(usize::from(*axis) < x.rank(), Attribute)?;
+                need(x == y, BadShape)
+            }
+            Primitive::Pad { mode, begin } => {
+                need(xt == yt, Type)?;
+                need(x.rank() == y.rank() && begin[x.rank()..].iter().all(|&b| b == 0), BadShape)?;
+                let constant = matches!(mode, PadMode::Constant(_));
+                let fits = |a: usize| {
+                    let (d, before) = (i64::from(x.dim(a)), i64::from(begin[a]));
+                    let after = i64::from(y.dim(a)) - d - before;
+                    match mode {
+                        PadMode::Constant(_) => true,
+                        PadMode::Reflect => before < d.max(1) && after < d.max(1),
+                        PadMode::Edge | PadMode::Wrap => d > 0 || y.dim(a) == 0,
+                    }
+                };
+                need(constant || (0..x.rank()).all(fits), BadShape)
+            }
+            Primitive::Resize(r) => {
+                need(xt == yt && (xt.is_float() || matches!(r.mode, ResizeMode::Nearest(_))), Type)?;
+                need(x.rank() == y.rank(), BadShape)?;
+                need((0..MAX_RANK).all(|a| r.scales[a].0.is_finite() && r.scales[a].0 > 0.0), Attribute)?;
+                need(y.elements() == 0 || x.elements() > 0, BadShape)
+            }
+            Primitive::Gather { axis } => {
+                let (it, i) = inputs[1];
+                need(it == DType::I32 && xt == yt, Type)?;
+                let a = usize::from(*axis);
+                need(a < x.rank(), Attribute)?;
+                let mut dims = heapless::Vec::<u32, { 2 * MAX_RANK }>::new();
+                let parts = [&x.dims()[..a], i.dims(), &x.dims()[a + 1..]];
+                need(parts.iter().all(|p| dims.extend_from_slice(p).is_ok()), BadShape)?;
+                need(y.dims() == dims.as_slice() && (x.dim(a) > 0 || y.elements() == 0), BadShape)
+            }
+            Primitive::Prepare(p) => {
+                need(xt == DType::U8 && yt.is_float(), Type)?;
+                need(
+                    p.std.iter().all(|s| s.0.is_finite() && s.0 != 0.0) && p.mean.iter().all(|m| m.0.is_finite()),
+                    Attribute,
+                )?;
+                need(x.rank() == 1 && y.rank() == 4 && y.dim(0) == 1 && y.dim(1) == 3, BadShape)?;
+                need(
+                    (1..=MAX_IMAGE_SIDE).contains(&y.dim(2)) && (1..=MAX_IMAGE_SIDE).contains(&y.dim(3)),
+                    BadShape,
+                )
+            }
+            Primitive::DecodeYolox { input } => {
+                let (st, s) = outputs[1];
+                need(xt.is_float() && yt == DType::F32 && st == DType::F32, Type)?;
+                let (w, h) = (u64::from(input.0), u64::from(input.1));
+                need(w % 32 == 0 && h % 32 == 0 && w > 0 && h > 0, Attribute)?;
+                let anchors: u64 = [8, 16, 32].iter().map(|stride| (w / stride) * (h / stride)).sum();
+                need(
+                    x.rank() == 3 && x.dim(0) == 1 && u64::from(x.dim(1)) == anchors && x.dim(2) > 5,
+                    BadShape,
+                )?;
+                need(y.dims() == [x.dim(1), 4] && s.dims() == [x.dim(1), x.dim(2) - 5], BadShape)
+            }
+            Primitive::Nms(n) => {
+                let ((st, s), (ct, c)) = (inputs[1], outputs[1]);
+                need([xt, yt, st] == [DType::F32; 3] && ct == DType::I32, Type)?;
+                need(
+                    n.score.0.is_finite() && (0.0..=1.0).contains(&n.iou.0) && n.input.0 > 0 && n.input.1 > 0,
+                    Attribute,
+                )?;
+                need(x.rank() == 2 && x.dim(1) == 4 && s.rank() == 2 && s.dim(0) == x.dim(0), BadShape)?;
+                need(y.rank() == 2 && y.dim(1) == 6 && c.dims() == [1], BadShape)
+            }
+            Primitive::TopK => {
+                let (it, i) = outputs[1];
+                need(xt == yt && it == DType::I32, Type)?;
+                need(
+                    x.rank() == 2 && y.rank() == 2 && i == y && x.dim(0) == y.dim(0) && y.dim(1) <= x.dim(1),
+                    BadShape,
+                )
+            }
+            Primitive::ArgMax { axis } => {
+                let a = usize::from(*axis);
+                need(a < x.rank(), Attribute)?;
+                need(yt == DType::I32 || (yt == DType::U8 && x.dim(a) <= 256), Type)?;
+                need(x.with_dim(a, 1) == Some(y) && x.dim(a) > 0, BadShape)
+            }
+        }
+    }
+}
+
+/// The extent of a transposed window's full result without pads, `(in - 1) * stride + reach`.
+fn transposed_full(window: &Window, axis: usize, extent: u32) -> Option<u64> {
+    Some(u64::from(extent.checked_sub(1)?) * u64::from(window.stride[axis]) + u64::from(window.reach(axis)?))
+}
+
+/// True if `output` is the full result less the pads, longer by less than a stride or a dilation (output padding).
+fn transposed_fits(window: &Window, axis: usize, input: u32, output: u32) -> bool {
+    let Some(full) = transposed_full(window, axis, input) else {
+        return false;
+    };
+    let pads = u64::from(window.pad_begin[axis]) + u64::from(window.pad_end[axis]);
+    let slack = u64::from(window.stride[axis].max(window.dilation[axis])) - 1;
+    full > pads && (full - pads..=full - pads + slack).contains(&u64::from(output))
+}
+
+/// True if each of the `output` windows starts before the end of the input, so that it sees at least its first element or padding before it.
+fn pool_fits(window: &Window, axis: usize, input: u32, output: u32) -> bool {
+    let (begin, reach) = (u64::from(window.pad_begin[axis]), window.reach(axis).map(u64::from));
+    let Some(reach) = reach else { return false };
+    let last = u64::from(output.max(1) - 1) * u64::from(window.stride[axis]);
+    let longest = u64::from(input) + begin + u64::from(window.pad_end[axis]);
+    begin < reach
+        && u64::from(window.pad_end[axis]) < reach.max(1) + u64::from(window.stride[axis])
+        && last < u64::from(input) + begin
+        && input > 0
+        && output > 0
+        && last < longest
+}

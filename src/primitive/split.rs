@@ -1,0 +1,153 @@
+//! Which shares of its inputs a primitive needs for a share of its output: the ground of chunks and their halos (P2, P4).
+
+use super::{Primitive, Region, Window};
+use crate::tensor::Shape;
+use std::ops::Range;
+
+/// Along which of an output's axes a primitive may be cut into chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Splits {
+    /// The batch axis (axis 0) may be cut.
+    pub batch: bool,
+    /// The row axis ([`Shape::row_axis`]) may be cut.
+    pub rows: bool,
+}
+
+impl Primitive {
+    /// Along which axes of the (first) output of shape `output` this primitive may be cut.
+    pub fn splits(&self, output: Shape) -> Splits {
+        let both = Splits {
+            batch: output.rank() >= 1,
+            rows: output.row_axis().is_some(),
+        };
+        let along = |axis: usize| Splits {
+            batch: both.batch && axis != 0,
+            rows: both.rows && output.row_axis() != Some(axis),
+        };
+        match self {
+            Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Copy | Primitive::Resize(_) | Primitive::Pad { .. } => both,
+            // In rank 3 the row axis is the channels, which a window does not cut.
+            Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::Pool { .. } => Splits {
+                batch: both.batch,
+                rows: output.rank() >= 4,
+            },
+            // Rank 3 `[B,M,N]` and rank 4 `[B,H,M,N]` are cut along M; rank 2 `[M,N]` along its batch axis M.
+            Primitive::MatMul => Splits {
+                batch: both.batch,
+                rows: both.rows && output.rank() <= 4,
+            },
+            Primitive::Softmax { axis } | Primitive::ArgMax { axis } => along(usize::from(*axis)),
+            Primitive::Reduce { axes, .. } => Splits {
+                batch: both.batch && axes & 1 == 0,
+                rows: both.rows && output.row_axis().is_some_and(|a| axes & (1 << a) == 0),
+            },
+            Primitive::TopK => Splits {
+                batch: both.batch,
+                rows: false,
+            },
+            Primitive::Prepare(_) => Splits {
+                batch: false,
+                rows: both.rows,
+            },
+            Primitive::Gather { .. } | Primitive::DecodeYolox { .. } | Primitive::Nms(_) => Splits { batch: false, rows: false },
+        }
+    }
+
+    /// The share of input `index` (of shape `input`) that `region` of the output (of shape `output`) is computed from.
+    ///
+    /// Never smaller than what a kernel reads; exact in rows for windows, so halo rows are in it. Weights are needed whole.
+    pub fn needs(&self, index: usize, input: Shape, output: Shape, region: &Region) -> Region {
+        let whole = Region::whole(input);
+        if region.is_empty() {
+            return Region { batch: 0..0, rows: 0..0 };
+        }
+        let same_rank_rows = |rows: Range<u32>| Region {
+            batch: region.batch.clone(),
+            rows,
+        };
+        match self {
+            Primitive::Conv { window, .. } | Primitive::Pool { window, .. } if index == 0 => same_rank_rows(if input.rank() >= 4 {
+                forward_rows(window, &region.rows, input.rows())
+            } else {
+                whole.rows
+            }),
+            Primitive::ConvTranspose { window, .. } if index == 0 => same_rank_rows(if input.rank() >= 4 {
+                transposed_rows(window, &region.rows, input.rows())
+            } else {
+                whole.rows
+            }),
+            Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Copy => region.clone(),
+            Primitive::Softmax { .. } | Primitive::ArgMax { .. } => {
+                let splits = self.splits(output);
+                Region {
+                    batch: if splits.batch { region.batch.clone() } else { whole.batch },
+                    rows: if splits.rows { region.rows.clone() } else { whole.rows },
+                }
+            }
+            Primitive::Reduce { axes, .. } => Region {
+                batch: if axes & 1 == 0 { region.batch.clone() } else { whole.batch },
+                rows: if input.row_axis().is_some_and(|a| axes & (1 << a) == 0) {
+                    region.rows.clone()
+                } else {
+                    whole.rows
+                },
+            },
+            Primitive::TopK => Region {
+                batch: region.batch.clone(),
+                rows: whole.rows,
+            },
+            Primitive::MatMul if index == 0 || index == 2 => {
+                // `a` is cut like the output: rank 2 by its batch axis, rank 3 and 4 by the row axis M.
+                if output.rank() <= 4 { region.clone() } else { whole }
+            }
+            Primitive::MatMul if output.rank() > 2 => Region {
+                batch: region.batch.clone(),
+                rows: whole.rows,
+            },
+            // Resampled and padded batches or rows map through tables; the safe answer is all rows of the batches, or all.
+            Primitive::Resize(r) => {
+                if r.scales[0].0 == 1.0
+                    && input.batch() == output.batch()
+                    && !matches!(r.coordinates, super::Coordinates::CropAndResize { .. })
+                {
+                    same_rank_rows(whole.rows)
+                } else {
+                    whole
+                }
+            }
+            Primitive::Pad { begin, .. } => {
+                if begin[0] == 0 && input.batch() == output.batch() {
+                    same_rank_rows(whole.rows)
+                } else {
+                    whole
+                }
+            }
+            _ => whole,
+        }
+    }
+}
+
+/// Input rows under output rows `rows` of a forward window, cut to the input.
+fn forward_rows(window: &Window, rows: &Range<u32>, extent: u32) -> Range<u32> {
+    let (stride, pad) = (i64::from(window.stride[0]), i64::from(window.pad_begin[0]));
+    let reach = i64::from(window.reach(0).unwrap_or(1));
+    let first = i64::from(rows.start) * stride - pad;
+    let last = i64::from(rows.end - 1) * stride - pad + reach;
+    clamp(first, last, extent)
+}
+
+/// Input rows that reach output rows `rows` of a transposed window, cut to the input.
+fn transposed_rows(window: &Window, rows: &Range<u32>, extent: u32) -> Range<u32> {
+    let (stride, pad) = (i64::from(window.stride[0]), i64::from(window.pad_begin[0]));
+    let reach = i64::from(window.reach(0).unwrap_or(1));
+    // Output y gets input i iff i * stride <= y + pad <= i * stride + reach - 1.
+    let first = (i64::from(rows.start) + pad - (reach - 1)).div_euclid(stride);
+    let last = (i64::from(rows.end - 1) + pad).div_euclid(stride) + 1;
+    clamp(first, last, extent)
+}
+
+fn clamp(first: i64, last: i64, extent: u32) -> Range<u32> {
+    let limit = i64::from(extent);
+    let (start, end) = (first.clamp(0, limit), last.clamp(0, limit));
+    start as u32..end.max(start) as u32
+}
