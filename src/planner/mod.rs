@@ -1,2 +1,8 @@
 //! The offline half: ONNX networks to plans.
+pub mod boards;
+pub mod card;
+mod document;
 pub mod graph;
+pub mod tasks;
+
+pub use document::TomlError;
