@@ -8,6 +8,8 @@ pub mod plan;
 #[cfg(feature = "planner")]
 pub mod planner;
 pub mod primitive;
+#[cfg(feature = "replay")]
+pub mod replay;
 pub mod task;
 pub mod tensor;
 pub mod units;

@@ -60,7 +60,11 @@ fn parse(document: &Document) -> Result<BoardRecord, TomlError> {
         (None, BackendKind::Cpu) => std::env::consts::ARCH.to_owned(),
         (None, BackendKind::Cuda) => return Err(document.invalid(&table.name.span(), "a GPU board needs `architecture`, as `sm_90a`")),
     };
-    let budget = table.memory_mib.get_ref().checked_mul(1 << 20).filter(|b| (1..=MAX_BYTES).contains(b));
+    let budget = table
+        .memory_mib
+        .get_ref()
+        .checked_mul(1 << 20)
+        .filter(|b| (1..=MAX_BYTES).contains(b));
     let reason = format!("`memory_mib` must be in 1..={}", MAX_BYTES >> 20);
     let memory_budget = budget.ok_or_else(|| document.invalid(&table.memory_mib.span(), reason))?;
     for (key, rate) in [

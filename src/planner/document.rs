@@ -61,7 +61,11 @@ impl Document {
         toml::from_str(&self.text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
             let shown = self.text.lines().nth(self.line(&span) - 1).unwrap_or("").trim();
-            let place = if shown.is_empty() { String::new() } else { format!(" (in `{shown}`)") };
+            let place = if shown.is_empty() {
+                String::new()
+            } else {
+                format!(" (in `{shown}`)")
+            };
             self.invalid(&span, format!("{}{place}", error.message()))
         })
     }

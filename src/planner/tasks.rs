@@ -140,7 +140,11 @@ fn parse(document: &Document) -> Result<Tasks, TomlError> {
     let table: TasksTable = document.parse()?;
     let slots = table.slots.as_ref().map_or(DEFAULT_SLOTS, |s| *s.get_ref());
     let place = table.slots.as_ref().map_or(0..0, |s| s.span());
-    document.need((1..=MAX_SLOTS).contains(&usize::from(slots)), &place, format!("`slots` must be in 1..={MAX_SLOTS}"))?;
+    document.need(
+        (1..=MAX_SLOTS).contains(&usize::from(slots)),
+        &place,
+        format!("`slots` must be in 1..={MAX_SLOTS}"),
+    )?;
     if let Some(hz) = &table.base_hz {
         let positive = hz.get_ref().is_finite() && *hz.get_ref() > 0.0;
         document.need(positive, &hz.span(), "`base_hz` must be above 0")?;
@@ -174,13 +178,21 @@ fn cameras(document: &Document, tables: Vec<CameraTable>) -> Result<Vec<CameraSp
     let mut cameras: Vec<CameraSpec> = Vec::new();
     for table in tables {
         let place = table.name.span();
-        document.need(cameras.len() < MAX_CAMERAS, &place, format!("there are more than {MAX_CAMERAS} cameras"))?;
+        document.need(
+            cameras.len() < MAX_CAMERAS,
+            &place,
+            format!("there are more than {MAX_CAMERAS} cameras"),
+        )?;
         for (key, side) in [("max_width", &table.max_width), ("max_height", &table.max_height)] {
             let inside = (1..=MAX_IMAGE_SIDE).contains(side.get_ref());
             document.need(inside, &side.span(), format!("`{key}` must be in 1..={MAX_IMAGE_SIDE}"))?;
         }
         let name = document.name("name", table.name)?;
-        document.need(cameras.iter().all(|c| c.name != name), &place, format!("there are two cameras `{name}`"))?;
+        document.need(
+            cameras.iter().all(|c| c.name != name),
+            &place,
+            format!("there are two cameras `{name}`"),
+        )?;
         cameras.push(CameraSpec {
             name,
             max_width: table.max_width.into_inner(),
@@ -206,7 +218,11 @@ fn task_set(document: &Document, table: Spanned<SetTable>, cameras: &[CameraSpec
 fn tenant(document: &Document, table: TenantTable, cameras: &[CameraSpec], before: &[TenantSpec]) -> Result<TenantSpec, TomlError> {
     let place = table.name.span();
     let name = document.name("name", table.name)?;
-    document.need(before.iter().all(|t| t.name != name), &place, format!("there are two tenants `{name}` in this task set"))?;
+    document.need(
+        before.iter().all(|t| t.name != name),
+        &place,
+        format!("there are two tenants `{name}` in this task set"),
+    )?;
     let card = Card::load(&document.locate(table.model.get_ref(), &table.model.span())?)?;
     let fed = !table.cameras.is_empty();
     let reason = format!("tenant `{name}` needs `cameras`: its results are read in pictures");
@@ -237,16 +253,28 @@ fn tenant(document: &Document, table: TenantTable, cameras: &[CameraSpec], befor
 fn rate(document: &Document, every: Option<Spanned<u16>>, phase: Option<Spanned<u16>>) -> Result<Rate, TomlError> {
     let divisor = every.as_ref().map_or(1, |e| *e.get_ref());
     let place = every.map_or(0..0, |e| e.span());
-    document.need((1..=MAX_CYCLE).contains(&usize::from(divisor)), &place, format!("`every` must be in 1..={MAX_CYCLE}"))?;
+    document.need(
+        (1..=MAX_CYCLE).contains(&usize::from(divisor)),
+        &place,
+        format!("`every` must be in 1..={MAX_CYCLE}"),
+    )?;
     let place = phase.as_ref().map_or(0..0, |p| p.span());
     let phase = phase.map_or(0, Spanned::into_inner);
-    document.need(phase < divisor, &place, format!("`phase` must be below `every`, which is {divisor}"))?;
+    document.need(
+        phase < divisor,
+        &place,
+        format!("`phase` must be below `every`, which is {divisor}"),
+    )?;
     Ok(Rate { divisor, phase })
 }
 
 fn deadline(document: &Document, ms: Option<Spanned<f64>>) -> Result<Option<Nanos>, TomlError> {
     let Some(ms) = ms else { return Ok(None) };
     let inside = *ms.get_ref() > 0.0 && *ms.get_ref() <= MAX_DEADLINE_MS;
-    document.need(inside, &ms.span(), format!("`deadline_ms` must be above 0 and at most {MAX_DEADLINE_MS}"))?;
+    document.need(
+        inside,
+        &ms.span(),
+        format!("`deadline_ms` must be above 0 and at most {MAX_DEADLINE_MS}"),
+    )?;
     Ok(Some(Nanos::from_ms(ms.into_inner())))
 }
