@@ -140,7 +140,11 @@ fn parse(document: &Document) -> Result<Tasks, TomlError> {
     let table: TasksTable = document.parse()?;
     let slots = table.slots.as_ref().map_or(DEFAULT_SLOTS, |s| *s.get_ref());
     let place = table.slots.as_ref().map_or(0..0, |s| s.span());
-    document.need((1..=MAX_SLOTS).contains(&usize::from(slots)), &place, format!("`slots` must be in 1..={MAX_SLOTS}"))?;
+    document.need(
+        (1..=MAX_SLOTS).contains(&usize::from(slots)),
+        &place,
+        format!("`slots` must be in 1..={MAX_SLOTS}"),
+    )?;
     if let Some(hz) = &table.base_hz {
         let positive = hz.get_ref().is_finite() && *hz.get_ref() > 0.0;
         document.need(positive, &hz.span(), "`base_hz` must be above 0")?;
@@ -174,13 +178,21 @@ fn cameras(document: &Document, tables: Vec<CameraTable>) -> Result<Vec<CameraSp
     let mut cameras: Vec<CameraSpec> = Vec::new();
     for table in tables {
         let place = table.name.span();
-        document.need(cameras.len() < MAX_CAMERAS, &place, format!("there are more than {MAX_CAMERAS} cameras"))?;
+        document.need(
+            cameras.len() < MAX_CAMERAS,
+            &place,
+            format!("there are more than {MAX_CAMERAS} cameras"),
+        )?;
         for (key, side) in [("max_width", &table.max_width), ("max_height", &table.max_height)] {
             let inside = (1..=MAX_IMAGE_SIDE).contains(side.get_ref());
             document.need(inside, &side.span(), format!("`{key}` must be in 1..={MAX_IMAGE_SIDE}"))?;
         }
         let name = document.name("name", table.name)?;
-        document.need(cameras.iter().all(|c| c.name != name), &place, format!("there are two cameras `{name}`"))?;
+        document.need(
+            cameras.iter().all(|c| c.name != name),
+            &place,
+            format!("there are two cameras `{name}`"),
+        )?;
         cameras.push(CameraSpec {
             name,
             max_width: table.max_width.into_inner(),
@@ -206,7 +218,11 @@ fn task_set(document: &Document, table: Spanned<SetTable>, cameras: &[CameraSpec
 fn tenant(document: &Document, table: TenantTable, cameras: &[CameraSpec], before: &[TenantSpec]) -> Result<TenantSpec, TomlError> {
     let place = table.name.span();
     let name = document.name("name", table.name)?;
-    document.need(before.iter().all(|t| t.name != name), &place, format!("there are two tenants `{name}` in this task set"))?;
+    document.need(
+        before.iter().all(|t| t.name != name),
+        &place,
+        format!("there are two tenants `{name}` in this task set"),
+    )?;
     let card = Card::load(&document.locate(table.model.get_ref(), &table.model.span())?)?;
     let fed = !table.cameras.is_empty();
     let reason = format!("tenant `{name}` needs `cameras`: its results are read in pictures");
@@ -237,16 +253,86 @@ fn tenant(document: &Document, table: TenantTable, cameras: &[CameraSpec], befor
 fn rate(document: &Document, every: Option<Spanned<u16>>, phase: Option<Spanned<u16>>) -> Result<Rate, TomlError> {
     let divisor = every.as_ref().map_or(1, |e| *e.get_ref());
     let place = every.map_or(0..0, |e| e.span());
-    document.need((1..=MAX_CYCLE).contains(&usize::from(divisor)), &place, format!("`every` must be in 1..={MAX_CYCLE}"))?;
+    document.need(
+        (1..=MAX_CYCLE).contains(&usize::from(divisor)),
+        &place,
+        format!("`every` must be in 1..={MAX_CYCLE}"),
+    )?;
     let place = phase.as_ref().map_or(0..0, |p| p.span());
     let phase = phase.map_or(0, Spanned::into_inner);
-    document.need(phase < divisor, &place, format!("`phase` must be below `every`, which is {divisor}"))?;
+    document.need(
+        phase < divisor,
+        &place,
+        format!("`phase` must be below `every`, which is {divisor}"),
+    )?;
     Ok(Rate { divisor, phase })
 }
 
 fn deadline(document: &Document, ms: Option<Spanned<f64>>) -> Result<Option<Nanos>, TomlError> {
     let Some(ms) = ms else { return Ok(None) };
     let inside = *ms.get_ref() > 0.0 && *ms.get_ref() <= MAX_DEADLINE_MS;
-    document.need(inside, &ms.span(), format!("`deadline_ms` must be above 0 and at most {MAX_DEADLINE_MS}"))?;
+    document.need(
+        inside,
+        &ms.span(),
+        format!("`deadline_ms` must be above 0 and at most {MAX_DEADLINE_MS}"),
+    )?;
     Ok(Some(Nanos::from_ms(ms.into_inner())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "default = \"day\"\n[[cameras]]\nname = \"front\"\nmax_width = 640\nmax_height = 480\n";
+    const TENANT: &str = "[[sets.day.tenants]]\nname = \"a\"\nmodel = \"card.toml\"\ncameras = [\"front\"]\n";
+
+    fn load(text: &str) -> Result<Tasks, TomlError> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("n.onnx"), "").unwrap();
+        let card = "name = \"n\"\nonnx = \"n.onnx\"\nsource = \"s\"\nlicence = \"MIT\"\n";
+        std::fs::write(folder.path().join("card.toml"), card).unwrap();
+        let path = folder.path().join("tasks.toml");
+        std::fs::write(&path, text).unwrap();
+        Tasks::load(&path)
+    }
+
+    /// Line and reason of the error that `text` gives.
+    fn refused(text: &str) -> (usize, String) {
+        match load(text) {
+            Err(TomlError::Invalid { line, reason, .. }) => (line, reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_task_file_is_read_with_its_cards() {
+        let second = TENANT.replace("\"a\"", "\"b\"") + "every = 3\nphase = 2\npriority = 9\ndeadline_ms = 1.5\nsources = [\"a\"]\n";
+        let tasks = load(&format!("{HEAD}{TENANT}{second}")).unwrap();
+        assert_eq!((tasks.slots, tasks.default.as_str(), tasks.cameras.len()), (2, "day", 1));
+        let tenants = &tasks.sets["day"].tenants;
+        assert_eq!((tenants[0].rate, tenants[0].urgency.deadline), (Rate::EVERY_FRAME, None));
+        assert_eq!(tenants[1].rate, Rate { divisor: 3, phase: 2 });
+        assert_eq!(
+            (tenants[1].urgency.priority, tenants[1].urgency.deadline),
+            (9, Some(Nanos(1_500_000)))
+        );
+        assert_eq!((tenants[1].sources[0].as_str(), tenants[1].card.name.as_str()), ("a", "n"));
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_an_error_where_it_stands() {
+        assert!(refused(&format!("{HEAD}{TENANT}prioritty = 1\n")).1.contains("`priority`"));
+        assert_eq!(refused(&format!("{HEAD}{TENANT}prioritty = 1\n")).0, 10);
+        assert_eq!(refused(&format!("{HEAD}{TENANT}every = 2\nphase = 2\n")).0, 11);
+        assert_eq!(refused(&format!("{HEAD}{TENANT}every = 0\n")).0, 10);
+        assert_eq!(refused(&format!("{HEAD}{TENANT}deadline_ms = nan\n")).0, 10);
+        assert_eq!(refused(&format!("{HEAD}{TENANT}sources = [\"a\"]\n")).0, 10);
+        assert_eq!(refused(&format!("{HEAD}{TENANT}{TENANT}")).0, 11);
+        assert_eq!(refused(&format!("slots = 99\n{HEAD}{TENANT}")).0, 1);
+        let (line, reason) = refused(&format!("{HEAD}{}", TENANT.replace("front", "rear")));
+        assert!(line == 9 && reason.contains("front"), "{line} {reason}");
+        let (line, reason) = refused(&format!("{HEAD}{TENANT}").replace("\"day\"", "\"night\""));
+        assert!(line == 1 && reason.contains("day"), "{line} {reason}");
+        assert_eq!(refused(&format!("{HEAD}{}", TENANT.replace("card.toml", "cart.toml"))).0, 8);
+    }
 }

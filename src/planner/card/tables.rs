@@ -93,7 +93,10 @@ struct ClassificationTable {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "`labels` is neither the path of a file with one label a line nor an array of strings")]
+#[serde(
+    untagged,
+    expecting = "`labels` is neither the path of a file with one label a line nor an array of strings"
+)]
 enum Labels {
     File(String),
     Inline(Vec<String>),
