@@ -85,3 +85,41 @@ fn parse(document: &Document) -> Result<BoardRecord, TomlError> {
         issue: Nanos(table.rates.issue_ns),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<BoardRecord, TomlError> {
+        parse(&Document::new(Path::new("b.toml"), text.to_owned()))
+    }
+
+    #[test]
+    fn host_has_this_machines_cores_and_architecture() {
+        let board = load("host").unwrap();
+        assert_eq!(board.units as usize, std::thread::available_parallelism().unwrap().get());
+        assert_eq!((board.name.as_str(), board.architecture.as_str()), ("host", std::env::consts::ARCH));
+    }
+
+    #[test]
+    fn figures_that_cannot_be_are_errors_where_they_stand() {
+        let line = |text: String| match read(&text) {
+            Err(TomlError::Invalid { line, .. }) => line,
+            other => panic!("{other:?}"),
+        };
+        let at = |key: &str| HOST.lines().position(|l| l.starts_with(key)).unwrap() + 1;
+        assert_eq!(line(HOST.replace("memory_mib = 8192", "memory_mib = 0")), at("memory_mib"));
+        assert_eq!(
+            line(HOST.replace("memory_mib = 8192", "memory_mib = 9000000000000000000")),
+            at("memory_mib")
+        );
+        assert_eq!(line(HOST.replace("bytes_per_ns = 20.0", "bytes_per_ns = inf")), at("bytes_per_ns"));
+        assert_eq!(line(HOST.replace("units = 0", "units = 70000")), at("units"));
+        assert_eq!(line(HOST.replace("\"cpu\"", "\"cuda\"")), at("units"));
+        assert_eq!(
+            line(HOST.replace("\"cpu\"", "\"cuda\"").replace("units = 0", "units = 7")),
+            at("name")
+        );
+        assert!(load("no-such-board").is_err());
+    }
+}

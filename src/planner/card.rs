@@ -201,3 +201,95 @@ pub enum CardError {
         found: Digest,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CARD: &str = "name = \"n\"\nonnx = \"n.onnx\"\nsource = \"s\"\nlicence = \"MIT\"\n";
+    /// SHA-256 of the three bytes `abc` (FIPS 180-2, appendix B.1).
+    const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    fn load(text: &str) -> Result<Card, TomlError> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("n.onnx"), "abc").unwrap();
+        std::fs::write(folder.path().join("labels.txt"), "a\nb, c\n").unwrap();
+        std::fs::write(folder.path().join("model.toml"), text).unwrap();
+        let card = Card::load(folder.path())?;
+        // While the folder is there: a card that vouches for its file, or for none, verifies unless its digest is another's.
+        assert_eq!(card.verify().is_ok(), card.digest.is_none() || text.contains(ABC));
+        Ok(card)
+    }
+
+    /// Line and reason of the error that `text` gives.
+    fn refused(text: &str) -> (usize, String) {
+        match load(text) {
+            Err(TomlError::Invalid { line, reason, .. }) => (line, reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_kind_of_card_is_read() {
+        assert_eq!(load(CARD).unwrap().decode, Decode::Tensors);
+        let detection = format!(
+            "{CARD}digest = \"{ABC}\"\n[input]\nfit = \"letterbox-centred\"\norder = \"bgr\"\nfill = 7\nmean = [1, 2, 3]\n\
+             [detection]\ndecoder = \"yolox\"\nscore = 0.3\niou = 0.5\nmax = 9\nlabels = \"labels.txt\"\n"
+        );
+        let card = load(&detection).unwrap();
+        assert_eq!(
+            (card.input.fit, card.input.order, card.input.fill),
+            (Fit::LetterboxCentred, ColorOrder::Bgr, 7)
+        );
+        assert_eq!((card.input.mean, card.input.std), ([1.0, 2.0, 3.0], [1.0; 3]));
+        let Decode::Yolox { max: 9, labels, .. } = card.decode else {
+            panic!("{:?}", card.decode)
+        };
+        assert_eq!(labels, ["a", "b, c"]);
+        let maps = format!("{CARD}[[segmentation.maps]]\noutput = \"da\"\naxis = 1\nresize = [640, 360]\nlabels = [\"x\"]\n");
+        let Decode::Segmentation { maps } = load(&maps).unwrap().decode else {
+            panic!("not a segmentation")
+        };
+        assert_eq!((maps[0].name.as_str(), maps[0].axis, maps[0].resize), ("da", 1, Some((640, 360))));
+        let top = load(&format!("{CARD}[classification]\nk = 3\nsoftmax = true\n")).unwrap();
+        assert!(matches!(top.decode, Decode::Classification { k: 3, softmax: true, .. }));
+    }
+
+    #[test]
+    fn a_typo_is_an_error_with_line_key_and_the_keys_that_exist() {
+        let (line, reason) = refused(&format!("{CARD}[input]\nfil = 3\n"));
+        assert_eq!(line, 6);
+        assert!(
+            reason.contains("`fil`") && reason.contains("`fill`") && reason.contains("`order`"),
+            "{reason}"
+        );
+        let (line, reason) = refused(&format!("{CARD}[input]\nfit = \"squash\"\n"));
+        assert!(
+            line == 6 && reason.contains("`letterbox-top-left`") && reason.contains("fit = "),
+            "{reason}"
+        );
+        let (line, reason) = refused(&format!("{CARD}[input]\nfill = 300\n"));
+        assert!(line == 6 && reason.contains("fill = 300"), "{reason}");
+        assert!(refused("name = \"n\"\n").1.contains("missing field `onnx`"));
+        assert_eq!(refused("name = \"n\"\nonnx =\n").0, 2);
+    }
+
+    #[test]
+    fn values_out_of_range_are_errors_where_they_stand() {
+        let detection = "[detection]\ndecoder = \"yolox\"\nscore = 0.3\niou = 1.5\nmax = 9\n";
+        assert_eq!(refused(&format!("{CARD}{detection}")).0, 8);
+        assert_eq!(refused(&format!("{CARD}[input]\nstd = [1, 0, 1]\n")).0, 6);
+        assert_eq!(refused(&format!("{CARD}[classification]\nk = 0\n")).0, 6);
+        assert_eq!(refused(&format!("{CARD}digest = \"12\"\n")).0, 5);
+        assert_eq!(refused(&CARD.replace("n.onnx", "m.onnx")).0, 2);
+        let (line, reason) = refused(&format!("{CARD}[classification]\nk = 1\n[segmentation]\nmaps = []\n"));
+        assert!(line == 7 && reason.contains("only one of"), "{line} {reason}");
+    }
+
+    #[test]
+    fn an_altered_network_is_refused_with_both_digests() {
+        let other = ABC.replace("ba78", "0000");
+        let card = load(&format!("{CARD}digest = \"sha256:{other}\"\n")).unwrap();
+        assert_eq!(card.digest.unwrap().to_string(), other);
+    }
+}

@@ -159,3 +159,31 @@ fn locate(folder: &Path, written: &str, environment: &dyn Fn(&str) -> Option<Str
     };
     Err(format!("`{}` does not exist{hint}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(name: &str) -> Option<String> {
+        (name == "SET").then(|| "/".to_owned())
+    }
+
+    #[test]
+    fn variables_are_expanded_and_defaults_are_relative_to_the_document() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("weights"), "").unwrap();
+        let at = |written: &str| locate(folder.path(), written, &environment);
+        assert_eq!(at("weights").unwrap(), folder.path().join("weights"));
+        assert_eq!(at("${UNSET:-weights}").unwrap(), folder.path().join("weights"));
+        assert_eq!(at("${SET:-weights}").unwrap(), Path::new("/"));
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_says_which_variable_to_set() {
+        let at = |written: &str| locate(Path::new("cards"), written, &environment).unwrap_err();
+        assert!(at("${UNSET}/x").contains("set the environment variable UNSET"));
+        assert!(at("${UNSET:-nowhere}/x").contains("does not exist: set the environment variable UNSET"));
+        assert!(at("nowhere").ends_with("`cards/nowhere` does not exist"));
+        assert!(at("${UNSET").contains("without"));
+    }
+}

@@ -278,3 +278,61 @@ fn deadline(document: &Document, ms: Option<Spanned<f64>>) -> Result<Option<Nano
     )?;
     Ok(Some(Nanos::from_ms(ms.into_inner())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "default = \"day\"\n[[cameras]]\nname = \"front\"\nmax_width = 640\nmax_height = 480\n";
+    const TENANT: &str = "[[sets.day.tenants]]\nname = \"a\"\nmodel = \"card.toml\"\ncameras = [\"front\"]\n";
+
+    fn load(text: &str) -> Result<Tasks, TomlError> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("n.onnx"), "").unwrap();
+        let card = "name = \"n\"\nonnx = \"n.onnx\"\nsource = \"s\"\nlicence = \"MIT\"\n";
+        std::fs::write(folder.path().join("card.toml"), card).unwrap();
+        let path = folder.path().join("tasks.toml");
+        std::fs::write(&path, text).unwrap();
+        Tasks::load(&path)
+    }
+
+    /// Line and reason of the error that `text` gives.
+    fn refused(text: &str) -> (usize, String) {
+        match load(text) {
+            Err(TomlError::Invalid { line, reason, .. }) => (line, reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_task_file_is_read_with_its_cards() {
+        let second = TENANT.replace("\"a\"", "\"b\"") + "every = 3\nphase = 2\npriority = 9\ndeadline_ms = 1.5\nsources = [\"a\"]\n";
+        let tasks = load(&format!("{HEAD}{TENANT}{second}")).unwrap();
+        assert_eq!((tasks.slots, tasks.default.as_str(), tasks.cameras.len()), (2, "day", 1));
+        let tenants = &tasks.sets["day"].tenants;
+        assert_eq!((tenants[0].rate, tenants[0].urgency.deadline), (Rate::EVERY_FRAME, None));
+        assert_eq!(tenants[1].rate, Rate { divisor: 3, phase: 2 });
+        assert_eq!(
+            (tenants[1].urgency.priority, tenants[1].urgency.deadline),
+            (9, Some(Nanos(1_500_000)))
+        );
+        assert_eq!((tenants[1].sources[0].as_str(), tenants[1].card.name.as_str()), ("a", "n"));
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_an_error_where_it_stands() {
+        assert!(refused(&format!("{HEAD}{TENANT}prioritty = 1\n")).1.contains("`priority`"));
+        assert_eq!(refused(&format!("{HEAD}{TENANT}prioritty = 1\n")).0, 10);
+        assert_eq!(refused(&format!("{HEAD}{TENANT}every = 2\nphase = 2\n")).0, 11);
+        assert_eq!(refused(&format!("{HEAD}{TENANT}every = 0\n")).0, 10);
+        assert_eq!(refused(&format!("{HEAD}{TENANT}deadline_ms = nan\n")).0, 10);
+        assert_eq!(refused(&format!("{HEAD}{TENANT}sources = [\"a\"]\n")).0, 10);
+        assert_eq!(refused(&format!("{HEAD}{TENANT}{TENANT}")).0, 11);
+        assert_eq!(refused(&format!("slots = 99\n{HEAD}{TENANT}")).0, 1);
+        let (line, reason) = refused(&format!("{HEAD}{}", TENANT.replace("front", "rear")));
+        assert!(line == 9 && reason.contains("front"), "{line} {reason}");
+        let (line, reason) = refused(&format!("{HEAD}{TENANT}").replace("\"day\"", "\"night\""));
+        assert!(line == 1 && reason.contains("day"), "{line} {reason}");
+        assert_eq!(refused(&format!("{HEAD}{}", TENANT.replace("card.toml", "cart.toml"))).0, 8);
+    }
+}
