@@ -1,6 +1,8 @@
 //! Platoon runs several neural networks in formation on one GPU, once per camera frame.
 pub mod backend;
 pub mod board;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod error;
 pub mod ids;
 pub mod limits;
