@@ -1,2 +1,3 @@
 //! The offline half: ONNX networks to plans.
 pub mod graph;
+pub mod import;
