@@ -65,7 +65,10 @@ pub(super) fn tensor(proto: &TensorProto, model: &Path) -> Fallible<Host> {
     }
     if let Some(raw) = &proto.raw_data {
         if raw.len() as u64 != bytes {
-            return Err(malformed(format!("shape {shape} needs {bytes} bytes, the file holds {}", raw.len())));
+            return Err(malformed(format!(
+                "shape {shape} needs {bytes} bytes, the file holds {}",
+                raw.len()
+            )));
         }
         return from_bytes(elem, shape, raw);
     }
@@ -115,7 +118,10 @@ fn external(proto: &TensorProto, bytes: u64, model: &Path) -> Fallible<Vec<u8>> 
     let entry = |key: &str| proto.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str());
     let number = |key: &str| match entry(key) {
         None => Ok(None),
-        Some(v) => v.parse::<u64>().map(Some).map_err(|_| malformed(format!("external data with {key} `{v}`"))),
+        Some(v) => v
+            .parse::<u64>()
+            .map(Some)
+            .map_err(|_| malformed(format!("external data with {key} `{v}`"))),
     };
     let location = entry("location").ok_or_else(|| malformed("external data without a location"))?;
     let relative = Path::new(location);
@@ -134,7 +140,9 @@ fn external(proto: &TensorProto, bytes: u64, model: &Path) -> Fallible<Vec<u8>> 
     let folder = folder.canonicalize().map_err(failed)?;
     let path = folder.join(relative).canonicalize().map_err(failed)?;
     if !path.starts_with(&folder) {
-        return Err(malformed(format!("external data at `{location}`, a link out of the model's folder")));
+        return Err(malformed(format!(
+            "external data at `{location}`, a link out of the model's folder"
+        )));
     }
     if !path.metadata().map_err(failed)?.is_file() {
         return Err(malformed(format!("external data `{location}` is not a file")));
@@ -142,7 +150,9 @@ fn external(proto: &TensorProto, bytes: u64, model: &Path) -> Fallible<Vec<u8>> 
     let mut file = std::fs::File::open(&path).map_err(failed)?;
     let held = file.metadata().map_err(failed)?.len();
     if offset.checked_add(bytes).is_none_or(|end| end > held) {
-        return Err(malformed(format!("external data `{location}` holds {held} bytes, {bytes} from {offset} on are needed")));
+        return Err(malformed(format!(
+            "external data `{location}` holds {held} bytes, {bytes} from {offset} on are needed"
+        )));
     }
     file.seek(SeekFrom::Start(offset)).map_err(failed)?;
     let length = usize::try_from(bytes).map_err(|_| limit("external data larger than memory"))?;

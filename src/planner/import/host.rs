@@ -141,7 +141,8 @@ impl Host {
                 let narrow = v
                     .iter()
                     .map(|&x| {
-                        i32::try_from(x).map_err(|_| unsupported(format!("the INT64 constant {x} is used as data and does not fit 32 bits")))
+                        i32::try_from(x)
+                            .map_err(|_| unsupported(format!("the INT64 constant {x} is used as data and does not fit 32 bits")))
                     })
                     .collect::<Fallible<Vec<i32>>>()?;
                 Ok(Arc::new(Tensor::new(*shape, Data::I32(narrow)).ok_or_else(counts)?))
@@ -227,7 +228,12 @@ impl Host {
         let inner: usize = shape.dims()[axis + 1..].iter().map(|&d| d as usize).product();
         let outer: usize = shape.dims()[..axis].iter().map(|&d| d as usize).product();
         let runs: Vec<usize> = parts.iter().map(|p| p.shape().dim(axis) as usize * inner).collect();
-        fn join<'a, T: Copy + 'a>(parts: &'a [Host], runs: &[usize], outer: usize, of: impl Fn(&'a Host) -> Option<&'a [T]>) -> Option<Vec<T>> {
+        fn join<'a, T: Copy + 'a>(
+            parts: &'a [Host],
+            runs: &[usize],
+            outer: usize,
+            of: impl Fn(&'a Host) -> Option<&'a [T]>,
+        ) -> Option<Vec<T>> {
             let slices = parts.iter().map(of).collect::<Option<Vec<_>>>()?;
             let mut all = Vec::with_capacity(outer * runs.iter().sum::<usize>());
             for o in 0..outer {
@@ -378,7 +384,11 @@ mod tests {
 
     #[test]
     fn wide_arithmetic_never_traps() {
-        let div = |a, b| Host::wide_binary(Binary::Div, &ints(&[1], &[a]), &ints(&[1], &[b])).unwrap().unwrap();
+        let div = |a, b| {
+            Host::wide_binary(Binary::Div, &ints(&[1], &[a]), &ints(&[1], &[b]))
+                .unwrap()
+                .unwrap()
+        };
         assert_eq!(div(7, 0).as_i64s().unwrap(), [0]);
         assert_eq!(div(i64::MIN, -1).as_i64s().unwrap(), [i64::MIN]);
         assert_eq!(div(-7, 2).as_i64s().unwrap(), [-3]);

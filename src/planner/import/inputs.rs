@@ -47,9 +47,10 @@ pub(super) fn declare(
         }
         let (elem, shape) = static_input(input, options).map_err(failed)?;
         let operand = builder.computed(input.name.clone(), elem, shape).map_err(failed)?;
+        let value = builder.value(&operand).map_err(failed)?;
         builder.graph.inputs.push(Named {
             name: input.name.clone(),
-            value: builder.value(&operand).map_err(failed)?,
+            value,
             widened: elem == Elem::I64,
         });
         names.insert(input.name.clone(), operand);
@@ -94,7 +95,11 @@ fn static_input(input: &ValueInfoProto, options: &ImportOptions) -> Fallible<(El
     if let Some(given) = given
         && given.len() != shape.dim.len()
     {
-        return Err(option_error(format!("a shape of {} axes is given, the file has {}", given.len(), shape.dim.len())));
+        return Err(option_error(format!(
+            "a shape of {} axes is given, the file has {}",
+            given.len(),
+            shape.dim.len()
+        )));
     }
     let mut dims = Vec::with_capacity(shape.dim.len());
     for (axis, dim) in shape.dim.iter().enumerate() {
@@ -110,7 +115,9 @@ fn static_input(input: &ValueInfoProto, options: &ImportOptions) -> Fallible<(El
                 Some(0) => return Err(option_error("a batch of 0")),
                 None => {
                     let name = dim.dim_param.as_deref().unwrap_or("unknown");
-                    return Err(option_error(format!("axis {axis} is symbolic (`{name}`): give a batch or this input's shape")));
+                    return Err(option_error(format!(
+                        "axis {axis} is symbolic (`{name}`): give a batch or this input's shape"
+                    )));
                 }
             },
         });
@@ -133,16 +140,26 @@ fn fixed(input: &ValueInfoProto, tensor: &Tensor) -> Fallible<Host> {
     let declared = tensor_type(input)?.ok_or_else(|| malformed("an input without a type"))?;
     let elem = Elem::from_onnx(declared.elem_type)?;
     let host = Host::Tensor(Arc::new(tensor.clone()));
-    let fits = host.elem() == elem || (elem == Elem::I64 && tensor.dtype() == DType::I32) || (elem == Elem::F64 && tensor.dtype() == DType::F32);
+    let fits =
+        host.elem() == elem || (elem == Elem::I64 && tensor.dtype() == DType::I32) || (elem == Elem::F64 && tensor.dtype() == DType::F32);
     if !fits {
-        return Err(option_error(format!("fixed with elements of {}, the file declares {elem:?}", tensor.dtype())));
+        return Err(option_error(format!(
+            "fixed with elements of {}, the file declares {elem:?}",
+            tensor.dtype()
+        )));
     }
     if let Some(shape) = &declared.shape {
         let given = tensor.shape();
         let agrees = given.rank() == shape.dim.len()
-            && shape.dim.iter().zip(given.dims()).all(|(dim, &g)| fixed_extent(dim).is_none_or(|d| d == i64::from(g)));
+            && shape
+                .dim
+                .iter()
+                .zip(given.dims())
+                .all(|(dim, &g)| fixed_extent(dim).is_none_or(|d| d == i64::from(g)));
         if !agrees {
-            return Err(option_error(format!("fixed with shape {given}, which is not what the file declares")));
+            return Err(option_error(format!(
+                "fixed with shape {given}, which is not what the file declares"
+            )));
         }
     }
     host.cast(elem)

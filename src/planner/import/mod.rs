@@ -15,8 +15,6 @@ mod node;
 mod ops;
 mod proto;
 mod scan;
-#[cfg(test)]
-mod tests;
 
 pub use error::{ImportError, Kind};
 
@@ -80,9 +78,15 @@ pub fn import(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError
 
 /// The graph and the version of the standard operator set.
 fn checked_header(model: &ModelProto) -> Fallible<(&GraphProto, i64)> {
-    let graph = model.graph.as_ref().ok_or_else(|| malformed("not an ONNX model: it holds no graph"))?;
+    let graph = model
+        .graph
+        .as_ref()
+        .ok_or_else(|| malformed("not an ONNX model: it holds no graph"))?;
     let mut versions = model.opset_import.iter().filter(|o| is_standard(&o.domain));
-    let opset = versions.next().ok_or_else(|| malformed("no version of the standard operator set"))?.version;
+    let opset = versions
+        .next()
+        .ok_or_else(|| malformed("no version of the standard operator set"))?
+        .version;
     if versions.next().is_some() {
         return Err(malformed("two versions of the standard operator set"));
     }
@@ -131,7 +135,9 @@ fn import_node(
         .map(|input| match names.get(input) {
             _ if input.is_empty() => Ok(None),
             Some(operand) => Ok(Some(operand.clone())),
-            None => Err(malformed(format!("reads `{input}`, which no input, initializer or earlier node gives"))),
+            None => Err(malformed(format!(
+                "reads `{input}`, which no input, initializer or earlier node gives"
+            ))),
         })
         .collect::<Fallible<Vec<_>>>()?;
     let fresh = builder.graph.values.len();
@@ -173,7 +179,10 @@ fn bind_outputs(proto: &GraphProto, path: &Path, builder: &mut Builder, names: &
         if let Some(declared) = inputs::declared_elem(output).map_err(failed)?
             && declared != operand.elem()
         {
-            return Err(failed(malformed(format!("declared as {declared:?}, computed as {:?}", operand.elem()))));
+            return Err(failed(malformed(format!(
+                "declared as {declared:?}, computed as {:?}",
+                operand.elem()
+            ))));
         }
         let value = builder.value(operand).map_err(failed)?;
         builder.graph.outputs.push(Named {

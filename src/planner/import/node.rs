@@ -106,17 +106,25 @@ impl<'a> OnnxNode<'a> {
     }
 
     pub fn ints(&self, name: &'static str) -> Fallible<Option<&'a [i64]>> {
-        Ok(self.attribute(name, attribute_type::INTS, "a list of integers")?.map(|a| a.ints.as_slice()))
+        Ok(self
+            .attribute(name, attribute_type::INTS, "a list of integers")?
+            .map(|a| a.ints.as_slice()))
     }
 
     pub fn floats(&self, name: &'static str) -> Fallible<Option<&'a [f32]>> {
-        Ok(self.attribute(name, attribute_type::FLOATS, "a list of floats")?.map(|a| a.floats.as_slice()))
+        Ok(self
+            .attribute(name, attribute_type::FLOATS, "a list of floats")?
+            .map(|a| a.floats.as_slice()))
     }
 
     pub fn tensor(&self, name: &'static str) -> Fallible<Option<&'a TensorProto>> {
         match self.attribute(name, attribute_type::TENSOR, "a tensor")? {
             None => Ok(None),
-            Some(a) => a.t.as_ref().map(Some).ok_or_else(|| malformed("an empty tensor attribute").at(name)),
+            Some(a) => {
+                a.t.as_ref()
+                    .map(Some)
+                    .ok_or_else(|| malformed("an empty tensor attribute").at(name))
+            }
         }
     }
 

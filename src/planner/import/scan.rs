@@ -35,7 +35,9 @@ impl Message {
             (Message::ValueInfo, 2) => Message::Type,
             (Message::Type, 1) => Message::TensorType,
             (Message::TensorType, 2) => Message::Shape,
-            (Message::Model, 8) | (Message::Graph, 15) | (Message::Node, 1 | 2) | (Message::Tensor, 13) | (Message::Shape, 1) => Message::Leaf,
+            (Message::Model, 8) | (Message::Graph, 15) | (Message::Node, 1 | 2) | (Message::Tensor, 13) | (Message::Shape, 1) => {
+                Message::Leaf
+            }
             _ => return None,
         })
     }
@@ -68,7 +70,9 @@ fn walk(mut bytes: &[u8], message: Message, left: &mut u32) -> Fallible<()> {
             continue;
         }
         if let Some(inner) = message.field(key >> 3) {
-            *left = left.checked_sub(1).ok_or_else(|| limit(format!("more than {MAX_MESSAGES} messages")))?;
+            *left = left
+                .checked_sub(1)
+                .ok_or_else(|| limit(format!("more than {MAX_MESSAGES} messages")))?;
             if !matches!(inner, Message::Leaf) {
                 walk(body, inner, left)?;
             }

@@ -58,7 +58,10 @@ pub(super) fn conv_transpose(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<O
         None => None,
     };
     let channels = u64::from(w.dim(1)) * u64::from(groups);
-    let mut dims = vec![i64::from(x.dim(0)), i64::try_from(channels).map_err(|_| limit("too many channels"))?];
+    let mut dims = vec![
+        i64::from(x.dim(0)),
+        i64::try_from(channels).map_err(|_| limit("too many channels"))?,
+    ];
     for a in 0..axes {
         let (extent, stride) = (u64::from(x.dim(a + 2)), u64::from(window.stride[a]));
         let Some(before_last) = extent.checked_sub(1) else {

@@ -78,7 +78,10 @@ pub(super) fn clip(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     arithmetic(x)?;
     if node.opset < 11 {
         node.arity(1, 1)?;
-        let (low, high) = (node.float("min")?.unwrap_or(f32::NEG_INFINITY), node.float("max")?.unwrap_or(f32::INFINITY));
+        let (low, high) = (
+            node.float("min")?.unwrap_or(f32::NEG_INFINITY),
+            node.float("max")?.unwrap_or(f32::INFINITY),
+        );
         return clip_between(b, x, low, high);
     }
     node.arity(1, 3)?;

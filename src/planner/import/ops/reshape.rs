@@ -82,7 +82,10 @@ pub(super) fn squeeze(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand>
     if let Some(a) = axes.iter().find(|&&a| dims.dim(a) != 1) {
         return Err(malformed(format!("axis {a} of {dims} has more than one element")).at("axes"));
     }
-    let left: Vec<i64> = (0..dims.rank()).filter(|a| !axes.contains(a)).map(|a| i64::from(dims.dim(a))).collect();
+    let left: Vec<i64> = (0..dims.rank())
+        .filter(|a| !axes.contains(a))
+        .map(|a| i64::from(dims.dim(a)))
+        .collect();
     b.reshape(x, shape_of(&left)?)
 }
 
@@ -91,9 +94,16 @@ pub(super) fn unsqueeze(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operan
     let axes = axes(node)?.ok_or_else(|| malformed("missing").at("axes"))?;
     let rank = x.shape().rank() + axes.len();
     let axes = OnnxNode::axes(&axes, rank, "axes")?;
-    let mut old = x.shape().dims().iter();
+    let old = x.shape();
+    let mut old = old.dims().iter();
     let dims: Vec<i64> = (0..rank)
-        .map(|a| if axes.contains(&a) { 1 } else { old.next().map_or(1, |&d| i64::from(d)) })
+        .map(|a| {
+            if axes.contains(&a) {
+                1
+            } else {
+                old.next().map_or(1, |&d| i64::from(d))
+            }
+        })
         .collect();
     b.reshape(x, shape_of(&dims)?)
 }

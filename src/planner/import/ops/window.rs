@@ -27,7 +27,10 @@ pub(super) fn read(node: &OnnxNode<'_>, rank: usize, kernel: Option<&[u32]>) -> 
         return Err(malformed(format!("an input of rank {rank}: 3 to 5 are windowed")));
     }
     let axes = rank - 2;
-    let declared = node.ints("kernel_shape")?.map(|k| numbers(k, axes, 1, "kernel_shape")).transpose()?;
+    let declared = node
+        .ints("kernel_shape")?
+        .map(|k| numbers(k, axes, 1, "kernel_shape"))
+        .transpose()?;
     let kernel = match (kernel, declared) {
         (Some(k), Some(d)) if d != k => return Err(malformed(format!("{d:?}, the weights have {k:?}")).at("kernel_shape")),
         (Some(k), _) => numbers(&k.iter().map(|&k| i64::from(k)).collect::<Vec<_>>(), axes, 1, "kernel_shape")?,
