@@ -15,6 +15,8 @@ mod node;
 mod ops;
 mod proto;
 mod scan;
+#[cfg(test)]
+mod tests;
 
 pub use error::{ImportError, Kind};
 
@@ -29,8 +31,6 @@ use proto::{GraphProto, ModelProto, NodeProto};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Oldest version of the standard operator set that is imported.
-pub const MIN_OPSET: i64 = 7;
 /// Newest version of the standard operator set that is imported. Attributes that a later version adds are refused one by one.
 pub const MAX_OPSET: i64 = 28;
 
@@ -90,10 +90,9 @@ fn checked_header(model: &ModelProto) -> Fallible<(&GraphProto, i64)> {
     if versions.next().is_some() {
         return Err(malformed("two versions of the standard operator set"));
     }
-    if !(MIN_OPSET..=MAX_OPSET).contains(&opset) {
-        return Err(unsupported(format!(
-            "operator set {opset}: {MIN_OPSET} to {MAX_OPSET} are imported (convert the model with onnx.version_converter)"
-        )));
+    // Old versions are refused operator by operator, see `ops`.
+    if !(1..=MAX_OPSET).contains(&opset) {
+        return Err(unsupported(format!("operator set {opset}: those up to {MAX_OPSET} are imported")));
     }
     if graph.node.len() > MAX_OPERATORS {
         return Err(limit(format!("{} nodes (at most {MAX_OPERATORS})", graph.node.len())));

@@ -123,8 +123,9 @@ pub(super) fn cast(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(1, 1)?;
     let x = node.input(0)?;
     let to = node.int("to")?.ok_or_else(|| malformed("missing").at("to"))?;
-    // It concerns 8-bit floats only, which are not imported.
+    // They concern 8-bit floats only, which are not imported.
     node.ignore("saturate");
+    node.ignore("round_mode");
     let to = Elem::from_onnx(i32::try_from(to).unwrap_or(-1)).map_err(|e| e.at("to"))?;
     if to == x.elem() {
         return Ok(x.clone());

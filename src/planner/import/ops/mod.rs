@@ -20,8 +20,29 @@ use super::node::OnnxNode;
 use crate::primitive::{Binary, ReduceKind};
 use std::path::Path;
 
+/// The oldest operator set in which an operator means what it means in set 7, so that the few models of older sets whose
+/// operators all do so are imported too.
+fn oldest(op: &str) -> i64 {
+    match op {
+        "Conv" | "ConvTranspose" | "GlobalAveragePool" | "GlobalMaxPool" | "Identity" | "MatMul" | "Transpose" | "Softmax" => 1,
+        "Shape" | "Constant" | "Gather" | "Slice" | "Squeeze" | "Unsqueeze" | "Flatten" | "ReduceMax" | "ReduceMean" | "ReduceSum" => 1,
+        "Pad" | "Split" => 2,
+        "Concat" => 4,
+        "Reshape" => 5,
+        "Relu" | "LeakyRelu" | "Sigmoid" | "HardSigmoid" | "Tanh" | "Exp" | "Sqrt" | "Neg" | "Clip" | "Cast" | "Min" | "Max" => 6,
+        _ => 7,
+    }
+}
+
 /// Imports one node. `model` is the model's file, for tensor attributes with external data.
 pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fallible<Vec<Operand>> {
+    if node.opset < oldest(node.op) {
+        return Err(unsupported(format!(
+            "this operator in operator set {}: {} and newer are imported (convert the model with onnx.version_converter)",
+            node.opset,
+            oldest(node.op)
+        )));
+    }
     let output = match node.op {
         "Conv" => conv::conv(b, node),
         "ConvTranspose" => conv::conv_transpose(b, node),
