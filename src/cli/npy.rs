@@ -1,20 +1,12 @@
 //! NumPy's `.npy` files: one tensor each, read in versions 1 to 3, written in version 1.
 
 use crate::limits::MAX_RANK;
+use crate::planner::import::Feed;
 use crate::tensor::{DType, Data, Shape, Tensor};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Bytes of the longest header that is read.
 const MAX_HEADER: usize = 4096;
-
-/// A tensor of a file, with what its narrowing to the types of [`DType`] hides.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Array {
-    /// The elements; i64 is narrowed to i32.
-    pub tensor: Tensor,
-    /// True if the file holds i64.
-    pub widened: bool,
-}
 
 /// Why bytes are no `.npy` file that can be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,18 +37,10 @@ pub enum NpyError {
         /// Bytes there should be.
         needed: u64,
     },
-    /// An i64 that does not fit the i32 that Platoon computes with.
-    #[error("element {index} is {value}, which does not fit 32 bits")]
-    Narrow {
-        /// Its place in C order.
-        index: usize,
-        /// Its value.
-        value: i64,
-    },
 }
 
 /// Reads a file's bytes.
-pub fn read(bytes: &[u8]) -> Result<Array, NpyError> {
+pub fn read(bytes: &[u8]) -> Result<Feed, NpyError> {
     let (header, body) = split(bytes)?;
     let header = Header::parse(header)?;
     let (dtype, widened) = match header.descr.as_str() {
@@ -85,21 +69,11 @@ pub fn read(bytes: &[u8]) -> Result<Array, NpyError> {
     } else {
         body
     };
-    let tensor = if widened {
-        let narrow = |(index, b): (usize, &[u8; 8])| {
-            let value = i64::from_le_bytes(*b);
-            i32::try_from(value).map_err(|_| NpyError::Narrow { index, value })
-        };
-        let values = body.as_chunks().0.iter().enumerate().map(narrow).collect::<Result<_, _>>()?;
-        Tensor::new(shape, Data::I32(values))
-    } else {
-        Tensor::from_bytes(dtype, shape, body)
-    };
-    // The lengths agree by now.
-    Ok(Array {
-        tensor: tensor.ok_or(NpyError::Shape)?,
-        widened,
-    })
+    // Shape and length agree by now.
+    if widened {
+        return Feed::from_i64(shape, body.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b))).ok_or(NpyError::Shape);
+    }
+    Tensor::from_bytes(dtype, shape, body).map(Feed::from).ok_or(NpyError::Shape)
 }
 
 /// The bytes of a file that holds `tensor`; an i32 one as i64 with `widened`.
@@ -346,8 +320,8 @@ mod tests {
         let array = read(&file(1, header, &body([-1, i64::from(i32::MAX)]))).unwrap();
         assert_eq!((array.tensor.as_i32().unwrap(), array.widened), (&[-1, i32::MAX][..], true));
         let beyond = i64::from(i32::MAX) + 1;
-        let error = read(&file(1, header, &body([0, beyond])));
-        assert_eq!(error, Err(NpyError::Narrow { index: 1, value: beyond }));
+        let array = read(&file(1, header, &body([0, beyond]))).unwrap();
+        assert_eq!((array.tensor.as_i32().unwrap(), array.beyond), (&[0, i32::MAX][..], Some(beyond)));
     }
 
     #[test]

@@ -3,6 +3,7 @@ pub mod boards;
 pub mod card;
 mod document;
 pub mod graph;
+pub mod import;
 pub mod tasks;
 
 pub use document::TomlError;
