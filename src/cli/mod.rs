@@ -82,7 +82,7 @@ pub fn main() -> ExitCode {
         Ok(Outcome::Bad) => ExitCode::from(1),
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::complain(&format!("{error:#}"));
+            output::complain(&output::chain(error.as_ref()));
             ExitCode::from(1)
         }
     }

@@ -3,6 +3,7 @@
 use crate::board::{BackendKind, BoardRecord};
 use crate::planner::boards;
 use crate::planner::tasks::Tasks;
+use crate::runtime;
 use crate::tensor::DType;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -79,6 +80,14 @@ impl Common {
     pub fn tasks(&self) -> anyhow::Result<Tasks> {
         let tasks = Tasks::load(&self.tasks);
         if self.tasks.exists() { Ok(tasks?) } else { tasks.context("no task file: name one with --tasks FILE") }
+    }
+
+    /// How engines are opened.
+    pub fn engine_options(&self) -> runtime::Options {
+        runtime::Options {
+            workers: self.workers.map(NonZeroUsize::get),
+            ..runtime::Options::default()
+        }
     }
 
     /// The folder of a board's plans.

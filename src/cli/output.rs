@@ -19,6 +19,23 @@ pub fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "platoon: {line}");
 }
 
+/// An error with its causes in one line: `what: why: why`. A cause that its effect's text ends with already is not repeated.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut last = text.clone();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let why = cause.to_string();
+        if !last.ends_with(&why) {
+            text.push_str(": ");
+            text.push_str(&why);
+        }
+        last = why;
+        next = cause.source();
+    }
+    text
+}
+
 /// True if the reader of stdout went away, as `head` does: no failure of ours.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -71,6 +88,23 @@ pub fn megabytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    enum Error {
+        #[error("no plan: {0}")]
+        Told(#[source] io::Error),
+        #[error("no plan")]
+        Untold(#[source] io::Error),
+    }
+
+    #[test]
+    fn every_cause_is_told_once() {
+        let cause = || io::Error::other("disk full");
+        assert_eq!(chain(&Error::Told(cause())), "no plan: disk full");
+        assert_eq!(chain(&Error::Untold(cause())), "no plan: disk full");
+        let outer = anyhow::Error::new(Error::Told(cause())).context("urban");
+        assert_eq!(chain(outer.as_ref()), "urban: no plan: disk full");
+    }
 
     #[test]
     fn columns_line_up() {

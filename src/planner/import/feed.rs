@@ -1,10 +1,10 @@
 //! What feeds a model from outside: its inputs, which of them give shapes, and tensor files as ONNX's test data has them.
 
-use super::error::{Fallible, ImportError, Reason, malformed};
+use super::error::{Fallible, ImportError, Reason, limit, malformed};
 use super::file;
-use super::host::Host;
-use super::proto::{GraphProto, TensorProto};
-use super::{inputs, is_standard};
+use super::host::{Elem, Host};
+use super::proto::{GraphProto, NodeProto, TensorProto};
+use super::is_standard;
 use crate::tensor::{Data, Shape, Tensor};
 use prost::Message;
 use std::path::Path;
@@ -82,19 +82,21 @@ pub fn model_inputs(path: &Path) -> Result<Vec<ModelInput>, ImportError> {
 }
 
 fn gives_shape(graph: &GraphProto, name: &str) -> bool {
-    let nodes = graph.node.iter().filter(|n| is_standard(&n.domain));
-    nodes.flat_map(|n| n.input.iter().enumerate().filter(move |(_, i)| *i == name).map(|(at, _)| (n, at))).any(|(node, at)| {
-        let parameters: &[usize] = match node.op_type.as_str() {
-            "ConstantOfShape" => &[0],
-            "Reshape" | "Expand" | "Squeeze" | "Unsqueeze" | "Split" | "Upsample" | "TopK" | "Tile" => &[1],
-            "ReduceMean" | "ReduceMax" | "ReduceSum" => &[1],
-            "Clip" | "Dropout" => &[1, 2],
-            "Pad" | "Resize" => &[1, 2, 3],
-            "Slice" => &[1, 2, 3, 4],
-            _ => &[],
-        };
-        parameters.contains(&at)
-    })
+    let reads = |node: &NodeProto| parameters(&node.op_type).iter().any(|&at| node.input.get(at).is_some_and(|i| i == name));
+    graph.node.iter().any(|node| is_standard(&node.domain) && reads(node))
+}
+
+/// Positions of the inputs of an ONNX operator that are parameters rather than data.
+fn parameters(operator: &str) -> &'static [usize] {
+    match operator {
+        "ConstantOfShape" => &[0],
+        "Reshape" | "Expand" | "Squeeze" | "Unsqueeze" | "Split" | "Upsample" => &[1],
+        "ReduceMean" | "ReduceMax" | "ReduceSum" => &[1],
+        "Clip" | "Dropout" => &[1, 2],
+        "Pad" | "Resize" => &[1, 2, 3],
+        "Slice" => &[1, 2, 3, 4],
+        _ => &[],
+    }
 }
 
 /// Reads a tensor file (a serialized `TensorProto`): its tensor's name, which may be empty, and its elements.
@@ -108,7 +110,7 @@ pub fn read_tensor(path: &Path) -> Result<(String, Feed), ImportError> {
     };
     let length = std::fs::metadata(path).map_err(failed)?.len();
     if length > MAX_TENSOR_FILE {
-        return Err(super::limit(format!("{length} bytes (at most {MAX_TENSOR_FILE})")).in_file(path));
+        return Err(limit(format!("{length} bytes (at most {MAX_TENSOR_FILE})")).in_file(path));
     }
     let bytes = std::fs::read(path).map_err(failed)?;
     let in_file = |e: Reason| e.in_file(path);
@@ -120,7 +122,7 @@ pub fn read_tensor(path: &Path) -> Result<(String, Feed), ImportError> {
 fn decoded(proto: &TensorProto, path: &Path) -> Fallible<Feed> {
     let host = file::tensor(proto, path)?;
     match host.as_i64s() {
-        Some(values) if host.elem() == super::Elem::I64 => {
+        Some(values) if host.elem() == Elem::I64 => {
             Feed::from_i64(host.shape(), values.into_iter()).ok_or_else(|| malformed("a payload of another length"))
         }
         _ => Ok(Feed::from(Host::narrowed(&host)?.as_ref().clone())),
