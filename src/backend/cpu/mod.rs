@@ -1,4 +1,5 @@
 //! The CPU backend: always built; reference, oracle and embedded default.
 pub mod arena;
 pub mod kernel;
+pub mod kernels;
 pub mod simd;
