@@ -8,3 +8,5 @@ pub mod import;
 pub mod memory;
 pub mod schedule;
 pub mod tasks;
+
+pub use document::TomlError;

@@ -1,3 +1,7 @@
 //! The CPU backend's kernels.
 
+<<<<<<< HEAD
 pub mod generic;
+=======
+pub mod vision;
+>>>>>>> vision
