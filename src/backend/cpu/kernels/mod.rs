@@ -1,3 +1,4 @@
 //! The CPU backend's kernels.
 
 pub mod generic;
+pub mod vision;
