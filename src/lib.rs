@@ -11,3 +11,4 @@ pub mod primitive;
 pub mod task;
 pub mod tensor;
 pub mod units;
+pub mod runtime;

@@ -1,4 +1,11 @@
 //! The CPU backend: always built; reference, oracle and embedded default.
 pub mod arena;
+mod execute;
+mod frames;
 pub mod kernel;
+pub mod prepare;
 pub mod simd;
+mod tables;
+mod team;
+
+pub use prepare::{CpuBackend, KernelSource};
