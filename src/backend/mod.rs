@@ -119,8 +119,11 @@ pub trait Prepared: Send {
     /// The slot's bytes for a camera's image, for writing. The slot must not be in flight.
     fn image_mut(&mut self, slot: SlotId, camera: CameraId) -> Result<&mut [u8], RunError>;
 
-    /// Copies a camera's image from one slot, in flight or not, to another that is not.
+    /// Copies a camera's image and its parameters from one slot, in flight or not, to another that is not.
     fn copy_image(&mut self, camera: CameraId, from: SlotId, to: SlotId) -> Result<(), RunError>;
+
+    /// The slot's parameters of a camera.
+    fn params(&self, slot: SlotId, camera: CameraId) -> Result<ImageParams, RunError>;
 
     /// Sets the slot's parameters of a camera. The slot must not be in flight.
     fn set_params(&mut self, slot: SlotId, camera: CameraId, params: ImageParams) -> Result<(), RunError>;

@@ -18,5 +18,4 @@
 //! - **P7** weights match their digests; the plan matches its checksum, its format version and the board.
 //! - **P8** every deadline and rate is met by the stored prediction, or the plan is best-effort and stores its misses.
 
-pub mod deployment;
 pub mod format;

@@ -64,8 +64,7 @@ impl Params {
         self.frame.store(p.frame, Ordering::Relaxed);
         self.size.store(u64::from(p.width) << 32 | u64::from(p.height), Ordering::Relaxed);
         let format = p.format.map_or(0, |f| f as u32);
-        self.layout
-            .store(u64::from(p.stride) << 32 | u64::from(format), Ordering::Relaxed);
+        self.layout.store(u64::from(p.stride) << 32 | u64::from(format), Ordering::Relaxed);
     }
 }
 
@@ -192,6 +191,10 @@ impl Prepared for CpuPrepared {
         target.slice_mut::<u8>(0, bytes).copy_from_slice(&source.bytes()[..bytes]);
         self.slot(to)?.params[camera.index()].write(params);
         Ok(())
+    }
+
+    fn params(&self, slot: SlotId, camera: CameraId) -> Result<ImageParams, RunError> {
+        Ok(self.slot(slot)?.params.get(camera.index()).ok_or(RunError::Unknown)?.read())
     }
 
     fn set_params(&mut self, slot: SlotId, camera: CameraId, params: ImageParams) -> Result<(), RunError> {

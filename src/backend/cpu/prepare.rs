@@ -81,9 +81,7 @@ where
         let halt = Arc::new(Halt::default());
         let largest = |bytes: fn(&Plan) -> u64| deployment.plans.iter().map(|p| bytes(p)).max().unwrap_or(0);
         let shared = Arc::new(Shared {
-            slots: (0..slots)
-                .map(|_| prepare_slot(deployment, options))
-                .collect::<Result<_, _>>()?,
+            slots: (0..slots).map(|_| prepare_slot(deployment, options)).collect::<Result<_, _>>()?,
             arena: block("arena", largest(|p| p.arena_bytes))?,
             deployment: deployment.clone(),
             plans,
@@ -123,10 +121,7 @@ fn start(shared: Arc<Shared>, scratches: Vec<Block>, options: &PrepareOptions) -
         Ok(team) => (team, None),
         Err((error, team)) => (team, Some(error)),
     };
-    let prepared = CpuPrepared {
-        shared,
-        team: Some(team),
-    };
+    let prepared = CpuPrepared { shared, team: Some(team) };
     if let Some(error) = failed {
         return Err(PrepareError::Thread(error));
     }
@@ -155,14 +150,12 @@ fn prepare_plan(
         .collect();
     let mut kernels = Vec::with_capacity(plan.operators.len());
     for (number, operator) in plan.operators.iter().enumerate() {
-        let kernel = source
-            .compile(plan, operator, &sections)
-            .map_err(|reason| PrepareError::Kernel {
-                task_set: plan.task_set.clone(),
-                operator: OperatorId(number as u32),
-                name: operator.name.clone(),
-                reason,
-            })?;
+        let kernel = source.compile(plan, operator, &sections).map_err(|reason| PrepareError::Kernel {
+            task_set: plan.task_set.clone(),
+            operator: OperatorId(number as u32),
+            name: operator.name.clone(),
+            reason,
+        })?;
         kernels.push(kernel);
     }
     let schedules = plan
@@ -180,10 +173,7 @@ fn prepare_plan(
 fn prepare_slot(deployment: &Deployment, options: &PrepareOptions) -> Result<SlotState, PrepareError> {
     let plans = || deployment.plans.iter();
     let largest = |bytes: fn(&Plan) -> u64| plans().map(|p| bytes(p)).max().unwrap_or(0);
-    let segments = plans()
-        .flat_map(|p| p.cycle.iter().map(|c| c.segments.len()))
-        .max()
-        .unwrap_or(0);
+    let segments = plans().flat_map(|p| p.cycle.iter().map(|c| c.segments.len())).max().unwrap_or(0);
     let cameras = plans().next().map_or(&[][..], |p| &p.cameras[..]);
     let mut images = Vec::with_capacity(cameras.len());
     for camera in cameras {
