@@ -1,8 +1,10 @@
 //! The CPU backend: always built; reference, oracle and embedded default.
 pub mod arena;
+pub mod eval;
 mod execute;
 mod frames;
 pub mod kernel;
+pub mod kernels;
 pub mod prepare;
 pub mod simd;
 mod tables;

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// One step: a chunk of an operator, or nothing but a place in its stream.
 pub(super) struct StepEntry {
-    /// The operator's kernel and the chunk; `None` stands in for a segment or a schedule without steps.
+    /// The operator's kernel and the chunk; `None` in a schedule without steps.
     pub(super) work: Option<(usize, Region)>,
     /// Tiles of the chunk.
     tiles: u32,
@@ -114,9 +114,6 @@ impl ScheduleTable {
                 let first = first_worker(segment.stream.index(), plan.streams.len(), workers);
                 let id = SegmentId::from_index(index);
                 let count = segment.steps.len();
-                if count == 0 {
-                    table.push(StepEntry::idle(first, id, true, true), &mut before);
-                }
                 for (position, step) in segment.steps.iter().enumerate() {
                     let operator = &plan.operators[step.operator.index()];
                     let region = operator.chunks[usize::from(step.chunk)].clone();

@@ -1,0 +1,18 @@
+//! Kernels for every primitive on any strides and any types: slow, right, and the oracle of the fast ones.
+//!
+//! `value` reads and writes elements wherever strides say they lie, `walk` visits boxes of coordinates, a file per family
+//! of primitives computes, `routine` binds a primitive to its family and tables.
+
+mod conv;
+mod elementwise;
+mod matmul;
+mod pool;
+mod power;
+mod reduce;
+mod remap;
+mod resample;
+pub mod routine;
+mod scalar;
+mod taps;
+pub mod value;
+mod walk;

@@ -1,0 +1,3 @@
+//! The CPU backend's kernels.
+
+pub mod generic;
