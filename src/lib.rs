@@ -12,6 +12,7 @@ pub mod planner;
 pub mod primitive;
 #[cfg(feature = "replay")]
 pub mod replay;
+pub mod runtime;
 pub mod task;
 pub mod tensor;
 pub mod units;
