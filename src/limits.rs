@@ -45,8 +45,14 @@ pub const MAX_LABELS: usize = 65_536;
 pub const MAX_ELEMENTS: u64 = 1 << 31;
 /// Bytes of one buffer, the arena, or a slot.
 pub const MAX_BYTES: u64 = 1 << 36;
-/// Bytes of a plan file or a table file.
-pub const MAX_PLAN_FILE: u64 = 256 << 20;
+/// Named inputs, or outputs, of one tenant.
+pub const MAX_PORTS: usize = 4_096;
+/// Segment references in all sync points of one frame schedule.
+pub const MAX_SYNC_ENDS: usize = 262_144;
+/// Steps of work the checks of one plan may take, as `plan::check` counts them: a few seconds.
+pub const MAX_CHECK_WORK: u64 = 1 << 28;
+/// Bytes of a plan file or a table file. A decoded plan takes some tens of bytes of memory a byte of file.
+pub const MAX_PLAN_FILE: u64 = 32 << 20;
 /// Bytes of a weight file.
 pub const MAX_WEIGHT_FILE: u64 = 8 << 30;
 /// Width or height of a camera image, in pixels.

@@ -4,7 +4,7 @@
 //! believed), then a [`check::CheckedPlan`] (every invariant below established), which alone a backend accepts.
 //!
 //! # Invariants
-//! `check.rs`, its errors and the tests use these numbers.
+//! The modules of [`check`], its errors and the tests use these numbers.
 //! - **P1** every reference (tenant, operator, buffer, stream, segment, sync point, weight section, tactic) exists.
 //! - **P2** the chunks of an operator cover its batch and output rows exactly, in order, without overlap, all in the
 //!   operator's arithmetic class, which is a function of the operator and the board alone.
@@ -18,4 +18,12 @@
 //! - **P7** weights match their digests; the plan matches its checksum, its format version and the board.
 //! - **P8** every deadline and rate is met by the stored prediction, or the plan is best-effort and stores its misses.
 
+pub mod check;
+pub mod deployment;
+pub mod digest;
+pub mod dump;
+pub mod file;
 pub mod format;
+pub mod table;
+pub mod tactic;
+pub mod weights;

@@ -16,9 +16,10 @@ pub(super) fn exp<S: Simd>(s: S, x: S::V) -> S::V {
     let r = s.fma(n, s.splat(-core::f32::consts::LN_2), x);
     let r = s.fma(n, s.splat(1.904_654_2e-9), r);
     // (e^r - 1 - r) / r^2 on [-ln 2 / 2, ln 2 / 2].
-    let q = s.fma(s.splat(0.001_392_620_4), r, s.splat(0.008_363_195));
-    let q = s.fma(q, r, s.splat(0.041_666_556));
-    let q = s.fma(q, r, s.splat(0.166_665_76));
+    let q = s.fma(s.splat(1.989_101_7e-4), r, s.splat(0.001_393_367_4));
+    let q = s.fma(q, r, s.splat(0.008_333_310_5));
+    let q = s.fma(q, r, s.splat(0.041_666_463));
+    let q = s.fma(q, r, s.splat(0.166_666_67));
     let q = s.fma(q, r, s.splat(0.5));
     let p = s.fma(s.mul(r, r), q, r);
     s.scale_pow2(s.add(p, s.splat(1.0)), t)
