@@ -44,9 +44,10 @@ fn depthwise_and_pooling_equal_the_scalar_loops() {
         type PerOutput<'a> = &'a dyn Fn(usize, &[(usize, f32)]) -> f32;
         let scalar = |f: PerOutput<'_>| -> Vec<f32> { (0..n * c).map(|i| f(i % c, &inside(i / c, i % c))).collect() };
         let conv = scalar(&|ch, values| {
-            values
-                .iter()
-                .fold(bias[ch], |acc, &(tap, x)| x.mul_add(weights[ch * kh * kw + tap], acc))
+            (0..kh * kw).fold(bias[ch], |acc, tap| {
+                let x = values.iter().find(|v| v.0 == tap).map_or(0.0, |v| v.1);
+                x.mul_add(weights[ch * kh * kw + tap], acc)
+            })
         });
         let sum = |values: &[(usize, f32)]| values.iter().fold(0.0, |acc: f32, v| acc + v.1);
         let pools = [
