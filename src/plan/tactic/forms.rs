@@ -129,12 +129,13 @@ impl<'a> Forms<'a> {
         })
     }
 
-    /// A resize leaves batch and channels alone.
+    /// A resize leaves batch and channels alone and changes both rows and columns.
     pub fn resizes_pixels_only(&self) -> bool {
         let (Primitive::Resize(r), Ok(x), Ok(y)) = (&self.first().primitive, self.input(0), self.output()) else {
             return false;
         };
-        (0..2).all(|a| r.scales[a].0 == 1.0 && x.layout.shape.dim(a) == y.layout.shape.dim(a))
+        let same = |a: usize| r.scales[a].0 == 1.0 && x.layout.shape.dim(a) == y.layout.shape.dim(a);
+        x.layout.shape.rank() == 4 && same(0) && same(1) && !same(2) && !same(3)
     }
 
     /// Elements along `axis` are contiguous in input and output.
