@@ -1,7 +1,4 @@
 //! The CPU backend's kernels.
 
-<<<<<<< HEAD
 pub mod generic;
-=======
 pub mod vision;
->>>>>>> vision

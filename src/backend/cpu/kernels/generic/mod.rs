@@ -13,6 +13,5 @@ mod remap;
 mod resample;
 pub mod routine;
 mod scalar;
-mod taps;
 pub mod value;
 mod walk;
