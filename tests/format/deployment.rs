@@ -10,6 +10,8 @@ use platoon::plan::weights::{WeightError, WeightStore};
 use std::fs;
 use std::path::Path;
 
+type Damage = fn(&Path);
+
 fn two_plans() -> Vec<Plan> {
     let mut second = sample::plan();
     second.task_set = "parking lot".to_string();
@@ -112,17 +114,17 @@ fn damaged_directories_are_refused_by_file() {
     let plans = two_plans();
     let (_, weight_file, _) = sample::weights();
     let weights = format!("weights/{}", weight_file.digest);
-    let flip = |path: &Path| {
+    let flip: Damage = |path| {
         let mut bytes = fs::read(path).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(path, bytes).unwrap();
     };
     for file in ["table", "urban.plan", "parking_lot.plan", &weights] {
-        let damages: [(&str, &dyn Fn(&Path)); 4] = [
-            ("missing", &|path| fs::remove_file(path).unwrap()),
-            ("flipped", &flip),
-            ("short", &|path| fs::write(path, &fs::read(path).unwrap()[..50]).unwrap()),
-            ("directory", &|path| {
+        let damages: [(&str, Damage); 4] = [
+            ("missing", |path| fs::remove_file(path).unwrap()),
+            ("flipped", flip),
+            ("short", |path| fs::write(path, &fs::read(path).unwrap()[..50]).unwrap()),
+            ("directory", |path| {
                 fs::remove_file(path).unwrap();
                 fs::create_dir(path).unwrap();
             }),

@@ -97,8 +97,10 @@ fn p3_order() {
                 p.tenants[0].rate = Rate { divisor: 2, phase: 0 };
                 p.cycle[1].tenants = vec![TenantId(1), TenantId(2)];
             }),
-            ("its own source", |p| p.tenants[1].sources = vec![TenantId(1)]),
-            ("a missing step", |p| drop(p.cycle[0].segments[0].steps.pop())),
+            ("its own source", |p| p.tenants[1].sources.push(TenantId(1))),
+            ("a missing step", |p| {
+                p.cycle[0].segments[0].steps.pop();
+            }),
             ("a missing segment", |p| drop(p.cycle[0].segments.pop())),
             ("a step twice", |p| {
                 let step = p.cycle[0].segments[0].steps[0];
@@ -130,7 +132,7 @@ fn p4_reads() {
                 p.cycle[1].syncs[0].after = vec![SegmentId(1)]
             }),
             ("steps in the wrong order", |p| p.cycle[0].segments[0].steps.swap(3, 4)),
-            // Row 4 of the first convolved chunk is enough for pooled rows 0 to 3, but the second chunk needs row 4, too.
+            // Pooled rows 0 to 3 need convolved rows 0 to 4, and row 4 is now the second chunk's.
             ("a halo row that is not there yet", |p| {
                 p.operators[0].chunks = vec![rows(0, 4), rows(4, 8)];
                 p.cycle[0].segments[0].steps.swap(1, 2);
@@ -340,7 +342,9 @@ fn p8_prediction() {
         8,
         &[
             ("a missing frame", |p| drop(p.prediction.frames.pop())),
-            ("a missing finish", |p| drop(p.prediction.frames[0].finish.pop())),
+            ("a missing finish", |p| {
+                p.prediction.frames[0].finish.pop();
+            }),
             ("a finish after the end", |p| p.prediction.frames[0].total = Nanos(1)),
             ("a missed deadline that is not stored", |p| {
                 p.tenants[0].urgency.deadline = Some(Nanos(1))

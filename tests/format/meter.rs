@@ -1,4 +1,4 @@
-//! A deterministic source of test cases, and memory as the decoder claims it.
+//! A deterministic source of test cases, and the memory that the process took.
 
 /// A small generator with a seed: enough to choose bits to flip (xorshift64*, Vigna 2016).
 pub struct Chance(u64);
@@ -17,7 +17,7 @@ impl Chance {
     }
 }
 
-/// Largest resident size this process had so far, in bytes; 0 where the system does not say.
+/// Largest address space this process had so far, in bytes; 0 where the system does not say.
 pub fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmPeak:"));
