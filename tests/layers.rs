@@ -25,14 +25,7 @@ const RANKS: &[(&str, u32)] = &[
 ];
 
 /// The fenced places where `unsafe` is allowed.
-const FENCES: &[&str] = &[
-    "backend/cpu/simd/",
-    "backend/cpu/arena.rs",
-    "backend/cuda/raw",
-    "capi/guard",
-    "plan/weights.rs",
-    "runtime/realtime.rs",
-];
+const FENCES: &[&str] = &["backend/cpu/simd/", "backend/cpu/arena.rs", "backend/cuda/raw", "capi/guard", "plan/weights.rs", "runtime/realtime.rs"];
 
 fn sources() -> Vec<(PathBuf, String)> {
     fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -58,10 +51,7 @@ fn sources() -> Vec<(PathBuf, String)> {
 
 /// The code of a file without line comments, doc comments and string contents that merely talk about modules.
 fn code(text: &str) -> String {
-    text.lines()
-        .map(|l| l.split("//").next().unwrap_or(""))
-        .collect::<Vec<_>>()
-        .join("\n")
+    text.lines().map(|l| l.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
 }
 
 /// Modules named in the code: after `crate::`, and first in the braces of a `use crate::{..}`.

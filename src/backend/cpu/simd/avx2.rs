@@ -94,7 +94,11 @@ impl Simd for Avx2 {
         unsafe {
             V(
                 _mm256_blendv_ps(fill.0, _mm256_maskload_ps(p, lo), _mm256_castsi256_ps(lo)),
-                _mm256_blendv_ps(fill.1, _mm256_maskload_ps(p.wrapping_add(8), hi), _mm256_castsi256_ps(hi)),
+                _mm256_blendv_ps(
+                    fill.1,
+                    _mm256_maskload_ps(p.wrapping_add(8), hi),
+                    _mm256_castsi256_ps(hi),
+                ),
             )
         }
     }

@@ -14,7 +14,15 @@ const BLOCK: usize = 48;
 /// `src` is valid for reading `n` bytes and `dst` for writing `n` floats, where `n` is a multiple of
 /// `c`; `1 <= c <= 4`.
 #[inline(always)]
-pub(super) unsafe fn u8_to_f32<S: Simd>(s: S, src: *const u8, dst: *mut f32, n: usize, mean: &[f32], inv: &[f32], swap: bool) {
+pub(super) unsafe fn u8_to_f32<S: Simd>(
+    s: S,
+    src: *const u8,
+    dst: *mut f32,
+    n: usize,
+    mean: &[f32],
+    inv: &[f32],
+    swap: bool,
+) {
     let c = mean.len();
     let swap = swap && c >= 3;
     let mut means = [0.0f32; BLOCK];
@@ -143,7 +151,10 @@ pub(super) unsafe fn bilinear_row<S: Simd>(s: S, a: &BilinearRow<'_>) {
         let w01 = s.splat(gy * fx);
         let w10 = s.splat(a.fy * gx);
         let w11 = s.splat(a.fy * fx);
-        let (left, right) = (left as usize * a.pixel_stride, right as usize * a.pixel_stride);
+        let (left, right) = (
+            left as usize * a.pixel_stride,
+            right as usize * a.pixel_stride,
+        );
         let mut i = 0;
         while i < a.c {
             let n = a.c - i;

@@ -64,7 +64,14 @@ impl Simd for Neon {
     #[inline(always)]
     unsafe fn load(self, p: *const f32) -> V {
         // SAFETY: the caller vouches for sixteen floats.
-        unsafe { V(vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))) }
+        unsafe {
+            V(
+                vld1q_f32(p),
+                vld1q_f32(p.add(4)),
+                vld1q_f32(p.add(8)),
+                vld1q_f32(p.add(12)),
+            )
+        }
     }
     #[inline(always)]
     unsafe fn store(self, p: *mut f32, v: V) {
@@ -173,7 +180,10 @@ impl Simd for Neon {
         unsafe {
             let bits = vld1q_u32(BITS.as_ptr());
             let quarter = |a, b| vaddvq_u32(vandq_u32(vceqq_f32(a, b), bits));
-            quarter(a.0, b.0) | quarter(a.1, b.1) << 4 | quarter(a.2, b.2) << 8 | quarter(a.3, b.3) << 12
+            quarter(a.0, b.0)
+                | quarter(a.1, b.1) << 4
+                | quarter(a.2, b.2) << 8
+                | quarter(a.3, b.3) << 12
         }
     }
     #[inline(always)]
@@ -189,7 +199,12 @@ impl Simd for Neon {
     fn fold_max(self, a: V) -> f32 {
         let pick = |a: f32, b: f32| if a > b { a } else { b };
         let half = self.max(V(a.0, a.1, a.0, a.1), V(a.2, a.3, a.2, a.3));
-        let quarter = self.max(V(half.0, half.0, half.0, half.0), V(half.1, half.1, half.1, half.1)).0;
+        let quarter = self
+            .max(
+                V(half.0, half.0, half.0, half.0),
+                V(half.1, half.1, half.1, half.1),
+            )
+            .0;
         // SAFETY: a value of this type exists only where the instructions do.
         unsafe {
             pick(

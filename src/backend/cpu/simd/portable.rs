@@ -164,7 +164,9 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn with_sign(self, a: V, sign: V) -> V {
-        map2(a, sign, |a, s| f32::from_bits(a.to_bits() | (s.to_bits() & 0x8000_0000)))
+        map2(a, sign, |a, s| {
+            f32::from_bits(a.to_bits() | (s.to_bits() & 0x8000_0000))
+        })
     }
     #[inline(always)]
     fn select_lt(self, a: V, b: V, yes: V, no: V) -> V {

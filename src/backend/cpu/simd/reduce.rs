@@ -53,7 +53,14 @@ pub(super) unsafe fn max<S: Simd>(s: S, p: *const f32, n: usize) -> f32 {
 /// Row `r` at `src + r * stride` is valid for reading `c` floats, `dst` for reading and writing as
 /// many, and they do not overlap.
 #[inline(always)]
-pub(super) unsafe fn add_rows<S: Simd>(s: S, src: *const f32, stride: usize, rows: usize, c: usize, dst: *mut f32) {
+pub(super) unsafe fn add_rows<S: Simd>(
+    s: S,
+    src: *const f32,
+    stride: usize,
+    rows: usize,
+    c: usize,
+    dst: *mut f32,
+) {
     const NV: usize = 4;
     let mut channel = 0;
     while channel < c {
@@ -139,7 +146,14 @@ pub(super) unsafe fn softmax<S: Simd>(s: S, src: *const f32, dst: *mut f32, n: u
 /// Rows `0..k` at multiples of `stride` floats are valid for `c` floats, in `src` for reading and
 /// in `dst` for reading and writing; `src` and `dst` are equal or apart.
 #[inline(always)]
-pub(super) unsafe fn softmax_columns<S: Simd>(s: S, src: *const f32, dst: *mut f32, k: usize, stride: usize, c: usize) {
+pub(super) unsafe fn softmax_columns<S: Simd>(
+    s: S,
+    src: *const f32,
+    dst: *mut f32,
+    k: usize,
+    stride: usize,
+    c: usize,
+) {
     let mut channel = 0;
     while channel < c {
         let n = (c - channel).min(LANES);

@@ -207,7 +207,11 @@ unsafe fn apply_here<S: Simd>(s: S, block: Block<'_, S>) {
     for step in steps {
         match *step {
             Step::Unary(op) => apply_unary(s, op, values),
-            Step::Binary { op, operand, swapped } => {
+            Step::Binary {
+                op,
+                operand,
+                swapped,
+            } => {
                 macro_rules! each {
                     ($op:expr) => {
                         for (r, values) in values.chunks_exact_mut(vectors).enumerate() {
@@ -220,7 +224,9 @@ unsafe fn apply_here<S: Simd>(s: S, block: Block<'_, S>) {
                                     Operand::RowScalars { .. } => s.splat(unsafe { p.read() }),
                                     // SAFETY: the caller vouches for the valid channels, of which
                                     // `n - 16 j` remain here.
-                                    _ => unsafe { s.load_upto(p.add(channel + LANES * j), n - LANES * j) },
+                                    _ => unsafe {
+                                        s.load_upto(p.add(channel + LANES * j), n - LANES * j)
+                                    },
                                 };
                                 *v = if swapped {
                                     binary(s, $op, y, *v)

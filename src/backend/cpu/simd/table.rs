@@ -251,7 +251,14 @@ impl Kernels {
     ///
     /// Panics where a slice is too short, or where `columns` does not begin at a multiple of
     /// [`Kernels::nr`] or end at one or at `n`.
-    pub fn pack_b(&self, src: &[f32], strides: (usize, usize), (k, n): (usize, usize), columns: Range<usize>, dst: &mut [f32]) {
+    pub fn pack_b(
+        &self,
+        src: &[f32],
+        strides: (usize, usize),
+        (k, n): (usize, usize),
+        columns: Range<usize>,
+        dst: &mut [f32],
+    ) {
         pack::pack(self.nr, src, strides, (k, n), columns, dst);
     }
 
@@ -344,9 +351,24 @@ impl Kernels {
     ///
     /// Row `r` at `src + r * stride` is valid for reading `c` floats, `dst` for reading and writing
     /// as many, and they do not overlap.
-    pub unsafe fn add_rows(&self, src: *const f32, stride: usize, rows: usize, c: usize, dst: *mut f32) {
+    pub unsafe fn add_rows(
+        &self,
+        src: *const f32,
+        stride: usize,
+        rows: usize,
+        c: usize,
+        dst: *mut f32,
+    ) {
         // SAFETY: as in `igemm`.
-        unsafe { (self.add_rows)(&AddRows { src, stride, rows, c, dst }) }
+        unsafe {
+            (self.add_rows)(&AddRows {
+                src,
+                stride,
+                rows,
+                c,
+                dst,
+            })
+        }
     }
 
     /// Softmax of each of `rows` rows of `c` floats, `stride` apart.
@@ -355,7 +377,14 @@ impl Kernels {
     ///
     /// The rows of `src` are valid for reading and those of `dst` for reading and writing; the two
     /// are equal or apart.
-    pub unsafe fn softmax_rows(&self, src: *const f32, dst: *mut f32, rows: usize, c: usize, stride: usize) {
+    pub unsafe fn softmax_rows(
+        &self,
+        src: *const f32,
+        dst: *mut f32,
+        rows: usize,
+        c: usize,
+        stride: usize,
+    ) {
         let args = Softmax {
             src,
             dst,
@@ -373,7 +402,14 @@ impl Kernels {
     /// # Safety
     ///
     /// As for [`Kernels::softmax_rows`].
-    pub unsafe fn softmax_columns(&self, src: *const f32, dst: *mut f32, rows: usize, c: usize, stride: usize) {
+    pub unsafe fn softmax_columns(
+        &self,
+        src: *const f32,
+        dst: *mut f32,
+        rows: usize,
+        c: usize,
+        stride: usize,
+    ) {
         let args = Softmax {
             src,
             dst,
@@ -439,7 +475,15 @@ impl Kernels {
     /// Panics where the lengths differ.
     pub fn binary_scalar(&self, op: Binary, a: &[f32], y: f32, swapped: bool, dst: &mut [f32]) {
         let operand = Operand::Scalar(y);
-        self.map(a, &[Step::Binary { op, operand, swapped }], dst);
+        self.map(
+            a,
+            &[Step::Binary {
+                op,
+                operand,
+                swapped,
+            }],
+            dst,
+        );
     }
 
     /// Runs steps over a slice. Private, because operands may hold pointers; those that reach here

@@ -96,7 +96,14 @@ impl Depthwise<'_> {
     ///
     /// The call has pixels `ox..ox + P` and the channels of `lanes`.
     #[inline(always)]
-    unsafe fn finish<S: Simd, const P: usize>(&self, s: S, fast: Fast, ox: usize, lanes: Lanes, mut acc: [S::V; P]) {
+    unsafe fn finish<S: Simd, const P: usize>(
+        &self,
+        s: S,
+        fast: Fast,
+        ox: usize,
+        lanes: Lanes,
+        mut acc: [S::V; P],
+    ) {
         let row = ox - self.ox;
         match fast {
             Fast::Plain => {}
@@ -155,7 +162,13 @@ impl Depthwise<'_> {
     ///
     /// The pixels are interior pixels of the call, which has the channels of `lanes`.
     #[inline(always)]
-    unsafe fn fixed<S: Simd, const P: usize, const KW: usize, const STRIDE: usize>(&self, s: S, fast: Fast, ox: usize, lanes: Lanes) {
+    unsafe fn fixed<S: Simd, const P: usize, const KW: usize, const STRIDE: usize>(
+        &self,
+        s: S,
+        fast: Fast,
+        ox: usize,
+        lanes: Lanes,
+    ) {
         let w = &self.window;
         let at = (ox * STRIDE - w.pad_left) * w.pixel_stride + lanes.channel;
         // SAFETY: the channels are the caller's.
@@ -169,7 +182,9 @@ impl Depthwise<'_> {
                     continue;
                 }
                 let row = row.add(at);
-                let weights = self.weights.add(ky * KW * self.weight_pitch + lanes.channel);
+                let weights = self
+                    .weights
+                    .add(ky * KW * self.weight_pitch + lanes.channel);
                 let mut x = [s.splat(0.0); 12];
                 unroll!((P - 1) * STRIDE + KW, i => {
                     x[i] = s.load_upto(row.add(i * w.pixel_stride), lanes.n);
@@ -190,7 +205,14 @@ impl Depthwise<'_> {
     ///
     /// The pixels belong to the call, which has the channels of `lanes`.
     #[inline(always)]
-    unsafe fn any<S: Simd, const P: usize>(&self, s: S, fast: Fast, ox: usize, taps: Range<usize>, lanes: Lanes) {
+    unsafe fn any<S: Simd, const P: usize>(
+        &self,
+        s: S,
+        fast: Fast,
+        ox: usize,
+        taps: Range<usize>,
+        lanes: Lanes,
+    ) {
         let w = &self.window;
         // SAFETY: the channels are the caller's.
         let mut acc = [unsafe { self.first(s, lanes) }; P];
