@@ -50,13 +50,7 @@ impl Lcg {
 /// The bits, with one stand-in for every NaN.
 fn bits(v: &[f32]) -> Vec<u32> {
     v.iter()
-        .map(|x| {
-            if x.is_nan() {
-                f32::NAN.to_bits()
-            } else {
-                x.to_bits()
-            }
-        })
+        .map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() })
         .collect()
 }
 
@@ -67,15 +61,9 @@ fn kernels() -> impl Iterator<Item = &'static Kernels> {
 const UNARY: [Unary; 13] = [
     Unary::Relu,
     Unary::LeakyRelu { alpha: 0.1 },
-    Unary::Clip {
-        min: -0.5,
-        max: 1.5,
-    },
+    Unary::Clip { min: -0.5, max: 1.5 },
     Unary::Sigmoid,
-    Unary::HardSigmoid {
-        alpha: 0.2,
-        beta: 0.5,
-    },
+    Unary::HardSigmoid { alpha: 0.2, beta: 0.5 },
     Unary::HardSwish,
     Unary::Silu,
     Unary::Tanh,
@@ -83,10 +71,7 @@ const UNARY: [Unary; 13] = [
     Unary::Sqrt,
     Unary::Neg,
     Unary::Abs,
-    Unary::MulAdd {
-        scale: 1.7,
-        shift: -0.3,
-    },
+    Unary::MulAdd { scale: 1.7, shift: -0.3 },
 ];
 
 const BINARY: [Binary; 7] = [
@@ -121,11 +106,7 @@ impl Steps {
         }
     }
     fn lists(&self) -> Vec<Vec<Step>> {
-        let step = |op, operand, swapped| Step::Binary {
-            op,
-            operand,
-            swapped,
-        };
+        let step = |op, operand, swapped| Step::Binary { op, operand, swapped };
         let rows = Operand::Rows(self.pointers.as_ptr());
         let strided = Operand::Strided {
             base: self.full.as_ptr(),
@@ -221,19 +202,14 @@ fn igemm_and_gemm_equal_the_scalar_sum() {
                 let mut rows = vec![core::ptr::null(); kernels.row_slots(m, taps)];
                 for p in 0..m {
                     for t in 0..taps {
-                        rows[kernels.row_slot(p, t, taps)] =
-                            pool[pick[p * taps + t] * cin..].as_ptr();
+                        rows[kernels.row_slot(p, t, taps)] = pool[pick[p * taps + t] * cin..].as_ptr();
                     }
                 }
                 // One guard float behind each pixel shows writes past the channels.
                 let mut got = vec![77.0f32; m * (n + 1)];
                 let base = got.as_mut_ptr();
                 let out: Vec<*mut f32> = (0..m).map(|p| base.wrapping_add(p * (n + 1))).collect();
-                let bias = if biased {
-                    bias.as_ptr()
-                } else {
-                    core::ptr::null()
-                };
+                let bias = if biased { bias.as_ptr() } else { core::ptr::null() };
                 let args = Igemm {
                     rows: rows.as_ptr(),
                     m,
@@ -249,9 +225,7 @@ fn igemm_and_gemm_equal_the_scalar_sum() {
                 unsafe { kernels.igemm(&args) };
                 check_rows(kernels, &got, &want, m, n);
                 if taps == 1 {
-                    let a: Vec<f32> = (0..m * cin)
-                        .map(|i| pool[pick[i / cin] * cin + i % cin])
-                        .collect();
+                    let a: Vec<f32> = (0..m * cin).map(|i| pool[pick[i / cin] * cin + i % cin]).collect();
                     got.fill(77.0);
                     let args = Gemm {
                         a: a.as_ptr(),
@@ -278,12 +252,7 @@ fn igemm_and_gemm_equal_the_scalar_sum() {
 fn check_rows(kernels: &Kernels, got: &[f32], want: &[f32], m: usize, n: usize) {
     for p in 0..m {
         let row = &got[p * (n + 1)..(p + 1) * (n + 1)];
-        assert_eq!(
-            bits(&row[..n]),
-            bits(&want[p * n..(p + 1) * n]),
-            "{}",
-            kernels.isa().name()
-        );
+        assert_eq!(bits(&row[..n]), bits(&want[p * n..(p + 1) * n]), "{}", kernels.isa().name());
         assert_eq!(row[n], 77.0, "{} wrote past a row", kernels.isa().name());
     }
 }
@@ -353,12 +322,7 @@ fn elementwise_agrees_on_special_values() {
                 assert_eq!(bits(&got), bits(&want), "{} {op:?}", kernels.isa().name());
                 got.copy_from_slice(&a);
                 kernels.unary_in_place(op, &mut got);
-                assert_eq!(
-                    bits(&got),
-                    bits(&want),
-                    "{} {op:?} in place",
-                    kernels.isa().name()
-                );
+                assert_eq!(bits(&got), bits(&want), "{} {op:?} in place", kernels.isa().name());
             }
             for op in BINARY {
                 let (mut want, mut got) = (vec![0.0; n], vec![0.0; n]);
@@ -367,12 +331,7 @@ fn elementwise_agrees_on_special_values() {
                 assert_eq!(bits(&got), bits(&want), "{} {op:?}", kernels.isa().name());
                 portable.binary_scalar(op, &a, 0.7, true, &mut want);
                 kernels.binary_scalar(op, &a, 0.7, true, &mut got);
-                assert_eq!(
-                    bits(&got),
-                    bits(&want),
-                    "{} {op:?} scalar",
-                    kernels.isa().name()
-                );
+                assert_eq!(bits(&got), bits(&want), "{} {op:?} scalar", kernels.isa().name());
             }
         }
     }
@@ -387,32 +346,14 @@ fn elementwise_means_what_it_says() {
     type Scalar = fn(f32) -> f32;
     let unary: [(Unary, Scalar); 7] = [
         (Unary::Relu, |x| if 0.0 > x { 0.0 } else { x }),
-        (Unary::LeakyRelu { alpha: 0.1 }, |x| {
-            if x < 0.0 { x * 0.1 } else { x }
+        (Unary::LeakyRelu { alpha: 0.1 }, |x| if x < 0.0 { x * 0.1 } else { x }),
+        (Unary::Clip { min: -1.0, max: 2.0 }, |x| x.clamp(-1.0, 2.0)),
+        (Unary::HardSigmoid { alpha: 0.2, beta: 0.5 }, |x| {
+            x.mul_add(0.2, 0.5).clamp(0.0, 1.0)
         }),
-        (
-            Unary::Clip {
-                min: -1.0,
-                max: 2.0,
-            },
-            |x| x.clamp(-1.0, 2.0),
-        ),
-        (
-            Unary::HardSigmoid {
-                alpha: 0.2,
-                beta: 0.5,
-            },
-            |x| x.mul_add(0.2, 0.5).clamp(0.0, 1.0),
-        ),
         (Unary::Sqrt, f32::sqrt),
         (Unary::Abs, f32::abs),
-        (
-            Unary::MulAdd {
-                scale: 3.0,
-                shift: 1.0,
-            },
-            |x| x.mul_add(3.0, 1.0),
-        ),
+        (Unary::MulAdd { scale: 3.0, shift: 1.0 }, |x| x.mul_add(3.0, 1.0)),
     ];
     for (op, f) in unary {
         k.unary(op, &a, &mut got);
@@ -420,11 +361,7 @@ fn elementwise_means_what_it_says() {
         assert_eq!(bits(&got), bits(&want), "{op:?}");
     }
     let nan = |a: f32, b: f32, v: f32| {
-        if a.is_nan() || b.is_nan() {
-            f32::NAN
-        } else {
-            v
-        }
+        if a.is_nan() || b.is_nan() { f32::NAN } else { v }
     };
     for op in BINARY {
         k.binary(op, &a, &b, &mut got);
@@ -490,23 +427,9 @@ fn elementary_functions_are_accurate() {
                 worst = (e, x);
             }
         }
-        assert!(
-            worst.0 <= limit,
-            "{op:?}({}) is off by {} units",
-            worst.1,
-            worst.0
-        );
+        assert!(worst.0 <= limit, "{op:?}({}) is off by {} units", worst.1, worst.0);
     }
-    let edges = [
-        f32::NAN,
-        f32::INFINITY,
-        f32::NEG_INFINITY,
-        89.0,
-        -104.0,
-        -0.0,
-        -87.5,
-        -103.0,
-    ];
+    let edges = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 89.0, -104.0, -0.0, -87.5, -103.0];
     let mut y = [0.0; 8];
     k.unary(Unary::Exp, &edges, &mut y);
     assert!(y[0].is_nan());

@@ -22,13 +22,7 @@ fn depthwise_and_pooling_equal_the_scalar_loops() {
         let rows: Vec<*const f32> = input
             .iter()
             .enumerate()
-            .map(|(i, row)| {
-                if (round + i) % 4 == 0 {
-                    core::ptr::null()
-                } else {
-                    row.as_ptr()
-                }
-            })
+            .map(|(i, row)| if (round + i) % 4 == 0 { core::ptr::null() } else { row.as_ptr() })
             .collect();
         let weights = r.floats(c * kh * kw);
         let bias = r.floats(c);
@@ -48,26 +42,16 @@ fn depthwise_and_pooling_equal_the_scalar_loops() {
             out
         };
         type PerOutput<'a> = &'a dyn Fn(usize, &[(usize, f32)]) -> f32;
-        let scalar = |f: PerOutput<'_>| -> Vec<f32> {
-            (0..n * c)
-                .map(|i| f(i % c, &inside(i / c, i % c)))
-                .collect()
-        };
+        let scalar = |f: PerOutput<'_>| -> Vec<f32> { (0..n * c).map(|i| f(i % c, &inside(i / c, i % c))).collect() };
         let conv = scalar(&|ch, values| {
-            values.iter().fold(bias[ch], |acc, &(tap, x)| {
-                x.mul_add(weights[ch * kh * kw + tap], acc)
-            })
+            values
+                .iter()
+                .fold(bias[ch], |acc, &(tap, x)| x.mul_add(weights[ch * kh * kw + tap], acc))
         });
         let sum = |values: &[(usize, f32)]| values.iter().fold(0.0, |acc: f32, v| acc + v.1);
         let pools = [
-            (
-                PoolKind::Max,
-                scalar(&|_, v| v.iter().fold(f32::NEG_INFINITY, |m, v| m.max(v.1))),
-            ),
-            (
-                PoolKind::AverageInside,
-                scalar(&|_, v| sum(v) / v.len() as f32),
-            ),
+            (PoolKind::Max, scalar(&|_, v| v.iter().fold(f32::NEG_INFINITY, |m, v| m.max(v.1)))),
+            (PoolKind::AverageInside, scalar(&|_, v| sum(v) / v.len() as f32)),
             (PoolKind::AverageOver(9.0), scalar(&|_, v| sum(v) / 9.0)),
         ];
         let window = Window {
@@ -109,11 +93,7 @@ fn depthwise_and_pooling_equal_the_scalar_loops() {
                     let out = got.as_mut_ptr();
                     // SAFETY: the same call in two parts.
                     unsafe {
-                        kernels.depthwise(&Depthwise {
-                            n: cut,
-                            out,
-                            ..args
-                        });
+                        kernels.depthwise(&Depthwise { n: cut, out, ..args });
                         let out = out.add(cut * out_stride);
                         kernels.depthwise(&Depthwise {
                             ox: cut,
@@ -164,20 +144,13 @@ fn reductions_keep_sixteen_partials() {
         }
         let max = x.iter().fold(f32::NEG_INFINITY, |m, x| m.max(*x));
         let mut want = vec![0.0; n];
-        Kernels::for_isa(Isa::Portable)
-            .expect("always there")
-            .softmax(&x, &mut want);
+        Kernels::for_isa(Isa::Portable).expect("always there").softmax(&x, &mut want);
         let exact: f64 = x.iter().map(|x| f64::from(x - max).exp()).sum();
         for (x, y) in x.iter().zip(&want) {
             assert!((f64::from(x - max).exp() / exact - f64::from(*y)).abs() < 1e-6);
         }
         for k in kernels() {
-            assert_eq!(
-                k.sum(&x).to_bits(),
-                partial[0].to_bits(),
-                "{}",
-                k.isa().name()
-            );
+            assert_eq!(k.sum(&x).to_bits(), partial[0].to_bits(), "{}", k.isa().name());
             assert_eq!(k.max(&x).to_bits(), max.to_bits());
             let mut got = vec![0.0; n];
             k.softmax(&x, &mut got);
@@ -272,11 +245,7 @@ fn bytes_become_floats() {
                 let want: Vec<f32> = (0..pixels * c)
                     .map(|i| {
                         let ch = i % c;
-                        let from = if swap && c >= 3 && ch != 1 && ch < 3 {
-                            2 - ch
-                        } else {
-                            ch
-                        };
+                        let from = if swap && c >= 3 && ch != 1 && ch < 3 { 2 - ch } else { ch };
                         (f32::from(src[i - ch + from]) - mean[ch]) * inv[ch]
                     })
                     .collect();
@@ -298,29 +267,17 @@ fn half_precision_rounds_as_the_crate_does() {
     floats.extend((0..100_000).map(|_| r.float() * 1e5));
     floats.extend((0..100_000).map(|_| r.float() * 1e-6));
     // Halfway between two neighbours.
-    floats.extend(
-        (0..0x7c00u16).map(|i| (f16::from_bits(i).to_f32() + f16::from_bits(i + 1).to_f32()) / 2.0),
-    );
+    floats.extend((0..0x7c00u16).map(|i| (f16::from_bits(i).to_f32() + f16::from_bits(i + 1).to_f32()) / 2.0));
     for k in kernels() {
         let mut wide = vec![0.0; all.len() - 1];
         k.f16_to_f32(&all[1..], &mut wide);
         for (h, w) in all[1..].iter().zip(&wide) {
-            assert_eq!(
-                w.to_bits(),
-                h.to_f32_const().to_bits(),
-                "{}",
-                k.isa().name()
-            );
+            assert_eq!(w.to_bits(), h.to_f32_const().to_bits(), "{}", k.isa().name());
         }
         let mut narrow = vec![f16::ZERO; floats.len()];
         k.f32_to_f16(&floats, &mut narrow);
         for (f, h) in floats.iter().zip(&narrow) {
-            assert_eq!(
-                h.to_bits(),
-                f16::from_f32_const(*f).to_bits(),
-                "{} {f}",
-                k.isa().name()
-            );
+            assert_eq!(h.to_bits(), f16::from_f32_const(*f).to_bits(), "{} {f}", k.isa().name());
         }
     }
 }
