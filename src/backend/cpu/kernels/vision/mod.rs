@@ -11,6 +11,9 @@ mod prepare;
 mod topk;
 mod yolox;
 
+#[cfg(test)]
+mod tests;
+
 use crate::backend::cpu::kernel::Kernel;
 use crate::plan::format::{Call, Operand, Operator, Plan, View};
 use crate::primitive::{Primitive, PrimitiveError, Region};
