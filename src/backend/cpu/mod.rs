@@ -4,3 +4,4 @@ pub mod eval;
 pub mod kernel;
 pub mod kernels;
 pub mod simd;
+pub mod taps;

@@ -15,7 +15,6 @@ mod remap;
 mod resample;
 pub mod routine;
 mod scalar;
-mod taps;
 mod tiles;
 pub mod value;
 mod walk;
