@@ -8,6 +8,7 @@ pub mod plan;
 #[cfg(feature = "planner")]
 pub mod planner;
 pub mod primitive;
+pub mod runtime;
 pub mod task;
 pub mod tensor;
 pub mod units;

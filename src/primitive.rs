@@ -514,6 +514,9 @@ pub enum PrimitiveError {
     /// An attribute is out of its range.
     #[error("an attribute out of its range")]
     Attribute,
+    /// The primitive cannot be computed where it was asked for: image preparation and decoding stand alone in their operators.
+    #[error("image preparation and decoding stand alone in their operators")]
+    Unsupported,
 }
 
 mod rules;

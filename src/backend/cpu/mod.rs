@@ -1,5 +1,14 @@
 //! The CPU backend: always built; reference, oracle and embedded default.
 pub mod arena;
+pub mod eval;
+mod execute;
+mod frames;
 pub mod kernel;
 pub mod kernels;
+pub mod prepare;
 pub mod simd;
+mod tables;
+pub mod taps;
+mod team;
+
+pub use prepare::{CpuBackend, KernelSource};

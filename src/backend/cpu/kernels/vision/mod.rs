@@ -33,6 +33,15 @@ pub enum CompileError {
     View,
 }
 
+/// True if the operator is a single picture or result primitive.
+pub fn takes(operator: &Operator) -> bool {
+    let vision = |p: &Primitive| {
+        use Primitive as P;
+        matches!(p, P::Prepare(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. })
+    };
+    matches!(operator.calls.as_slice(), [call] if vision(&call.primitive))
+}
+
 /// Compiles an operator whose only primitive is `Prepare`, `DecodeYolox`, `Nms`, `TopK` or `ArgMax`; any layout of its operands.
 pub fn compile(plan: &Plan, operator: &Operator) -> Result<Box<dyn Kernel>, CompileError> {
     let [call] = operator.calls.as_slice() else {

@@ -1,0 +1,107 @@
+//! Reductions, and softmax.
+//!
+//! A reduction takes the reduced elements one after another in C order of the reduced axes, from 0 (or the lowest value).
+//! Softmax takes the maximum one after another, sums `e^(x - max)` in sixteen partial sums by the position's remainder,
+//! folded in halves, and divides.
+
+use super::scalar;
+use super::value::{Lane, Place, RUN, Value};
+use super::walk::{Bounds, pieces, walk};
+use crate::primitive::{ReduceKind, Unary};
+use crate::tensor::Shape;
+
+/// Reduces the axes of `input` whose bit is set, for the outputs in `bounds`.
+pub fn reduce(kind: ReduceKind, axes: u8, input: Shape, x: &Value<'_>, y: &Value<'_>, bounds: &Bounds) {
+    if x.cell.is_float() {
+        reduce_lanes::<f32>(kind, axes, input, x, y, bounds);
+    } else {
+        reduce_lanes::<i32>(kind, axes, input, x, y, bounds);
+    }
+}
+
+fn reduce_lanes<T: Lane>(kind: ReduceKind, axes: u8, input: Shape, x: &Value<'_>, y: &Value<'_>, bounds: &Bounds) {
+    let reduced = |axis: usize| axes & (1 << axis) != 0;
+    let start = if kind == ReduceKind::Max { T::lowest(x.cell) } else { T::default() };
+    let step = |sum: &mut T, x: T| match kind {
+        ReduceKind::Max if x.beats(*sum) => *sum = x,
+        ReduceKind::Max => {}
+        ReduceKind::Sum | ReduceKind::Mean => *sum = sum.plus(x),
+    };
+    // The box of the reduced axes alone.
+    let mut inner = Bounds::whole(input);
+    for axis in (0..input.rank()).filter(|&a| !reduced(a)) {
+        inner = inner.with(axis, 0..1);
+    }
+    let count = inner.elements();
+    let finish = |sum: &mut T| {
+        if kind == ReduceKind::Mean {
+            *sum = sum.over(count);
+        }
+    };
+    let mut loaded = [T::default(); RUN];
+    let kept = (0..input.rank()).filter(|&a| !reduced(a)).max_by_key(|&a| bounds.len(a));
+    let last = (0..input.rank()).rev().find(|&a| reduced(a));
+    match (kept, last) {
+        // Runs of outputs, where those are longer than runs of reduced elements.
+        (Some(along), last) if last.is_none_or(|l| bounds.len(along) > inner.len(l)) => {
+            let mut sums = [T::default(); RUN];
+            walk(bounds, Some(along), [x.place, y.place], |_, [xo, yo]| {
+                pieces(bounds.len(along), RUN, |first, n| {
+                    let (loaded, sums) = (&mut loaded[..n], &mut sums[..n]);
+                    sums.fill(start);
+                    let from = Place {
+                        origin: xo + first as i64 * x.stride(along),
+                        ..x.place
+                    };
+                    walk(&inner, None, [from], |_, [at]| {
+                        T::load(x, at, x.stride(along), loaded);
+                        sums.iter_mut().zip(loaded.iter()).for_each(|(sum, &x)| step(sum, x));
+                    });
+                    sums.iter_mut().for_each(finish);
+                    T::store(y, yo + first as i64 * y.stride(along), y.stride(along), sums);
+                });
+            });
+        }
+        (_, last) => {
+            let along = last.unwrap_or(0);
+            walk(bounds, None, [x.place, y.place], |_, [xo, yo]| {
+                let mut sum = start;
+                let from = Place { origin: xo, ..x.place };
+                walk(&inner, Some(along), [from], |_, [at]| {
+                    pieces(inner.len(along), RUN, |first, n| {
+                        let loaded = &mut loaded[..n];
+                        T::load(x, at + first as i64 * x.stride(along), x.stride(along), loaded);
+                        loaded.iter().for_each(|&x| step(&mut sum, x));
+                    });
+                });
+                finish(&mut sum);
+                T::store(y, yo, 1, &[sum]);
+            });
+        }
+    }
+}
+
+/// Number of partial sums of a softmax.
+const PARTIALS: usize = 16;
+
+/// Softmax along `axis` of extent `n`; `bounds` holds the axis whole, `work` holds `n` floats.
+pub fn softmax(axis: usize, n: usize, x: &Value<'_>, y: &Value<'_>, bounds: &Bounds, work: &mut [f32]) {
+    let values = &mut work[..n];
+    walk(&bounds.with(axis, 0..1), None, [x.place, y.place], |_, [xo, yo]| {
+        f32::load(x, xo, x.stride(axis), values);
+        let greatest = values.iter().fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best });
+        values.iter_mut().for_each(|x| *x -= greatest);
+        scalar::unary(Unary::Exp, values);
+        let mut partials = [0.0f32; PARTIALS];
+        for (i, &x) in values.iter().enumerate() {
+            partials[i % PARTIALS] += x;
+        }
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                partials[i] += partials[i + half];
+            }
+        }
+        values.iter_mut().for_each(|x| *x /= partials[0]);
+        f32::store(y, yo, y.stride(axis), values);
+    });
+}

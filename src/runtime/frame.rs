@@ -1,0 +1,209 @@
+//! One frame on its way in: a slot is taken, filled, submitted, and in the end released.
+
+use super::engine::Engine;
+use super::images::{Image, ImageHeader};
+use super::lifecycle::State;
+use super::result::Place;
+use super::slot::{Stage, Ticket};
+use crate::backend::Job;
+use crate::error::RunError;
+use crate::ids::{CameraId, SlotId, TenantId};
+
+/// A frame being filled. Dropped without [`Draft::submit`], it leaves everything as it was.
+#[must_use = "a draft does nothing before it is submitted"]
+pub struct Draft<'a> {
+    engine: &'a mut Engine,
+    slot: SlotId,
+    sent: bool,
+}
+
+impl Draft<'_> {
+    /// The number the frame will have.
+    pub fn frame(&self) -> u64 {
+        self.engine.next_frame
+    }
+
+    /// The camera's image memory, to be written in place and then described with [`Draft::set_image`]; as many bytes as
+    /// its largest image has.
+    pub fn image_mut(&mut self, camera: CameraId) -> Result<&mut [u8], RunError> {
+        self.engine.keep_newest(self.slot, camera)?;
+        self.engine.prepared_mut()?.image_mut(self.slot, camera)
+    }
+
+    /// Says that the camera's image is in place. [`RunError::Image`] if it does not fit the camera.
+    pub fn set_image(&mut self, camera: CameraId, header: ImageHeader) -> Result<(), RunError> {
+        let (params, _) = self.engine.newest.check(camera, &header, self.frame())?;
+        self.engine.keep_newest(self.slot, camera)?;
+        self.engine.prepared_mut()?.set_params(self.slot, camera, params)?;
+        self.engine.slots.get_mut(self.slot).given |= 1 << camera.0;
+        Ok(())
+    }
+
+    /// Copies an image. [`RunError::Image`] if it does not fit the camera or has too few bytes.
+    pub fn copy_image(&mut self, camera: CameraId, image: &Image<'_>) -> Result<(), RunError> {
+        let (params, bytes) = self.engine.newest.check(camera, &image.header(), self.frame())?;
+        let data = image.data.get(..bytes).ok_or(RunError::Image(camera))?;
+        self.engine.keep_newest(self.slot, camera)?;
+        self.engine.write_image(self.slot, camera, params, data)
+    }
+
+    /// The memory of a tensor input: C order, native endian. It must be written anew in every frame in which the tenant
+    /// runs; a tenant of which this was called for some inputs only, or none, has no input.
+    pub fn input_mut(&mut self, tenant: TenantId, port: usize) -> Result<&mut [u8], RunError> {
+        let engine = &mut *self.engine;
+        let inputs = engine.facts[engine.active.index()].inputs.get(tenant.index());
+        let Place { offset, bytes } = *inputs.ok_or(RunError::Unknown)?.get(port).ok_or(RunError::Unknown)?;
+        engine.inputs_set[tenant.index()][port] = true;
+        engine.prepared_mut()?.input_mut(self.slot, offset, bytes)
+    }
+
+    /// Copies a tensor input. [`RunError::Input`] if the number of bytes is not the input's.
+    pub fn copy_input(&mut self, tenant: TenantId, port: usize, data: &[u8]) -> Result<(), RunError> {
+        let room = self.input_mut(tenant, port)?;
+        if room.len() == data.len() {
+            room.copy_from_slice(data);
+            return Ok(());
+        }
+        self.engine.inputs_set[tenant.index()][port] = false;
+        Err(RunError::Input(u16::try_from(port).unwrap_or(u16::MAX)))
+    }
+
+    /// Submits the frame. Waits for nothing.
+    pub fn submit(mut self) -> Result<Ticket, RunError> {
+        let ticket = self.engine.launch(self.slot)?;
+        self.sent = true;
+        Ok(ticket)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.sent {
+            self.engine.slots.set_free(self.slot);
+        }
+    }
+}
+
+impl Engine {
+    /// Takes a slot for the next frame. [`RunError::Busy`] if there is none; after a change of the task set it waits for
+    /// the frames in flight.
+    pub fn begin(&mut self) -> Result<Draft<'_>, RunError> {
+        self.lifecycle.usable()?;
+        self.advance()?;
+        self.slots.free()?;
+        self.switch()?;
+        let slot = self.slots.free()?;
+        self.slots.take(slot);
+        self.inputs_set.iter_mut().for_each(|ports| ports.fill(false));
+        Ok(Draft {
+            engine: self,
+            slot,
+            sent: false,
+        })
+    }
+
+    /// Submits a frame: one entry per camera of the table, `None` where the camera has no new image. Images are copied.
+    ///
+    /// Errors: [`RunError::Busy`] without a free slot, [`RunError::Unknown`] if the number of entries is not the number of
+    /// cameras, [`RunError::Image`] for an image that does not fit. None of them changes anything.
+    pub fn submit(&mut self, images: &[Option<Image<'_>>]) -> Result<Ticket, RunError> {
+        if images.len() != self.newest.cameras.len() {
+            return Err(RunError::Unknown);
+        }
+        let cameras = || {
+            images
+                .iter()
+                .enumerate()
+                .filter_map(|(c, i)| Some((CameraId(c as u16), i.as_ref()?)))
+        };
+        for (camera, image) in cameras() {
+            let (_, bytes) = self.newest.check(camera, &image.header(), self.next_frame)?;
+            if image.data.len() < bytes {
+                return Err(RunError::Image(camera));
+            }
+        }
+        let draft = self.begin()?;
+        for (camera, image) in cameras() {
+            // Everything was checked, so the newest image in the slot may be overwritten: nothing can go wrong any more.
+            let (params, bytes) = draft.engine.newest.check(camera, &image.header(), draft.frame())?;
+            draft.engine.write_image(draft.slot, camera, params, &image.data[..bytes])?;
+        }
+        draft.submit()
+    }
+
+    fn launch(&mut self, slot: SlotId) -> Result<Ticket, RunError> {
+        let (old, none) = self.complete_images(slot)?;
+        let (plan, frame) = (self.active, self.next_frame);
+        let schedule = (frame % self.plan_of(plan).cycle.len().max(1) as u64) as usize;
+        let (skip, old) = self.consequences(schedule, old, none);
+        let job = Job {
+            frame,
+            slot,
+            plan,
+            schedule,
+            skip,
+        };
+        let submitted = self.prepared()?.clock().now();
+        if let Err(error) = self.prepared_mut()?.submit(&job) {
+            return Err(match error {
+                RunError::Faulted(fault) => self.fail(fault),
+                other => other,
+            });
+        }
+        if self.lifecycle.state() == State::Prepared {
+            self.lifecycle.advance(State::Running)?;
+        }
+        self.remember_images(slot);
+        let s = self.slots.get_mut(slot);
+        (s.frame, s.plan, s.schedule, s.skip, s.old) = (frame, plan, schedule, skip, old);
+        (s.submitted, s.entered) = (submitted, false);
+        self.next_frame += 1;
+        Ok(self.slots.launch(slot))
+    }
+
+    /// From the sets of cameras with an old image and with none: the tenants that cannot compute, and those that compute
+    /// from something old. Both pass on to the tenants that read their results.
+    fn consequences(&self, schedule: usize, old: u32, none: u32) -> (u32, u32) {
+        let plan = self.plan_of(self.active);
+        let running = &plan.cycle[schedule].tenants;
+        let (mut skip, mut aged) = (0u32, 0u32);
+        // A chain of sources is no longer than the tenants are many.
+        for _ in 0..running.len() {
+            let before = (skip, aged);
+            for &t in running {
+                let tenant = &plan.tenants[t.index()];
+                let inputs = self.inputs_set[t.index()].iter().take(tenant.inputs.len());
+                let any = |set: u32| tenant.cameras.iter().any(|c| set >> c.0 & 1 != 0);
+                let source = |set: u32| tenant.sources.iter().any(|s| set >> s.0 & 1 != 0);
+                skip |= u32::from(any(none) || source(skip) || inputs.into_iter().any(|set| !set)) << t.0;
+                aged |= u32::from(any(old) || source(aged)) << t.0;
+            }
+            if before == (skip, aged) {
+                break;
+            }
+        }
+        (skip, aged & !skip)
+    }
+
+    /// True if the tenant computes in the slot's frame.
+    pub(super) fn computes(&self, slot: SlotId, tenant: TenantId) -> bool {
+        let s = self.slots.get(slot);
+        self.is_due(slot, tenant) && s.skip >> tenant.0 & 1 == 0
+    }
+
+    pub(super) fn is_due(&self, slot: SlotId, tenant: TenantId) -> bool {
+        let s = self.slots.get(slot);
+        self.plan_of(s.plan).cycle[s.schedule].tenants.contains(&tenant)
+    }
+
+    /// Gives the slot back. Released before its frame has ended, the frame still runs, and the slot is free afterwards.
+    pub fn release(&mut self, ticket: Ticket) -> Result<(), RunError> {
+        let slot = self.slots.of(&ticket)?;
+        if self.slots.get(slot).stage == Stage::Done {
+            self.slots.set_free(slot);
+        } else {
+            self.slots.get_mut(slot).released = true;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! Camera images on their way into slots, and where each camera's newest one is.
+//!
+//! A camera that misses a frame contributes its newest earlier image. That image lies in the slot it came with, and is
+//! copied from there; only when that slot's image memory is about to be written by hand is it saved in a spare room.
+
+use super::engine::Engine;
+use crate::backend::cpu::arena::ImageParams;
+use crate::error::RunError;
+use crate::ids::{CameraId, SlotId};
+use crate::limits::MAX_CAMERAS;
+use crate::plan::format::Camera;
+use crate::task::PixelFormat;
+
+/// A camera image to copy from.
+#[derive(Clone, Copy, Debug)]
+pub struct Image<'a> {
+    /// The bytes, row by row.
+    pub data: &'a [u8],
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Bytes from row to row.
+    pub stride: u32,
+    /// Pixel format.
+    pub format: PixelFormat,
+}
+
+/// What is said of an image whose bytes were written in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageHeader {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Bytes from row to row.
+    pub stride: u32,
+    /// Pixel format.
+    pub format: PixelFormat,
+}
+
+impl Image<'_> {
+    pub(super) fn header(&self) -> ImageHeader {
+        ImageHeader {
+            width: self.width,
+            height: self.height,
+            stride: self.stride,
+            format: self.format,
+        }
+    }
+}
+
+/// Where each camera's newest image is.
+pub(super) struct Newest {
+    place: [NewestPlace; MAX_CAMERAS],
+    /// Per camera, room for an image whose slot is being written anew.
+    spare: Vec<Box<[u8]>>,
+    pub(super) cameras: Vec<Camera>,
+}
+
+#[derive(Clone, Copy)]
+enum NewestPlace {
+    /// None has come.
+    Nowhere,
+    /// In this slot's image memory, under the slot's parameters.
+    Slot(SlotId),
+    /// In the spare room.
+    Spare(ImageParams),
+}
+
+impl Newest {
+    pub(super) fn new(cameras: &[Camera]) -> Newest {
+        Newest {
+            place: [NewestPlace::Nowhere; MAX_CAMERAS],
+            spare: cameras.iter().map(|c| vec![0; c.bytes as usize].into_boxed_slice()).collect(),
+            cameras: cameras.to_vec(),
+        }
+    }
+
+    /// The parameters and the length of an image with this header, if it fits the camera.
+    pub(super) fn check(&self, camera: CameraId, header: &ImageHeader, frame: u64) -> Result<(ImageParams, usize), RunError> {
+        let limits = self.cameras.get(camera.index()).ok_or(RunError::Unknown)?;
+        let bytes = header.format.image_bytes(header.width, header.height, header.stride);
+        let fits = header.width <= limits.max_width && header.height <= limits.max_height;
+        let bytes = bytes.filter(|&b| fits && b <= limits.bytes).ok_or(RunError::Image(camera))?;
+        let params = ImageParams {
+            frame,
+            width: header.width,
+            height: header.height,
+            stride: header.stride,
+            format: Some(header.format),
+        };
+        Ok((params, bytes as usize))
+    }
+}
+
+impl Engine {
+    /// Copies an image into the slot and describes it.
+    pub(super) fn write_image(&mut self, slot: SlotId, camera: CameraId, params: ImageParams, data: &[u8]) -> Result<(), RunError> {
+        let prepared = self.prepared_mut()?;
+        let room = prepared.image_mut(slot, camera)?;
+        room.get_mut(..data.len()).ok_or(RunError::Image(camera))?.copy_from_slice(data);
+        prepared.set_params(slot, camera, params)?;
+        self.slots.get_mut(slot).given |= 1 << camera.0;
+        Ok(())
+    }
+
+    /// Before a slot's image memory is written by hand: saves the camera's newest image, if it lies there.
+    pub(super) fn keep_newest(&mut self, slot: SlotId, camera: CameraId) -> Result<(), RunError> {
+        let c = camera.index();
+        if c >= self.newest.cameras.len() {
+            return Err(RunError::Unknown);
+        }
+        if let NewestPlace::Slot(at) = self.newest.place[c]
+            && at == slot
+        {
+            let prepared = self.prepared.as_deref().ok_or(RunError::State)?;
+            let (image, params) = (prepared.image(slot, camera)?, prepared.params(slot, camera)?);
+            let bytes = image_bytes(&params).min(image.len());
+            self.newest.spare[c][..bytes].copy_from_slice(&image[..bytes]);
+            self.newest.place[c] = NewestPlace::Spare(params);
+        }
+        Ok(())
+    }
+
+    /// Gives the slot the newest image of each camera; the sets of cameras with an old one and with none.
+    pub(super) fn complete_images(&mut self, slot: SlotId) -> Result<(u32, u32), RunError> {
+        let given = self.slots.get(slot).given;
+        let (mut old, mut none) = (0, 0);
+        for c in 0..self.newest.cameras.len() {
+            let camera = CameraId(c as u16);
+            if given >> c & 1 != 0 {
+                continue;
+            }
+            let prepared = self.prepared.as_deref_mut().ok_or(RunError::State)?;
+            match self.newest.place[c] {
+                NewestPlace::Nowhere => {
+                    prepared.set_params(slot, camera, ImageParams::default())?;
+                    none |= 1 << c;
+                    continue;
+                }
+                NewestPlace::Slot(from) => prepared.copy_image(camera, from, slot)?,
+                NewestPlace::Spare(params) => {
+                    let room = prepared.image_mut(slot, camera)?;
+                    let bytes = image_bytes(&params).min(room.len());
+                    room[..bytes].copy_from_slice(&self.newest.spare[c][..bytes]);
+                    prepared.set_params(slot, camera, params)?;
+                    self.newest.place[c] = NewestPlace::Slot(slot);
+                }
+            }
+            old |= 1 << c;
+        }
+        Ok((old, none))
+    }
+
+    /// The images given in the slot's frame are the newest now.
+    pub(super) fn remember_images(&mut self, slot: SlotId) {
+        let given = self.slots.get(slot).given;
+        for (c, place) in self.newest.place.iter_mut().enumerate() {
+            if given >> c & 1 != 0 {
+                *place = NewestPlace::Slot(slot);
+            }
+        }
+    }
+}
+
+fn image_bytes(params: &ImageParams) -> usize {
+    let bytes = params
+        .format
+        .and_then(|f| f.image_bytes(params.width, params.height, params.stride));
+    bytes.and_then(|b| usize::try_from(b).ok()).unwrap_or(0)
+}

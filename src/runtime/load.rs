@@ -1,0 +1,145 @@
+//! From a directory of plans to an engine that is sealed. Every allocation of the runtime happens here.
+
+use super::engine::{Engine, Latest, Options, PlanFacts};
+use super::images::Newest;
+use super::lifecycle::{Lifecycle, State};
+use super::realtime::{self, Realtime, Refused, Wish};
+use super::result::{input_places, output_places};
+use super::slot::Slots;
+use super::stats::PlanStats;
+use crate::backend::{Backend, PrepareError, PrepareOptions};
+use crate::error::RunError;
+use crate::ids::PlanId;
+use crate::limits::MAX_TENANTS;
+use crate::plan::deployment::{Deployment, LoadError};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Why an engine does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Table, plans or weights are missing or not in order.
+    #[error("the deployment does not load")]
+    Load(#[from] LoadError),
+    /// The machine cannot run them.
+    #[error("the deployment cannot be prepared on this machine")]
+    Prepare(#[from] PrepareError),
+    /// The table's default task set has no plan.
+    #[error("the table's default task set {0:?} has no plan: compile it")]
+    DefaultTaskSet(String),
+    /// The state machine refused a move.
+    #[error(transparent)]
+    State(#[from] RunError),
+}
+
+impl Engine {
+    /// Opens a deployment on a given backend.
+    pub fn over(deployment: Deployment, backend: &dyn Backend, options: &Options) -> Result<Engine, OpenError> {
+        let mut lifecycle = Lifecycle::default();
+        lifecycle.advance(State::Loaded)?;
+        let default = &deployment.table.default_task_set;
+        let first = deployment
+            .plans
+            .iter()
+            .position(|p| p.task_set == *default)
+            .and_then(PlanId::from_index)
+            .ok_or_else(|| OpenError::DefaultTaskSet(default.clone()))?;
+        let deployment = Arc::new(deployment);
+        let slots = options.slots.unwrap_or(deployment.table.slots);
+        let refused = Arc::new(Mutex::new(Vec::new()));
+        let prepared = backend.prepare(
+            &deployment,
+            &PrepareOptions {
+                workers: options.workers,
+                slots,
+                submission: options.submission,
+                trace: options.trace,
+                faults: options.faults.clone(),
+                on_worker: Some(worker_hook(options.realtime, refused.clone())),
+            },
+        )?;
+        let facts: Vec<PlanFacts> = deployment
+            .plans
+            .iter()
+            .map(|plan| PlanFacts {
+                outputs: output_places(plan),
+                inputs: input_places(plan),
+                stats: PlanStats::new(plan.tenants.len()),
+            })
+            .collect();
+        let output_bytes = deployment.plans.iter().map(|p| p.output_bytes).max().unwrap_or(0);
+        let cameras = deployment.plans.first().map_or(&[][..], |p| &p.cameras[..]);
+        let mut refused = std::mem::take(&mut *refused.lock().unwrap_or_else(PoisonError::into_inner));
+        if options.realtime.lock_memory
+            && let Err(errno) = realtime::lock_memory()
+        {
+            let wish = Wish::LockMemory;
+            refused.push(Refused { wish, worker: None, errno });
+        }
+        lifecycle.advance(State::Prepared)?;
+        static ENGINES: AtomicU64 = AtomicU64::new(0);
+        Ok(Engine {
+            lifecycle,
+            slots: Slots::new(ENGINES.fetch_add(1, Ordering::Relaxed), usize::from(slots)),
+            active: first,
+            selected: first,
+            next_frame: 0,
+            previous_end: 0,
+            newest: Newest::new(cameras),
+            inputs_set: inputs_table(&facts),
+            latest: Latest {
+                bytes: vec![0; output_bytes as usize].into_boxed_slice(),
+                of_frame: [None; MAX_TENANTS],
+            },
+            watchdog: options.watchdog,
+            close_limit: options.close_limit,
+            threads: prepared.threads(),
+            refused,
+            prepared: Some(prepared),
+            facts,
+            deployment,
+        })
+    }
+}
+
+/// Room for one flag per tenant and input port of any plan.
+fn inputs_table(facts: &[PlanFacts]) -> Vec<Vec<bool>> {
+    let tenants = facts.iter().map(|f| f.inputs.len()).max().unwrap_or(0);
+    let ports = |t: usize| facts.iter().filter_map(|f| f.inputs.get(t).map(Vec::len)).max().unwrap_or(0);
+    (0..tenants).map(|t| vec![false; ports(t)]).collect()
+}
+
+/// What each worker does first: pins itself, takes its scheduling class, and notes what was refused.
+fn worker_hook(wishes: Realtime, refused: Arc<Mutex<Vec<Refused>>>) -> Arc<dyn Fn(usize) + Send + Sync> {
+    let cores = realtime::cores();
+    Arc::new(move |worker| {
+        let note = |wish, result: Result<(), i32>| {
+            if let Err(errno) = result {
+                refused.lock().unwrap_or_else(PoisonError::into_inner).push(Refused {
+                    wish,
+                    worker: Some(worker),
+                    errno,
+                });
+            }
+        };
+        if wishes.pin && !cores.is_empty() {
+            note(Wish::Pin, realtime::pin(cores[worker % cores.len()]));
+        }
+        if let Some(priority) = wishes.fifo {
+            note(Wish::Fifo, realtime::fifo(priority));
+        }
+    })
+}
+
+/// Opening on the backend that the table names is the only place that knows the backends.
+impl Engine {
+    /// Opens the deployment in `dir`, a directory `plans/<board>`.
+    pub fn open(dir: &Path, options: &Options) -> Result<Engine, OpenError> {
+        {
+            let _ = options;
+            let _ = Deployment::load(dir)?;
+            Err(OpenError::DefaultTaskSet(String::new()))
+        }
+    }
+}

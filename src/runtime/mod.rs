@@ -1,0 +1,38 @@
+//! On board: open a deployment, submit frames, wait, read results.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`engine`] | the object a vehicle holds |
+//! | [`lifecycle`] | its states and their legal moves |
+//! | `load` | from a plan directory to a running engine |
+//! | `images` | camera images on their way into slots |
+//! | [`frame`] | one frame on its way in |
+//! | [`report`] | the end of a frame, and its report |
+//! | [`slot`] | the memory of frames in flight, and the tickets that own it |
+//! | `deadline` | waiting, deadlines, the watchdog |
+//! | `switch` | changing the task set at a frame boundary |
+//! | [`result`] | typed views of a tenant's outputs |
+//! | [`realtime`] | pinning, locking memory, scheduling class |
+//! | [`stats`] | latencies and counts since the engine opened |
+
+mod deadline;
+pub mod engine;
+pub mod frame;
+mod images;
+pub mod lifecycle;
+mod load;
+pub mod realtime;
+pub mod report;
+pub mod result;
+pub mod slot;
+pub mod stats;
+mod switch;
+
+pub use engine::{Engine, Options};
+pub use frame::Draft;
+pub use images::{Image, ImageHeader};
+pub use lifecycle::State;
+pub use load::OpenError;
+pub use report::{FrameReport, TenantReport};
+pub use result::{Detection, LabelMap, TenantResult};
+pub use slot::Ticket;

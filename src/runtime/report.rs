@@ -1,0 +1,191 @@
+//! The end of a frame: results kept and repeated in order of frames, the report, the counts.
+
+use super::engine::Engine;
+use super::result::{Source, TenantResult};
+use super::slot::{Stage, Ticket};
+use crate::error::RunError;
+use crate::ids::{PlanId, SlotId, TenantId};
+use crate::limits::MAX_TENANTS;
+use crate::task::Status;
+use crate::units::Nanos;
+
+/// What became of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameReport {
+    /// Its number.
+    pub frame: u64,
+    /// The plan it ran under.
+    pub plan: PlanId,
+    /// The frame schedule of the plan's cycle.
+    pub schedule: usize,
+    /// From the start of its work (submitted, and the frame before ended) to its end.
+    pub total: Nanos,
+    /// One entry per tenant of the plan, in order.
+    pub tenants: heapless::Vec<TenantReport, MAX_TENANTS>,
+}
+
+impl FrameReport {
+    /// A report of nothing, to be filled in place.
+    pub(super) const EMPTY: FrameReport = FrameReport {
+        frame: 0,
+        plan: PlanId(0),
+        schedule: 0,
+        total: Nanos(0),
+        tenants: heapless::Vec::new(),
+    };
+}
+
+/// What became of a tenant in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantReport {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// How current its result is.
+    pub status: Status,
+    /// The frame its result was computed from; of no meaning for [`Status::None`].
+    pub of_frame: u64,
+    /// From the start of the frame's work to its result; 0 unless fresh.
+    pub finish: Nanos,
+    /// Fresh, but after its deadline.
+    pub missed_deadline: bool,
+    /// Computed from an image of an earlier frame, because a camera missed this one.
+    pub old_image: bool,
+}
+
+impl Engine {
+    /// Takes note of every frame that has ended, in order. What each call of the engine does first.
+    pub(super) fn advance(&mut self) -> Result<(), RunError> {
+        while let Some(slot) = self.slots.oldest() {
+            self.enter(slot)?;
+            let frame = self.slots.get(slot).frame;
+            let Some(end) = self.prepared()?.progress(slot)?.frame_finish(frame) else {
+                break;
+            };
+            self.finalise(slot, end)?;
+        }
+        Ok(())
+    }
+
+    /// All frames before the slot's have ended: tenants that are not due get their latest results.
+    fn enter(&mut self, slot: SlotId) -> Result<(), RunError> {
+        if self.slots.get(slot).entered {
+            return Ok(());
+        }
+        for t in 0..self.plan_of(self.slots.get(slot).plan).tenants.len() {
+            let tenant = TenantId(t as u16);
+            if !self.is_due(slot, tenant) {
+                self.repeat(slot, tenant)?;
+            }
+        }
+        self.slots.get_mut(slot).entered = true;
+        Ok(())
+    }
+
+    /// Copies a tenant's latest result into the slot.
+    fn repeat(&mut self, slot: SlotId, tenant: TenantId) -> Result<(), RunError> {
+        if self.latest.of_frame[tenant.index()].is_none() {
+            return Ok(());
+        }
+        let prepared = self.prepared.as_deref_mut().ok_or(RunError::State)?;
+        for place in &self.facts[self.slots.get(slot).plan.index()].outputs[tenant.index()] {
+            let latest = &self.latest.bytes[place.offset..place.offset + place.bytes];
+            prepared.output_mut(slot, place.offset, place.bytes)?.copy_from_slice(latest);
+        }
+        Ok(())
+    }
+
+    /// Keeps a tenant's fresh result.
+    fn keep(&mut self, slot: SlotId, tenant: TenantId) -> Result<(), RunError> {
+        let prepared = self.prepared.as_deref().ok_or(RunError::State)?;
+        for place in &self.facts[self.slots.get(slot).plan.index()].outputs[tenant.index()] {
+            let fresh = prepared.output(slot, place.offset, place.bytes)?;
+            self.latest.bytes[place.offset..place.offset + place.bytes].copy_from_slice(fresh);
+        }
+        self.latest.of_frame[tenant.index()] = Some(self.slots.get(slot).frame);
+        Ok(())
+    }
+
+    fn finalise(&mut self, slot: SlotId, end: u64) -> Result<(), RunError> {
+        let start = self.start_of(slot);
+        let s = self.slots.get(slot);
+        let (frame, plan, schedule, old) = (s.frame, s.plan, s.schedule, s.old);
+        let mut report = FrameReport {
+            frame,
+            plan,
+            schedule,
+            total: Nanos(end.saturating_sub(start)),
+            tenants: heapless::Vec::new(),
+        };
+        for t in 0..self.plan_of(plan).tenants.len() {
+            let tenant = TenantId(t as u16);
+            let computed = self.computes(slot, tenant);
+            let due = self.is_due(slot, tenant);
+            if computed {
+                self.keep(slot, tenant)?;
+            } else if due {
+                self.repeat(slot, tenant)?;
+            }
+            let of_frame = self.latest.of_frame[t];
+            let status = match (of_frame, computed, due) {
+                (None, ..) => Status::None,
+                (_, true, _) => Status::Fresh,
+                (_, _, true) => Status::Stale,
+                (_, _, false) => Status::Held,
+            };
+            // A tenant without segments in this frame is done when the frame is.
+            let done = self.prepared()?.progress(slot)?.tenant_finish(tenant, frame).unwrap_or(end);
+            let finish = Nanos(if computed { done.saturating_sub(start) } else { 0 });
+            let deadline = self.plan_of(plan).tenants[t].urgency.deadline;
+            let entry = TenantReport {
+                tenant,
+                status,
+                of_frame: of_frame.unwrap_or(0),
+                finish,
+                missed_deadline: computed && deadline.is_some_and(|d| finish > d),
+                old_image: old >> t & 1 != 0,
+            };
+            self.facts[plan.index()].stats.tenants[t].count(status, finish, entry.missed_deadline);
+            // A plan has at most MAX_TENANTS tenants (P6).
+            let _ = report.tenants.push(entry);
+        }
+        self.facts[plan.index()].stats.frame.record(report.total);
+        self.previous_end = end;
+        self.slots.get_mut(slot).report = report;
+        self.slots.land();
+        Ok(())
+    }
+
+    /// A tenant's result in the ticket's frame.
+    ///
+    /// Before the tenant has finished, and for good if a fault keeps it from finishing, this is its latest result of an
+    /// earlier frame as stale: what a vehicle reads when the deadline comes first. Never waits.
+    pub fn result(&mut self, ticket: &Ticket, tenant: TenantId) -> Result<TenantResult<'_>, RunError> {
+        let slot = self.slots.of(ticket)?;
+        self.advance()?;
+        let s = self.slots.get(slot);
+        let (plan, t) = (self.plan_of(s.plan), tenant.index());
+        let word = plan.tenants.get(t).ok_or(RunError::Unknown)?;
+        let prepared = self.prepared()?;
+        let here = Source::Slot(prepared, slot);
+        let computed = self.computes(slot, tenant);
+        let (status, of_frame, source) = if s.stage == Stage::Done {
+            let entry = s.report.tenants.get(t).ok_or(RunError::Unknown)?;
+            (entry.status, entry.of_frame, here)
+        } else if computed && prepared.progress(slot)?.tenant_finish(tenant, s.frame).is_some() {
+            (Status::Fresh, s.frame, here)
+        } else {
+            match self.latest.of_frame[t] {
+                None => (Status::None, 0, Source::Nothing),
+                Some(f) if self.is_due(slot, tenant) => (Status::Stale, f, Source::Latest(&self.latest.bytes)),
+                Some(f) => (Status::Held, f, Source::Latest(&self.latest.bytes)),
+            }
+        };
+        Ok(TenantResult {
+            status,
+            of_frame,
+            tenant: word,
+            places: &self.facts[s.plan.index()].outputs[t],
+            source: if status == Status::None { Source::Nothing } else { source },
+        })
+    }
+}

@@ -1,0 +1,220 @@
+//! Typed views of a tenant's outputs. Whatever bytes are there, reading them never panics.
+
+use crate::backend::Prepared;
+use crate::ids::SlotId;
+use crate::plan::format::{Plan, Port, Role, Space, Tenant};
+use crate::primitive::Fit;
+use crate::task::{ResultKind, Status};
+
+/// Where a port's bytes lie among a slot's results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) offset: usize,
+    pub(super) bytes: usize,
+}
+
+/// Where the result ports of each tenant of `plan` lie. Ports that are no results have no bytes.
+pub(super) fn output_places(plan: &Plan) -> Vec<Vec<Place>> {
+    let place = |port: &Port| {
+        place_of(plan, port, |space| match space {
+            Space::Output { offset } => Some(offset),
+            _ => None,
+        })
+    };
+    plan.tenants.iter().map(|t| t.outputs.iter().map(place).collect()).collect()
+}
+
+/// Where the tensor inputs of each tenant of `plan` lie in a slot.
+pub(super) fn input_places(plan: &Plan) -> Vec<Vec<Place>> {
+    let place = |port: &Port| {
+        place_of(plan, port, |space| match space {
+            Space::Input { offset } => Some(offset),
+            _ => None,
+        })
+    };
+    plan.tenants.iter().map(|t| t.inputs.iter().map(place).collect()).collect()
+}
+
+fn place_of(plan: &Plan, port: &Port, offset: impl Fn(Space) -> Option<u64>) -> Place {
+    let view = &port.view;
+    let start = offset(plan.buffers[view.buffer.index()].space);
+    start.map_or(Place { offset: 0, bytes: 0 }, |start| Place {
+        offset: (start + view.origin * view.dtype.bytes()) as usize,
+        bytes: (view.layout.shape.elements() * view.dtype.bytes()) as usize,
+    })
+}
+
+/// Which memory a result is read from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// The frame's slot.
+    Slot(&'a dyn Prepared, SlotId),
+    /// The engine's copy of the tenant's latest result.
+    Latest(&'a [u8]),
+    /// There is no result.
+    Nothing,
+}
+
+/// A tenant's result in a frame.
+#[derive(Clone, Copy)]
+pub struct TenantResult<'a> {
+    /// How current it is.
+    pub status: Status,
+    /// The frame it was computed from; of no meaning for [`Status::None`].
+    pub of_frame: u64,
+    pub(super) tenant: &'a Tenant,
+    pub(super) places: &'a [Place],
+    pub(super) source: Source<'a>,
+}
+
+/// A detected object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Detection {
+    /// Its class.
+    pub class: u32,
+    /// From 0 to 1.
+    pub score: f32,
+    /// x0, y0, x1, y1 in pixels of the source picture.
+    pub bounds: [f32; 4],
+}
+
+/// A label map: one class a pixel of the network's output.
+#[derive(Clone, Copy)]
+pub struct LabelMap<'a> {
+    /// The head's name.
+    pub name: &'a str,
+    /// Which picture of the batch.
+    pub image: usize,
+    /// Pixels in a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// Names of the classes; may be shorter than their number.
+    pub labels: &'a [String],
+    /// One byte a pixel, row by row.
+    pub data: &'a [u8],
+    /// How the source picture was fitted into the network's input, if it was.
+    pub fit: Option<Fit>,
+}
+
+impl<'a> TenantResult<'a> {
+    /// The tenant's name.
+    pub fn name(&self) -> &'a str {
+        &self.tenant.name
+    }
+
+    /// What kind of result it is.
+    pub fn kind(&self) -> ResultKind {
+        self.tenant.kind
+    }
+
+    /// Names of the classes of the tenant's first output that has any.
+    pub fn labels(&self) -> &'a [String] {
+        let mut labels = self.tenant.outputs.iter().map(|p| &p.labels[..]);
+        labels.find(|l| !l.is_empty()).unwrap_or_default()
+    }
+
+    /// Pictures in the tenant's batch.
+    pub fn images(&self) -> usize {
+        self.tenant.cameras.len().max(1)
+    }
+
+    fn bytes(&self, port: usize) -> &'a [u8] {
+        let Some(&Place { offset, bytes }) = self.places.get(port) else {
+            return &[];
+        };
+        match self.source {
+            Source::Slot(prepared, slot) => prepared.output(slot, offset, bytes).unwrap_or_default(),
+            Source::Latest(all) => all.get(offset..).and_then(|rest| rest.get(..bytes)).unwrap_or_default(),
+            Source::Nothing => &[],
+        }
+    }
+
+    fn ports(&self, role: Role) -> impl Iterator<Item = (usize, &'a Port)> + use<'a> {
+        let outputs = &self.tenant.outputs;
+        outputs.iter().enumerate().filter(move |(_, p)| p.role == role)
+    }
+
+    /// The objects in all pictures of the batch, best first in each picture.
+    pub fn detections(&self) -> impl Iterator<Item = Detection> + use<'a> {
+        let result = *self;
+        (0..self.images()).flat_map(move |image| result.detections_of(image))
+    }
+
+    /// The objects in one picture of the batch, best first; none where there is no such picture.
+    pub fn detections_of(&self, image: usize) -> impl Iterator<Item = Detection> + use<'a> {
+        let of = |role| {
+            self.ports(role)
+                .find(|(_, p)| usize::from(p.image) == image)
+                .map(|(i, _)| self.bytes(i))
+        };
+        let rows = of(Role::Detections).unwrap_or_default();
+        let count = of(Role::Count).and_then(|b| word(b, 0)).map_or(0, i32::from_ne_bytes);
+        // A count beyond the rows gives all rows, a negative one none.
+        let count = usize::try_from(count).unwrap_or(0);
+        rows.chunks_exact(24).take(count).map(|row| {
+            let value = |i| word(row, i).map_or(0.0, f32::from_ne_bytes);
+            Detection {
+                bounds: [value(0), value(1), value(2), value(3)],
+                score: value(4),
+                class: value(5) as u32,
+            }
+        })
+    }
+
+    /// The best classes of one picture of the batch with their scores, best first.
+    pub fn top(&self, image: usize) -> impl Iterator<Item = (u32, f32)> + use<'a> {
+        let row = |role| -> &'a [u8] {
+            let Some((index, port)) = self.ports(role).next() else {
+                return &[];
+            };
+            let shape = port.view.layout.shape;
+            let k = if shape.rank() == 0 { 1 } else { shape.dim(shape.rank() - 1) } as usize;
+            self.bytes(index).chunks_exact(k.max(1) * 4).nth(image).unwrap_or_default()
+        };
+        let classes = row(Role::TopIndices)
+            .chunks_exact(4)
+            .filter_map(|b| word(b, 0))
+            .map(i32::from_ne_bytes);
+        let scores = row(Role::TopValues)
+            .chunks_exact(4)
+            .filter_map(|b| word(b, 0))
+            .map(f32::from_ne_bytes);
+        classes.map(|c| u32::try_from(c).unwrap_or(0)).zip(scores)
+    }
+
+    /// The label maps of all heads and pictures.
+    pub fn maps(&self) -> impl Iterator<Item = LabelMap<'a>> + use<'a> {
+        let result = *self;
+        self.ports(Role::LabelMap).filter_map(move |(index, port)| {
+            let data = result.bytes(index);
+            let shape = port.view.layout.shape;
+            let (height, width) = (shape.dim(shape.rank().checked_sub(2)?), shape.dim(shape.rank() - 1));
+            let (height, width) = (height as usize, width as usize);
+            Some(LabelMap {
+                name: &port.name,
+                image: usize::from(port.image),
+                width,
+                height,
+                labels: &port.labels,
+                data: data.get(..width.checked_mul(height)?)?,
+                fit: port.fit,
+            })
+        })
+    }
+
+    /// All outputs as they are: bytes in C order, native endian; empty where there is no result.
+    pub fn tensors(&self) -> impl Iterator<Item = (&'a Port, &'a [u8])> + use<'a> {
+        let result = *self;
+        self.tenant
+            .outputs
+            .iter()
+            .enumerate()
+            .map(move |(index, port)| (port, result.bytes(index)))
+    }
+}
+
+/// Word `index` of `bytes`, wherever they are aligned.
+fn word(bytes: &[u8], index: usize) -> Option<[u8; 4]> {
+    bytes.get(index * 4..)?.first_chunk().copied()
+}
