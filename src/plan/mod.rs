@@ -19,6 +19,7 @@
 //! - **P8** every deadline and rate is met by the stored prediction, or the plan is best-effort and stores its misses.
 
 pub mod check;
+pub mod clocks;
 pub mod deployment;
 pub mod digest;
 pub mod dump;

@@ -2,10 +2,9 @@
 //!
 //! Streams run their steps in order; a sync point lets segments wait for earlier ones. Since every wait points back in
 //! issue order, there is no cycle and issuing in stored order cannot deadlock. Frames of the cycle run one after another.
-//!
-//! The relation is kept as vector clocks: for every segment, how many steps of each stream are complete when it starts.
 
 use crate::ids::{OperatorId, SegmentId, StreamId, SyncId, TenantId};
+use crate::plan::clocks::Clocks;
 use crate::plan::format::{FrameSchedule, Plan, Step};
 
 /// A schedule is no order of what is due.
@@ -110,9 +109,7 @@ pub(super) struct Order {
     pub(super) frame: usize,
     /// Place of every step that runs, by number.
     places: Vec<Option<Place>>,
-    /// Per segment and stream: steps of the stream that are complete when the segment starts.
-    clocks: Vec<u32>,
-    streams: usize,
+    clocks: Clocks,
 }
 
 impl Order {
@@ -124,8 +121,7 @@ impl Order {
         Ok(Order {
             frame,
             places,
-            clocks: clocks(plan, schedule, frame)?,
-            streams: plan.streams.len(),
+            clocks: Clocks::of(plan.streams.len(), schedule).map_err(|sync| OrderError::Backward { frame, sync })?,
         })
     }
 
@@ -144,7 +140,7 @@ impl Order {
         if stream == b.stream {
             return position < b.position;
         }
-        position < self.clocks[b.segment as usize * self.streams + stream.index()]
+        position < self.clocks.complete(b.segment as usize, stream.index())
     }
 }
 
@@ -207,55 +203,4 @@ fn places(plan: &Plan, steps: &Steps, schedule: &FrameSchedule, frame: usize) ->
         }
     }
     Ok(places)
-}
-
-/// The clock of every segment, in issue order: its stream's, joined with those of the segments it waits for.
-fn clocks(plan: &Plan, schedule: &FrameSchedule, frame: usize) -> Result<Vec<u32>, OrderError> {
-    let (streams, segments) = (plan.streams.len(), &schedule.segments);
-    // A sync point is joined once, after its last `after`; each waiting segment then takes the joined clock.
-    let mut complete_at: Vec<Vec<u32>> = vec![Vec::new(); segments.len()];
-    let mut waits: Vec<Vec<u32>> = vec![Vec::new(); segments.len()];
-    for (i, sync) in schedule.syncs.iter().enumerate() {
-        let (last, first) = (sync.after.iter().max(), sync.before.iter().min());
-        let (Some(last), Some(first)) = (last, first) else { continue };
-        if last >= first {
-            return Err(OrderError::Backward {
-                frame,
-                sync: SyncId(i as u32),
-            });
-        }
-        complete_at[last.index()].push(i as u32);
-        sync.before.iter().for_each(|b| waits[b.index()].push(i as u32));
-    }
-    let mut clocks = vec![0u32; segments.len() * streams];
-    // Per segment, the steps of its own stream that are complete when it ends.
-    let mut ends = vec![0u32; segments.len()];
-    let mut now = vec![0u32; streams * streams];
-    let mut joined: Vec<Vec<u32>> = vec![Vec::new(); schedule.syncs.len()];
-    for (i, segment) in segments.iter().enumerate() {
-        let stream = segment.stream.index();
-        let own = &mut now[stream * streams..(stream + 1) * streams];
-        for &sync in &waits[i] {
-            join(own, &joined[sync as usize]);
-        }
-        clocks[i * streams..(i + 1) * streams].copy_from_slice(own);
-        own[stream] += segment.steps.len() as u32;
-        ends[i] = own[stream];
-        for &sync in &complete_at[i] {
-            let mut clock = vec![0; streams];
-            for after in &schedule.syncs[sync as usize].after {
-                let (index, stream) = (after.index(), segments[after.index()].stream.index());
-                join(&mut clock, &clocks[index * streams..(index + 1) * streams]);
-                clock[stream] = clock[stream].max(ends[index]);
-            }
-            joined[sync as usize] = clock;
-        }
-    }
-    Ok(clocks)
-}
-
-fn join(clock: &mut [u32], other: &[u32]) {
-    for (mine, theirs) in clock.iter_mut().zip(other) {
-        *mine = (*mine).max(*theirs);
-    }
 }

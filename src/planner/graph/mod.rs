@@ -1,5 +1,12 @@
 //! The graph: a network between import and lowering, all shapes static, nodes in topological order.
 
+mod build;
+mod verify;
+mod view;
+
+pub use verify::{VerifyError, verify};
+pub use view::broadcast;
+
 use crate::primitive::Primitive;
 use crate::tensor::{DType, Shape, Tensor};
 use std::sync::Arc;

@@ -1,0 +1,263 @@
+//! The card's tables as they stand in the file, and the checks that make a [`Card`] of them.
+
+use super::{Card, CardInput, Decode, MAX_DETECTIONS, MapCard};
+use crate::limits::{MAX_IMAGE_SIDE, MAX_LABELS, MAX_NAME, MAX_RANK};
+use crate::plan::format::Digest;
+use crate::planner::document::{Document, TomlError, read_text};
+use crate::primitive::{ColorOrder, Fit};
+use serde::Deserialize;
+use std::ops::Range;
+use toml::Spanned;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CardTable {
+    name: Spanned<String>,
+    onnx: Spanned<String>,
+    digest: Option<Spanned<String>>,
+    source: String,
+    licence: String,
+    input: Option<InputTable>,
+    detection: Option<Spanned<DetectionTable>>,
+    segmentation: Option<Spanned<SegmentationTable>>,
+    classification: Option<Spanned<ClassificationTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InputTable {
+    tensor: Option<String>,
+    fit: Option<FitName>,
+    fill: Option<u8>,
+    order: Option<OrderName>,
+    mean: Option<Spanned<[f32; 3]>>,
+    std: Option<Spanned<[f32; 3]>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum FitName {
+    Stretch,
+    LetterboxTopLeft,
+    LetterboxCentred,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum OrderName {
+    Rgb,
+    Bgr,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Decoder {
+    Yolox,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DetectionTable {
+    decoder: Decoder,
+    output: Option<String>,
+    score: Spanned<f32>,
+    iou: Spanned<f32>,
+    max: Spanned<u32>,
+    labels: Option<Spanned<Labels>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SegmentationTable {
+    maps: Vec<MapTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MapTable {
+    name: Option<Spanned<String>>,
+    output: Spanned<String>,
+    axis: Spanned<usize>,
+    resize: Option<Spanned<(u32, u32)>>,
+    labels: Option<Spanned<Labels>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassificationTable {
+    output: Option<String>,
+    k: Spanned<u32>,
+    #[serde(default)]
+    softmax: bool,
+    labels: Option<Spanned<Labels>>,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "`labels` is neither the path of a file with one label a line nor an array of strings"
+)]
+enum Labels {
+    File(String),
+    Inline(Vec<String>),
+}
+
+/// A card from its document.
+pub(super) fn parse(document: &Document) -> Result<Card, TomlError> {
+    let table: CardTable = document.parse()?;
+    let digest = table
+        .digest
+        .map(|text| {
+            let reason = "`digest` is not a SHA-256 in hexadecimal: 64 digits, as `sha256sum` prints them";
+            parse_digest(text.get_ref()).ok_or_else(|| document.invalid(&text.span(), reason))
+        })
+        .transpose()?;
+    let decode = match (table.detection, table.segmentation, table.classification) {
+        (None, None, None) => Decode::Tensors,
+        (Some(t), None, None) => detection(document, t.into_inner())?,
+        (None, Some(t), None) => segmentation(document, t)?,
+        (None, None, Some(t)) => classification(document, t.into_inner())?,
+        (d, s, c) => {
+            let last = [d.map(|t| t.span()), s.map(|t| t.span()), c.map(|t| t.span())];
+            let last = last.into_iter().flatten().max_by_key(|s| s.start).unwrap_or(0..0);
+            return Err(document.invalid(&last, "a card has only one of `detection`, `segmentation` and `classification`"));
+        }
+    };
+    Ok(Card {
+        name: document.name("name", table.name)?,
+        path: document.path().to_owned(),
+        onnx: document.locate(table.onnx.get_ref(), &table.onnx.span())?,
+        digest,
+        source: table.source,
+        licence: table.licence,
+        input: input(document, table.input)?,
+        decode,
+    })
+}
+
+fn input(document: &Document, table: Option<InputTable>) -> Result<CardInput, TomlError> {
+    let mut input = CardInput {
+        tensor: None,
+        fit: Fit::Stretch,
+        fill: 0,
+        order: ColorOrder::Rgb,
+        mean: [0.0; 3],
+        std: [1.0; 3],
+    };
+    let Some(table) = table else { return Ok(input) };
+    input.tensor = table.tensor;
+    input.fit = match table.fit {
+        None | Some(FitName::Stretch) => Fit::Stretch,
+        Some(FitName::LetterboxTopLeft) => Fit::LetterboxTopLeft,
+        Some(FitName::LetterboxCentred) => Fit::LetterboxCentred,
+    };
+    input.fill = table.fill.unwrap_or(0);
+    input.order = match table.order {
+        None | Some(OrderName::Rgb) => ColorOrder::Rgb,
+        Some(OrderName::Bgr) => ColorOrder::Bgr,
+    };
+    if let Some(mean) = table.mean {
+        document.need(mean.get_ref().iter().all(|m| m.is_finite()), &mean.span(), "`mean` must be finite")?;
+        input.mean = mean.into_inner();
+    }
+    if let Some(std) = table.std {
+        let usable = std.get_ref().iter().all(|s| s.is_finite() && *s != 0.0);
+        document.need(usable, &std.span(), "`std` must be finite and not 0")?;
+        input.std = std.into_inner();
+    }
+    Ok(input)
+}
+
+fn detection(document: &Document, table: DetectionTable) -> Result<Decode, TomlError> {
+    let Decoder::Yolox = table.decoder;
+    for (key, value) in [("score", &table.score), ("iou", &table.iou)] {
+        let inside = (0.0..=1.0).contains(value.get_ref());
+        document.need(inside, &value.span(), format!("`{key}` must be in 0..=1"))?;
+    }
+    let inside = (1..=MAX_DETECTIONS).contains(table.max.get_ref());
+    document.need(inside, &table.max.span(), format!("`max` must be in 1..={MAX_DETECTIONS}"))?;
+    Ok(Decode::Yolox {
+        output: table.output,
+        score: table.score.into_inner(),
+        iou: table.iou.into_inner(),
+        max: table.max.into_inner(),
+        labels: labels(document, table.labels)?,
+    })
+}
+
+fn segmentation(document: &Document, table: Spanned<SegmentationTable>) -> Result<Decode, TomlError> {
+    let span = table.span();
+    let tables = table.into_inner().maps;
+    document.need(!tables.is_empty(), &span, "`maps` names no map")?;
+    let mut maps: Vec<MapCard> = Vec::new();
+    for map in tables {
+        let place = map.name.as_ref().map_or(map.output.span(), |n| n.span());
+        let output = document.name("output", map.output)?;
+        let name = match map.name {
+            Some(name) => document.name("name", name)?,
+            None => output.clone(),
+        };
+        document.need(maps.iter().all(|m| m.name != name), &place, format!("there are two maps `{name}`"))?;
+        let rank = format!("`axis` must be below {MAX_RANK}");
+        document.need(*map.axis.get_ref() < MAX_RANK, &map.axis.span(), rank)?;
+        if let Some(size) = &map.resize {
+            let (w, h) = size.get_ref();
+            let inside = [w, h].iter().all(|side| (1..=MAX_IMAGE_SIDE).contains(*side));
+            let reason = format!("`resize` is [width, height], each in 1..={MAX_IMAGE_SIDE}");
+            document.need(inside, &size.span(), reason)?;
+        }
+        maps.push(MapCard {
+            name,
+            output,
+            axis: map.axis.into_inner(),
+            resize: map.resize.map(Spanned::into_inner),
+            labels: labels(document, map.labels)?,
+        });
+    }
+    Ok(Decode::Segmentation { maps })
+}
+
+fn classification(document: &Document, table: ClassificationTable) -> Result<Decode, TomlError> {
+    document.need(*table.k.get_ref() >= 1, &table.k.span(), "`k` must be at least 1")?;
+    Ok(Decode::Classification {
+        output: table.output,
+        k: table.k.into_inner(),
+        softmax: table.softmax,
+        labels: labels(document, table.labels)?,
+    })
+}
+
+fn labels(document: &Document, labels: Option<Spanned<Labels>>) -> Result<Vec<String>, TomlError> {
+    let Some(labels) = labels else { return Ok(Vec::new()) };
+    let span = labels.span();
+    let labels: Vec<String> = match labels.into_inner() {
+        Labels::Inline(labels) => labels,
+        Labels::File(written) => {
+            let path = document.locate(&written, &span)?;
+            let text = read_text(&path).map_err(|source| TomlError::Read { path, source })?;
+            text.trim_end().lines().map(|line| line.trim().to_owned()).collect()
+        }
+    };
+    check_labels(document, &labels, &span)?;
+    Ok(labels)
+}
+
+fn check_labels(document: &Document, labels: &[String], span: &Range<usize>) -> Result<(), TomlError> {
+    let count = format!("`labels` has {} entries; at most {MAX_LABELS} are possible", labels.len());
+    document.need(labels.len() <= MAX_LABELS, span, count)?;
+    let long = labels.iter().position(|l| l.len() > MAX_NAME).map_or(0, |i| i + 1);
+    document.need(long == 0, span, format!("label {long} of `labels` is longer than {MAX_NAME} bytes"))
+}
+
+/// A SHA-256 in hexadecimal, with or without `sha256:` before it.
+fn parse_digest(text: &str) -> Option<Digest> {
+    let digits = text.strip_prefix("sha256:").unwrap_or(text);
+    if digits.len() != 64 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(Digest(bytes))
+}

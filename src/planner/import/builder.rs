@@ -1,0 +1,333 @@
+//! The graph under construction: operands, emission of nodes, and folding of what is constant.
+//!
+//! Whatever an operator emits passes through here. If all inputs of a node are constants and the result stays under a
+//! cap, the node is evaluated at once and leaves a constant; so chains such as Shape, Slice, Concat, Cast, Resize vanish.
+
+use super::error::{Fallible, limit, malformed};
+use super::fold;
+use super::host::{Elem, Host};
+use crate::limits::{MAX_OPERATORS, MAX_RANK};
+use crate::planner::graph::{Graph, Op, ValueId, ViewOp, broadcast};
+use crate::primitive::{Binary, Primitive};
+use crate::tensor::{Layout, Shape};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Bytes that one folded result may have.
+const MAX_FOLDED: u64 = 64 << 20;
+/// Bytes that all folded results of one network may have together: this much, and so many times its own constants.
+const FREE_BYTES: u64 = 16 << 20;
+const BYTES_PER_CONSTANT_BYTE: u64 = 4;
+/// Multiplications that folding may take in one node (about a second's worth), and in all.
+const MAX_WORK: u64 = 1 << 28;
+const MAX_WORK_IN_ALL: u64 = 1 << 32;
+/// Bytes up to which a repeated constant is stored as such instead of as a view.
+const MAX_REPEATED: u64 = 64 << 10;
+
+/// A constant, and its value in the graph once a node reads it.
+#[derive(Debug)]
+pub(super) struct Constant {
+    name: String,
+    pub host: Host,
+    value: Cell<Option<ValueId>>,
+}
+
+/// What an ONNX name stands for.
+#[derive(Clone, Debug)]
+pub(super) enum Operand {
+    /// Known now.
+    Constant(Rc<Constant>),
+    /// Known when the network runs.
+    Computed {
+        /// The value in the graph.
+        id: ValueId,
+        /// ONNX element type.
+        elem: Elem,
+        /// Its shape.
+        shape: Shape,
+    },
+}
+
+impl Operand {
+    pub fn shape(&self) -> Shape {
+        match self {
+            Operand::Constant(c) => c.host.shape(),
+            Operand::Computed { shape, .. } => *shape,
+        }
+    }
+
+    pub fn elem(&self) -> Elem {
+        match self {
+            Operand::Constant(c) => c.host.elem(),
+            Operand::Computed { elem, .. } => *elem,
+        }
+    }
+
+    /// The elements, of a constant.
+    pub fn host(&self) -> Option<&Host> {
+        match self {
+            Operand::Constant(c) => Some(&c.host),
+            Operand::Computed { .. } => None,
+        }
+    }
+}
+
+/// A graph under construction.
+#[derive(Debug)]
+pub(super) struct Builder {
+    pub graph: Graph,
+    /// The ONNX node being imported.
+    node: String,
+    /// Values made for that node so far.
+    made: u32,
+    /// Bytes that may still be folded.
+    bytes_left: u64,
+    /// Multiplications that folding may still take.
+    work_left: u64,
+}
+
+impl Builder {
+    /// An empty graph. `name` is what errors and dumps call it.
+    pub fn new(name: String) -> Builder {
+        Builder {
+            graph: Graph { name, ..Graph::default() },
+            node: String::new(),
+            made: 0,
+            bytes_left: FREE_BYTES,
+            work_left: MAX_WORK_IN_ALL,
+        }
+    }
+
+    /// Names the ONNX node that the following nodes come from.
+    pub fn start_node(&mut self, name: &str) {
+        name.clone_into(&mut self.node);
+        self.made = 0;
+    }
+
+    fn fresh_name(&mut self) -> String {
+        self.made += 1;
+        format!("{}:{}", self.node, self.made)
+    }
+
+    /// A constant of the file or the options. It adds to what may be folded.
+    pub fn given_constant(&mut self, name: &str, host: Host) -> Operand {
+        let bytes = host.elem().bytes() * host.shape().elements();
+        self.bytes_left = self.bytes_left.saturating_add(BYTES_PER_CONSTANT_BYTE * bytes);
+        Self::named_constant(name, host)
+    }
+
+    fn named_constant(name: &str, host: Host) -> Operand {
+        Operand::Constant(Rc::new(Constant {
+            name: name.to_owned(),
+            host,
+            value: Cell::new(None),
+        }))
+    }
+
+    /// A constant that the current node makes.
+    pub fn constant(&mut self, host: Host) -> Operand {
+        let name = self.fresh_name();
+        Self::named_constant(&name, host)
+    }
+
+    /// A constant of one element.
+    pub fn scalar(&mut self, elem: Elem, value: f64) -> Fallible<Operand> {
+        Ok(self.constant(Host::from_f64s(elem, Shape::SCALAR, vec![value])?))
+    }
+
+    /// The operand's value in the graph; made of a constant when it is first asked for.
+    pub fn value(&mut self, x: &Operand) -> Fallible<ValueId> {
+        match x {
+            Operand::Computed { id, .. } => Ok(*id),
+            Operand::Constant(c) => {
+                if let Some(id) = c.value.get() {
+                    return Ok(id);
+                }
+                let id = self.graph.add_constant(c.name.clone(), c.host.narrowed()?);
+                c.value.set(Some(id));
+                Ok(id)
+            }
+        }
+    }
+
+    /// A fresh computed value.
+    pub fn computed(&mut self, name: String, elem: Elem, shape: Shape) -> Fallible<Operand> {
+        let id = self.graph.add_value(name, elem.stored()?, shape);
+        Ok(Operand::Computed { id, elem, shape })
+    }
+
+    fn emit(&mut self, op: Op, inputs: &[&Operand], outputs: &[(Elem, Shape)]) -> Fallible<Vec<Operand>> {
+        if self.graph.nodes.len() >= MAX_OPERATORS {
+            return Err(limit(format!("more than {MAX_OPERATORS} nodes after import")));
+        }
+        let inputs = inputs.iter().map(|x| self.value(x)).collect::<Fallible<Vec<_>>>()?;
+        let mut made = Vec::with_capacity(outputs.len());
+        for &(elem, shape) in outputs {
+            let name = self.fresh_name();
+            made.push(self.computed(name, elem, shape)?);
+        }
+        let outputs = made.iter().map(|x| self.value(x)).collect::<Fallible<Vec<_>>>()?;
+        self.graph.add_node(self.node.clone(), op, inputs, outputs);
+        Ok(made)
+    }
+
+    /// Takes results of these types and shapes from the budget; false if they may not be folded.
+    fn take_bytes(&mut self, outputs: &[(Elem, Shape)]) -> bool {
+        let bytes: u64 = outputs.iter().map(|(e, s)| e.bytes() * s.elements()).sum();
+        let fits = bytes <= MAX_FOLDED.min(self.bytes_left);
+        if fits {
+            self.bytes_left -= bytes;
+        }
+        fits
+    }
+
+    /// Takes work from the budget; false if it may not be done.
+    fn take_work(&mut self, work: u64) -> bool {
+        let fits = work <= MAX_WORK.min(self.work_left);
+        if fits {
+            self.work_left -= work;
+        }
+        fits
+    }
+
+    /// Emits (or folds) a primitive. The operands are checked against it.
+    pub fn primitive(&mut self, primitive: Primitive, inputs: &[&Operand], outputs: &[(Elem, Shape)]) -> Fallible<Vec<Operand>> {
+        let hosts: Option<Vec<&Host>> = inputs.iter().map(|x| x.host()).collect();
+        if let Some(hosts) = hosts
+            && self.take_work(fold::work(&primitive, &hosts, outputs))
+            && self.take_bytes(outputs)
+            && let Some(results) = fold::evaluate(&primitive, &hosts, outputs)?
+        {
+            return Ok(results.into_iter().map(|host| self.constant(host)).collect());
+        }
+        let typed = |list: &mut dyn Iterator<Item = (Elem, Shape)>| list.map(|(e, s)| Ok((e.stored()?, s))).collect::<Fallible<Vec<_>>>();
+        let ins = typed(&mut inputs.iter().map(|x| (x.elem(), x.shape())))?;
+        let outs = typed(&mut outputs.iter().copied())?;
+        if let Err(e) = primitive.check(&ins, &outs) {
+            return Err(malformed(format!("{e}: {ins:?} -> {outs:?}")));
+        }
+        self.emit(Op::Primitive(primitive), inputs, outputs)
+    }
+
+    /// Emits a primitive with one output.
+    pub fn one(&mut self, primitive: Primitive, inputs: &[&Operand], elem: Elem, shape: Shape) -> Fallible<Operand> {
+        self.primitive(primitive, inputs, &[(elem, shape)])?
+            .pop()
+            .ok_or_else(|| malformed("no result"))
+    }
+
+    /// Emits (or folds) a view.
+    pub fn view(&mut self, view: ViewOp, x: &Operand, shape: Shape) -> Fallible<Operand> {
+        let Some((layout, offset)) = view.apply(&Layout::contiguous(x.shape()), shape) else {
+            return Err(malformed(format!("{view:?} of {} is not {shape}", x.shape())));
+        };
+        if let Some(host) = x.host()
+            && (view != ViewOp::Broadcast || shape.elements() * x.elem().bytes() <= MAX_REPEATED)
+            && self.take_bytes(&[(x.elem(), shape)])
+        {
+            let host = host.strided(&layout, offset)?;
+            return Ok(self.constant(host));
+        }
+        self.view_node(view, x, shape)
+    }
+
+    fn view_node(&mut self, view: ViewOp, x: &Operand, shape: Shape) -> Fallible<Operand> {
+        let mut made = self.emit(Op::View(view), &[x], &[(x.elem(), shape)])?;
+        made.pop().ok_or_else(|| malformed("no result"))
+    }
+
+    /// The same elements under another shape.
+    pub fn reshape(&mut self, x: &Operand, shape: Shape) -> Fallible<Operand> {
+        if x.shape() == shape {
+            return Ok(x.clone());
+        }
+        if x.shape().elements() != shape.elements() {
+            return Err(malformed(format!("{} cannot be reshaped to {shape}", x.shape())));
+        }
+        self.view(ViewOp::Reshape, x, shape)
+    }
+
+    /// Axes permuted: axis `a` of the result is axis `perm[a]` of `x`.
+    pub fn transpose(&mut self, x: &Operand, perm: &[usize]) -> Fallible<Operand> {
+        if perm.iter().enumerate().all(|(a, &p)| a == p) && perm.len() == x.shape().rank() {
+            return Ok(x.clone());
+        }
+        let Some(layout) = Layout::contiguous(x.shape()).permuted(perm) else {
+            return Err(malformed(format!("{perm:?} is no permutation of the axes of {}", x.shape())));
+        };
+        self.view(ViewOp::Transpose { perm: perm.to_vec() }, x, layout.shape)
+    }
+
+    /// `extent[a]` elements from `start[a]` on in steps of `step[a]`, per axis.
+    pub fn slice(&mut self, x: &Operand, start: Vec<i64>, step: Vec<i64>, shape: Shape) -> Fallible<Operand> {
+        if shape == x.shape() && start.iter().all(|&s| s == 0) && step.iter().all(|&s| s == 1) {
+            return Ok(x.clone());
+        }
+        self.view(ViewOp::Slice { start, step }, x, shape)
+    }
+
+    /// Repeats extents of 1 and missing leading axes. A constant stays a view, so that a bias is not blown up to a feature map.
+    pub fn broadcast(&mut self, x: &Operand, shape: Shape) -> Fallible<Operand> {
+        if x.shape() == shape {
+            return Ok(x.clone());
+        }
+        if broadcast(x.shape(), shape) != Some(shape) {
+            return Err(malformed(format!("{} cannot be broadcast to {shape}", x.shape())));
+        }
+        self.view_node(ViewOp::Broadcast, x, shape)
+    }
+
+    /// Joins operands of one type along `axis`.
+    pub fn concat(&mut self, parts: &[&Operand], axis: usize, shape: Shape) -> Fallible<Operand> {
+        if let [only] = parts {
+            return Ok((*only).clone());
+        }
+        let elem = parts.first().ok_or_else(|| malformed("no inputs"))?.elem();
+        let hosts: Option<Vec<Host>> = parts.iter().map(|x| x.host().cloned()).collect();
+        if let Some(hosts) = hosts
+            && self.take_bytes(&[(elem, shape)])
+        {
+            let host = Host::concat(&hosts, axis, shape)?;
+            return Ok(self.constant(host));
+        }
+        let mut made = self.emit(Op::Concat { axis }, parts, &[(elem, shape)])?;
+        made.pop().ok_or_else(|| malformed("no result"))
+    }
+
+    /// A function of two operands, broadcast against each other. The result has the first one's type.
+    pub fn binary(&mut self, kind: Binary, a: &Operand, b: &Operand) -> Fallible<Operand> {
+        let Some(shape) = broadcast(a.shape(), b.shape()) else {
+            return Err(malformed(format!("{} and {} cannot be broadcast together", a.shape(), b.shape())));
+        };
+        if a.elem() != b.elem() && kind != Binary::Pow {
+            return Err(malformed(format!("operands of types {:?} and {:?}", a.elem(), b.elem())));
+        }
+        let folds = a.host().is_some() && b.host().is_some() && shape.elements() * a.elem().bytes().max(b.elem().bytes()) <= MAX_FOLDED;
+        let (wide_a, wide_b) = if folds {
+            (self.repeated(a, shape)?, self.repeated(b, shape)?)
+        } else {
+            (self.broadcast(a, shape)?, self.broadcast(b, shape)?)
+        };
+        self.one(Primitive::Binary(kind), &[&wide_a, &wide_b], a.elem(), shape)
+    }
+
+    /// A constant broadcast and stored as such, within the budget; else a view.
+    fn repeated(&mut self, x: &Operand, shape: Shape) -> Fallible<Operand> {
+        if let (Some(host), Some((layout, offset))) = (x.host(), ViewOp::Broadcast.apply(&Layout::contiguous(x.shape()), shape))
+            && x.shape() != shape
+            && self.take_bytes(&[(x.elem(), shape)])
+        {
+            let host = host.strided(&layout, offset)?;
+            return Ok(self.constant(host));
+        }
+        self.broadcast(x, shape)
+    }
+
+    /// A vector `[C]` along the channel axis (axis 1) of tensors of rank `rank`: `[1, C, 1..]`.
+    pub fn per_channel(&mut self, x: &Operand, rank: usize) -> Fallible<Operand> {
+        let mut dims = [1; MAX_RANK];
+        dims[1] = x.shape().elements() as u32;
+        let shape = Shape::new(&dims[..rank.max(2)]).ok_or_else(|| malformed("too many channels"))?;
+        self.reshape(x, shape)
+    }
+}

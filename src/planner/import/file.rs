@@ -1,0 +1,229 @@
+//! From bytes to messages: the model's file, its payloads, and the files beside it.
+
+use super::error::{Fallible, ImportError, Kind, limit, malformed, unsupported};
+use super::host::{Elem, Host, shape_of};
+use super::proto::{ModelProto, TensorProto};
+use super::scan;
+use crate::tensor::{Data, Tensor};
+use bytes::Bytes;
+use half::f16;
+use prost::Message;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of a model's file: what protobuf itself allows.
+const MAX_FILE: u64 = (2 << 30) - 1;
+
+/// Reads and decodes a model.
+pub(super) fn read_model(file: &Path) -> Result<ModelProto, ImportError> {
+    let failed = |source| ImportError::Read {
+        file: file.to_owned(),
+        source,
+    };
+    let refused = |kind, reason: String| ImportError::File {
+        file: file.to_owned(),
+        kind,
+        reason,
+    };
+    let open = std::fs::File::open(file).map_err(failed)?;
+    let about = open.metadata().map_err(failed)?;
+    if !about.is_file() {
+        return Err(refused(Kind::Malformed, "not a file".into()));
+    }
+    if about.len() > MAX_FILE {
+        return Err(refused(Kind::Limit, format!("{} bytes (at most {MAX_FILE})", about.len())));
+    }
+    let mut bytes = Vec::with_capacity(about.len() as usize);
+    open.take(MAX_FILE).read_to_end(&mut bytes).map_err(failed)?;
+    let bytes = Bytes::from(bytes);
+    scan::check(&bytes).map_err(|e| e.in_file(file))?;
+    ModelProto::decode(bytes).map_err(|e| refused(Kind::Malformed, format!("not an ONNX model: {e}")))
+}
+
+/// The elements of an initializer or a tensor attribute. `model` is the model's file, beside which external data lies.
+pub(super) fn tensor(proto: &TensorProto, model: &Path) -> Fallible<Host> {
+    let elem = Elem::from_onnx(proto.data_type)?;
+    let shape = shape_of(&proto.dims)?;
+    if proto.segment.is_some() {
+        return Err(unsupported("a segmented tensor"));
+    }
+    // Every path below compares this with the payload before it takes memory.
+    let elements = shape.elements();
+    let bytes = elements * elem.bytes();
+    let counted = |n: usize| {
+        if n as u64 == elements {
+            Ok(())
+        } else {
+            Err(malformed(format!("shape {shape} needs {elements} elements, the file holds {n}")))
+        }
+    };
+    match proto.data_location {
+        0 => {}
+        1 => return from_bytes(elem, shape, &external(proto, bytes, model)?),
+        other => return Err(malformed(format!("data location {other}"))),
+    }
+    if let Some(raw) = &proto.raw_data {
+        if raw.len() as u64 != bytes {
+            return Err(malformed(format!(
+                "shape {shape} needs {bytes} bytes, the file holds {}",
+                raw.len()
+            )));
+        }
+        return from_bytes(elem, shape, raw);
+    }
+    match elem {
+        Elem::F32 => {
+            counted(proto.float_data.len())?;
+            Host::tensor(shape, Data::F32(proto.float_data.clone()))
+        }
+        Elem::F64 => {
+            counted(proto.double_data.len())?;
+            Host::f64s(shape, proto.double_data.clone())
+        }
+        Elem::I64 => {
+            counted(proto.int64_data.len())?;
+            Host::i64s(shape, proto.int64_data.clone())
+        }
+        Elem::I32 | Elem::F16 | Elem::U8 | Elem::Bool => {
+            counted(proto.int32_data.len())?;
+            let small = |most: i32| match proto.int32_data.iter().find(|v| !(0..=most).contains(*v)) {
+                Some(v) => Err(malformed(format!("{v} is out of the element type's range"))),
+                None => Ok(&proto.int32_data),
+            };
+            let data = match elem {
+                Elem::F16 => Data::F16(small(0xffff)?.iter().map(|&v| f16::from_bits(v as u16)).collect()),
+                Elem::U8 => Data::U8(small(0xff)?.iter().map(|&v| v as u8).collect()),
+                Elem::Bool => Data::Bool(proto.int32_data.iter().map(|&v| u8::from(v != 0)).collect()),
+                _ => Data::I32(proto.int32_data.clone()),
+            };
+            Host::tensor(shape, data)
+        }
+    }
+}
+
+fn from_bytes(elem: Elem, shape: crate::tensor::Shape, bytes: &[u8]) -> Fallible<Host> {
+    match elem {
+        Elem::I64 => Host::i64s(shape, bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect()),
+        Elem::F64 => Host::f64s(shape, bytes.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect()),
+        _ => {
+            let tensor = Tensor::from_bytes(elem.stored()?, shape, bytes).ok_or_else(|| malformed("a payload of another length"))?;
+            Ok(Host::Tensor(Arc::new(tensor)))
+        }
+    }
+}
+
+/// Reads `bytes` bytes of external data. Only files inside the model's folder are opened, also behind links.
+fn external(proto: &TensorProto, bytes: u64, model: &Path) -> Fallible<Vec<u8>> {
+    let entry = |key: &str| proto.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str());
+    let number = |key: &str| match entry(key) {
+        None => Ok(None),
+        Some(v) => v
+            .parse::<u64>()
+            .map(Some)
+            .map_err(|_| malformed(format!("external data with {key} `{v}`"))),
+    };
+    let location = entry("location").ok_or_else(|| malformed("external data without a location"))?;
+    let relative = Path::new(location);
+    if location.is_empty() || !relative.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir)) {
+        return Err(malformed(format!("external data at `{location}`, outside the model's folder")));
+    }
+    let offset = number("offset")?.unwrap_or(0);
+    if number("length")?.is_some_and(|n| n != bytes) {
+        return Err(malformed(format!("external data of another length than the shape's {bytes} bytes")));
+    }
+    let folder = match model.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let failed = |e: std::io::Error| malformed(format!("external data `{location}`: {e}"));
+    let folder = folder.canonicalize().map_err(failed)?;
+    let path = folder.join(relative).canonicalize().map_err(failed)?;
+    if !path.starts_with(&folder) {
+        return Err(malformed(format!(
+            "external data at `{location}`, a link out of the model's folder"
+        )));
+    }
+    if !path.metadata().map_err(failed)?.is_file() {
+        return Err(malformed(format!("external data `{location}` is not a file")));
+    }
+    let mut file = std::fs::File::open(&path).map_err(failed)?;
+    let held = file.metadata().map_err(failed)?.len();
+    if offset.checked_add(bytes).is_none_or(|end| end > held) {
+        return Err(malformed(format!(
+            "external data `{location}` holds {held} bytes, {bytes} from {offset} on are needed"
+        )));
+    }
+    file.seek(SeekFrom::Start(offset)).map_err(failed)?;
+    let length = usize::try_from(bytes).map_err(|_| limit("external data larger than memory"))?;
+    let mut data = vec![0; length];
+    file.read_exact(&mut data).map_err(failed)?;
+    Ok(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proto::{StringStringEntryProto, data_type};
+    use super::*;
+
+    fn floats(dims: &[i64]) -> TensorProto {
+        TensorProto {
+            dims: dims.to_vec(),
+            data_type: data_type::FLOAT,
+            ..TensorProto::default()
+        }
+    }
+
+    fn beside(folder: &Path, entries: &[(&str, &str)]) -> Fallible<Host> {
+        let proto = TensorProto {
+            data_location: 1,
+            external_data: entries
+                .iter()
+                .map(|(k, v)| StringStringEntryProto {
+                    key: (*k).into(),
+                    value: (*v).into(),
+                })
+                .collect(),
+            ..floats(&[2])
+        };
+        tensor(&proto, &folder.join("m.onnx"))
+    }
+
+    #[test]
+    fn claimed_shapes_are_compared_with_the_payload_first() {
+        for dims in [&[1 << 30][..], &[-1], &[1 << 40], &[1 << 20, 1 << 20], &[1; 9]] {
+            let short = TensorProto {
+                raw_data: Some(Bytes::from_static(&[0; 8])),
+                ..floats(dims)
+            };
+            assert!(tensor(&short, Path::new("m.onnx")).is_err(), "{dims:?}");
+            assert!(tensor(&floats(dims), Path::new("m.onnx")).is_err(), "{dims:?}");
+        }
+        let good = TensorProto {
+            float_data: vec![1.0, 2.0],
+            ..floats(&[2])
+        };
+        assert_eq!(tensor(&good, Path::new("m.onnx")).unwrap().as_f64s(), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn external_data_stays_inside_the_models_folder() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("model");
+        std::fs::create_dir(&folder).unwrap();
+        let bytes = [0.5f32, 1.5, 2.5].iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
+        std::fs::write(folder.join("w.bin"), &bytes).unwrap();
+        std::fs::write(outer.path().join("secret"), &bytes).unwrap();
+        std::os::unix::fs::symlink(outer.path().join("secret"), folder.join("link")).unwrap();
+        let good = beside(&folder, &[("location", "w.bin"), ("offset", "4"), ("length", "8")]).unwrap();
+        assert_eq!(good.as_f64s(), [1.5, 2.5]);
+        let absolute = outer.path().join("secret");
+        for location in ["../secret", "link", absolute.to_str().unwrap(), "", "nothing", "."] {
+            assert!(beside(&folder, &[("location", location)]).is_err(), "{location}");
+        }
+        assert!(beside(&folder, &[("location", "w.bin"), ("offset", "8")]).is_err());
+        assert!(beside(&folder, &[("location", "w.bin"), ("offset", "18446744073709551615")]).is_err());
+        assert!(beside(&folder, &[("location", "w.bin"), ("length", "12")]).is_err());
+        assert!(beside(&folder, &[("offset", "0")]).is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! ONNX files to graphs.
+//!
+//! The way of a model: `file` reads its bytes (`scan` bounds what decoding may take, `proto` is the format),
+//! `import` fixes the inputs' shapes and walks the nodes in order, `ops` says what each ONNX operator means as
+//! primitives and views, and `builder` emits them, or folds them at once where all operands are constants (`host`,
+//! `fold`). What comes out has static shapes, explicit broadcasts, and passes [`super::graph::verify`].
+
+mod builder;
+mod error;
+mod file;
+mod fold;
+mod host;
+mod inputs;
+mod node;
+mod ops;
+mod proto;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+pub use error::{ImportError, Kind};
+
+use crate::limits::MAX_OPERATORS;
+use crate::planner::graph::{Graph, Named, verify};
+use crate::tensor::Tensor;
+use builder::{Builder, Operand};
+use error::{Fallible, Reason, limit, malformed, unsupported};
+use host::Elem;
+use node::OnnxNode;
+use proto::{GraphProto, ModelProto, NodeProto};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Newest version of the standard operator set that is imported. Attributes that a later version adds are refused one by one.
+pub const MAX_OPSET: i64 = 28;
+
+/// What the model's file leaves open.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// The extent of inputs' axes that the file leaves symbolic (most often the batch). At least 1.
+    pub batch: Option<u32>,
+    /// Graph inputs that become constants of the given elements (i64 inputs take i32 tensors).
+    pub fixed: BTreeMap<String, Tensor>,
+    /// Shapes of graph inputs, where the file leaves axes symbolic; stronger than `batch`.
+    pub shapes: BTreeMap<String, Vec<u32>>,
+}
+
+/// Imports an ONNX file. External data is read from the file's folder only.
+///
+/// # Errors
+/// The file cannot be read, is no valid ONNX, uses what Platoon does not import, is beyond a limit, or the options lack a shape.
+pub fn import(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
+    let model = file::read_model(path)?;
+    let (proto, opset) = checked_header(&model).map_err(|e| e.in_file(path))?;
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+    let mut builder = Builder::new(name.unwrap_or_default());
+    let mut names = inputs::declare(proto, path, options, &mut builder)?;
+    for (position, node) in proto.node.iter().enumerate() {
+        let name = node_name(node, position);
+        let node_error = |e: Reason| ImportError::Node {
+            file: path.to_owned(),
+            node: name.clone(),
+            operator: if node.domain.is_empty() {
+                node.op_type.clone()
+            } else {
+                format!("{}.{}", node.domain, node.op_type)
+            },
+            attribute: e.attribute,
+            kind: e.kind,
+            reason: e.text,
+        };
+        import_node(node, &name, opset, path, &mut builder, &mut names).map_err(node_error)?;
+    }
+    bind_outputs(proto, path, &mut builder, &names)?;
+    verify(&builder.graph).map_err(|e| malformed(e.to_string()).in_file(path))?;
+    Ok(builder.graph)
+}
+
+/// The graph and the version of the standard operator set.
+fn checked_header(model: &ModelProto) -> Fallible<(&GraphProto, i64)> {
+    let graph = model
+        .graph
+        .as_ref()
+        .ok_or_else(|| malformed("not an ONNX model: it holds no graph"))?;
+    let mut versions = model.opset_import.iter().filter(|o| is_standard(&o.domain));
+    let opset = versions
+        .next()
+        .ok_or_else(|| malformed("no version of the standard operator set"))?
+        .version;
+    if versions.next().is_some() {
+        return Err(malformed("two versions of the standard operator set"));
+    }
+    // Old versions are refused operator by operator, see `ops`.
+    if !(1..=MAX_OPSET).contains(&opset) {
+        return Err(unsupported(format!("operator set {opset}: those up to {MAX_OPSET} are imported")));
+    }
+    if graph.node.len() > MAX_OPERATORS {
+        return Err(limit(format!("{} nodes (at most {MAX_OPERATORS})", graph.node.len())));
+    }
+    if !graph.sparse_initializer.is_empty() {
+        return Err(unsupported("sparse initializers"));
+    }
+    Ok((graph, opset))
+}
+
+fn is_standard(domain: &str) -> bool {
+    domain.is_empty() || domain == "ai.onnx"
+}
+
+/// What errors and dumps call a node: its name, else its first output's, else its position.
+fn node_name(node: &NodeProto, position: usize) -> String {
+    match (node.name.as_str(), node.output.iter().find(|o| !o.is_empty())) {
+        ("", Some(output)) => output.clone(),
+        ("", None) => format!("#{position}"),
+        (name, _) => name.to_owned(),
+    }
+}
+
+/// Imports one node and binds its outputs' names.
+fn import_node(
+    proto: &NodeProto,
+    name: &str,
+    opset: i64,
+    path: &Path,
+    builder: &mut Builder,
+    names: &mut BTreeMap<String, Operand>,
+) -> Fallible<()> {
+    if !is_standard(&proto.domain) {
+        return Err(unsupported("operators outside the standard domain are not imported"));
+    }
+    let inputs = proto
+        .input
+        .iter()
+        .map(|input| match names.get(input) {
+            _ if input.is_empty() => Ok(None),
+            Some(operand) => Ok(Some(operand.clone())),
+            None => Err(malformed(format!(
+                "reads `{input}`, which no input, initializer or earlier node gives"
+            ))),
+        })
+        .collect::<Fallible<Vec<_>>>()?;
+    let fresh = builder.graph.values.len();
+    builder.start_node(name);
+    let node = OnnxNode::new(proto, opset, inputs)?;
+    let results = ops::import(builder, &node, path)?;
+    node.finish()?;
+    for (index, output) in proto.output.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
+        let Some(operand) = results.get(index) else {
+            return Err(unsupported(format!("output {index} (`{output}`) is not computed")));
+        };
+        if let Operand::Computed { id, .. } = operand
+            && id.index() >= fresh
+        {
+            output.clone_into(&mut builder.graph.values[id.index()].name);
+        }
+        if names.insert(output.clone(), operand.clone()).is_some() {
+            return Err(malformed(format!("gives `{output}`, which is given already")));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the graph's outputs of the names that the file lists.
+fn bind_outputs(proto: &GraphProto, path: &Path, builder: &mut Builder, names: &BTreeMap<String, Operand>) -> Result<(), ImportError> {
+    if proto.output.is_empty() {
+        return Err(malformed("no outputs").in_file(path));
+    }
+    let mut seen = BTreeSet::new();
+    for output in &proto.output {
+        let name = &output.name;
+        let failed = |e: Reason| e.in_tensor(path, name);
+        let operand = names
+            .get(name)
+            .ok_or_else(|| failed(malformed("a graph output that no node gives")))?;
+        if !seen.insert(name) {
+            return Err(failed(malformed("a graph output listed twice")));
+        }
+        if let Some(declared) = inputs::declared_elem(output).map_err(failed)?
+            && declared != operand.elem()
+        {
+            return Err(failed(malformed(format!(
+                "declared as {declared:?}, computed as {:?}",
+                operand.elem()
+            ))));
+        }
+        let value = builder.value(operand).map_err(failed)?;
+        builder.graph.outputs.push(Named {
+            name: name.clone(),
+            value,
+            widened: operand.elem() == Elem::I64,
+        });
+    }
+    Ok(())
+}

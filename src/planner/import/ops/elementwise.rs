@@ -1,0 +1,201 @@
+//! Functions of single elements: activations, arithmetic, Clip, Cast, BatchNormalization.
+
+use super::super::builder::{Builder, Operand};
+use super::super::error::{Fallible, malformed, unsupported};
+use super::super::host::{Elem, Host};
+use super::super::node::OnnxNode;
+use crate::planner::graph::broadcast;
+use crate::primitive::{Binary, Primitive, Scalar, Unary};
+
+fn apply(b: &mut Builder, function: Unary, x: &Operand) -> Fallible<Operand> {
+    b.one(Primitive::Unary(function), &[x], x.elem(), x.shape())
+}
+
+/// An activation or function of one input, by the node's operator.
+pub(super) fn unary(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(1, 1)?;
+    let x = node.input(0)?;
+    let function = match node.op {
+        "Relu" => Unary::Relu,
+        "LeakyRelu" => Unary::LeakyRelu(Scalar(node.float("alpha")?.unwrap_or(0.01))),
+        "Sigmoid" => Unary::Sigmoid,
+        "HardSigmoid" => Unary::HardSigmoid(
+            Scalar(node.float("alpha")?.unwrap_or(0.2)),
+            Scalar(node.float("beta")?.unwrap_or(0.5)),
+        ),
+        "HardSwish" => Unary::HardSwish,
+        "Tanh" => Unary::Tanh,
+        "Exp" => Unary::Exp,
+        "Sqrt" => Unary::Sqrt,
+        "Neg" => Unary::Neg,
+        _ => return Err(unsupported("this operator is not imported")),
+    };
+    let of_integers = matches!(function, Unary::Relu | Unary::Neg) && matches!(x.elem(), Elem::I32 | Elem::I64);
+    if !x.elem().is_float() && !of_integers {
+        return Err(malformed(format!("elements of {:?}", x.elem())));
+    }
+    apply(b, function, x)
+}
+
+fn arithmetic(x: &Operand) -> Fallible<()> {
+    if x.elem() == Elem::Bool {
+        return Err(malformed("arithmetic on truth values"));
+    }
+    Ok(())
+}
+
+pub(super) fn binary(b: &mut Builder, node: &OnnxNode<'_>, kind: Binary) -> Fallible<Operand> {
+    node.arity(2, 2)?;
+    let (x, y) = (node.input(0)?, node.input(1)?);
+    arithmetic(x)?;
+    arithmetic(y)?;
+    b.binary(kind, x, y)
+}
+
+/// Min and Max of one or more inputs.
+pub(super) fn extreme(b: &mut Builder, node: &OnnxNode<'_>, kind: Binary) -> Fallible<Operand> {
+    let inputs = node.all_inputs()?;
+    let mut result = inputs[0].clone();
+    arithmetic(&result)?;
+    for x in &inputs[1..] {
+        result = b.binary(kind, &result, x)?;
+    }
+    Ok(result)
+}
+
+pub(super) fn prelu(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(2, 2)?;
+    let (x, slope) = (node.input(0)?, node.input(1)?);
+    if broadcast(x.shape(), slope.shape()) != Some(x.shape()) {
+        return Err(malformed(format!("a slope {} for an input {}", slope.shape(), x.shape())).at("slope"));
+    }
+    b.binary(Binary::PRelu, x, slope)
+}
+
+/// Clip: bounds are attributes before operator set 11, optional scalar inputs since.
+pub(super) fn clip(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let x = node.input(0)?;
+    arithmetic(x)?;
+    if node.opset < 11 {
+        node.arity(1, 1)?;
+        let (low, high) = (
+            node.float("min")?.unwrap_or(f32::NEG_INFINITY),
+            node.float("max")?.unwrap_or(f32::INFINITY),
+        );
+        return clip_between(b, x, low, high);
+    }
+    node.arity(1, 3)?;
+    let bounds = [(1, "min", f32::NEG_INFINITY), (2, "max", f32::INFINITY)];
+    let mut fixed = [f32::NEG_INFINITY, f32::INFINITY];
+    let mut constant = x.elem().is_float();
+    for (index, name, none) in bounds {
+        let Some(bound) = node.optional(index) else { continue };
+        if bound.shape().elements() != 1 || bound.elem() != x.elem() {
+            return Err(malformed(format!("a bound of shape {} and type {:?}", bound.shape(), bound.elem())).at(name));
+        }
+        match bound.host() {
+            Some(host) => fixed[index - 1] = host.as_f64s().first().map_or(none, |&v| v as f32),
+            None => constant = false,
+        }
+    }
+    if constant {
+        return clip_between(b, x, fixed[0], fixed[1]);
+    }
+    // Integer bounds do not fit a float exactly, computed ones are operands.
+    let mut result = x.clone();
+    for (index, kind) in [(1, Binary::Max), (2, Binary::Min)] {
+        if let Some(bound) = node.optional(index) {
+            let scalar = b.reshape(bound, crate::tensor::Shape::SCALAR)?;
+            result = b.binary(kind, &result, &scalar)?;
+        }
+    }
+    Ok(result)
+}
+
+fn clip_between(b: &mut Builder, x: &Operand, low: f32, high: f32) -> Fallible<Operand> {
+    if low == f32::NEG_INFINITY && high == f32::INFINITY {
+        return Ok(x.clone());
+    }
+    apply(b, Unary::Clip(Scalar(low), Scalar(high)), x)
+}
+
+pub(super) fn cast(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(1, 1)?;
+    let x = node.input(0)?;
+    let to = node.int("to")?.ok_or_else(|| malformed("missing").at("to"))?;
+    // They concern 8-bit floats only, which are not imported.
+    node.ignore("saturate");
+    node.ignore("round_mode");
+    let to = Elem::from_onnx(i32::try_from(to).unwrap_or(-1)).map_err(|e| e.at("to"))?;
+    if to == x.elem() {
+        return Ok(x.clone());
+    }
+    match x {
+        // i64 is stored as i32: only the declared type changes.
+        Operand::Computed { id, elem, shape } if to.stored().map_err(|e| e.at("to"))? == elem.stored()? => Ok(Operand::Computed {
+            id: *id,
+            elem: to,
+            shape: *shape,
+        }),
+        _ => b.one(Primitive::Copy, &[x], to, x.shape()),
+    }
+}
+
+/// BatchNormalization at inference: `x * a + c` per channel with `a = scale / sqrt(var + epsilon)`, `c = bias - mean * a`.
+/// Constant parameters are combined in f64; others are computed on the way.
+pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(5, 5)?;
+    let x = node.input(0)?;
+    let epsilon = node.float("epsilon")?.unwrap_or(1e-5);
+    node.ignore("momentum");
+    if node.flag("training_mode", false)? {
+        return Err(unsupported("training").at("training_mode"));
+    }
+    if node.opset < 9 && !node.flag("spatial", true)? {
+        return Err(unsupported("statistics per position").at("spatial"));
+    }
+    if (1..node.output_count()).any(|i| node.wants(i)) {
+        return Err(unsupported("outputs of training"));
+    }
+    let (rank, channels) = (x.shape().rank(), x.shape().dim(1));
+    if rank < 2 || !x.elem().is_float() {
+        return Err(malformed(format!("an input {} of {:?}", x.shape(), x.elem())));
+    }
+    let names = ["scale", "B", "mean", "var"];
+    let mut parameters = Vec::with_capacity(4);
+    for (i, name) in names.iter().enumerate() {
+        let p = node.input(i + 1)?;
+        if p.shape().dims() != [channels] {
+            return Err(malformed(format!("shape {} for {channels} channels", p.shape())).at(name));
+        }
+        parameters.push(p);
+    }
+    let hosts: Option<Vec<Vec<f64>>> = parameters.iter().map(|p| p.host().map(Host::as_f64s)).collect();
+    if let Some(hosts) = hosts {
+        let [scale, bias, mean, var] = [&hosts[0], &hosts[1], &hosts[2], &hosts[3]];
+        let a: Vec<f64> = scale.iter().zip(var).map(|(s, v)| s / (v + f64::from(epsilon)).sqrt()).collect();
+        let c: Vec<f64> = bias.iter().zip(mean).zip(&a).map(|((b, m), a)| b - m * a).collect();
+        let mut parameter = |values: Vec<f64>| {
+            let vector = b.constant(Host::from_f64s(x.elem(), parameters[0].shape(), values)?);
+            b.per_channel(&vector, rank)
+        };
+        let (a, c) = (parameter(a)?, parameter(c)?);
+        let scaled = b.binary(Binary::Mul, x, &a)?;
+        return b.binary(Binary::Add, &scaled, &c);
+    }
+    if parameters.iter().any(|p| p.elem() != x.elem()) {
+        return Err(unsupported("computed parameters of another type than the input's"));
+    }
+    let epsilon = b.scalar(x.elem(), f64::from(epsilon))?;
+    let shifted = b.binary(Binary::Add, parameters[3], &epsilon)?;
+    let deviation = apply(b, Unary::Sqrt, &shifted)?;
+    let factor = b.binary(Binary::Div, parameters[0], &deviation)?;
+    let (mean, factor, bias) = (
+        b.per_channel(parameters[2], rank)?,
+        b.per_channel(&factor, rank)?,
+        b.per_channel(parameters[1], rank)?,
+    );
+    let centred = b.binary(Binary::Sub, x, &mean)?;
+    let scaled = b.binary(Binary::Mul, &centred, &factor)?;
+    b.binary(Binary::Add, &scaled, &bias)
+}
