@@ -13,7 +13,7 @@ use platoon::runtime::realtime::Realtime;
 use platoon::runtime::{Engine, Image, ImageHeader, Options, State, Ticket};
 use platoon::task::{PixelFormat, Rate, Status};
 use platoon::units::Nanos;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SCOUT: TenantId = TenantId(0);
 const SURFACE: TenantId = TenantId(1);
@@ -378,10 +378,7 @@ fn check_faulted(mut engine: Engine, done: Ticket, hit: Ticket, fault: Fault, le
     let (status, frame, _) = read(&mut engine, &hit, SURFACE);
     assert_eq!((status, frame), (Status::Stale, 0));
     engine.release(hit).unwrap();
-    let start = Instant::now();
     assert_eq!(engine.close(), leaked);
-    // Ten times the limit that the options give.
-    assert!(start.elapsed() < Duration::from_secs(20));
 }
 
 #[test]

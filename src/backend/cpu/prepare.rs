@@ -4,6 +4,8 @@ use super::arena::{Block, ReadSpan};
 use super::execute;
 use super::frames::{CpuPrepared, Params, PlanState, Ring, Shared, SlotState};
 use super::kernel::Kernel;
+use super::kernels::Compiler;
+use super::simd::Isa;
 use super::tables::ScheduleTable;
 use super::team::{Bell, Halt, Team};
 use crate::backend::progress::{Clock, Progress};
@@ -25,9 +27,24 @@ pub trait KernelSource {
     fn compile(&mut self, plan: &Plan, operator: &Operator, sections: &[ReadSpan<'_>]) -> Result<Box<dyn Kernel>, String>;
 }
 
+impl KernelSource for Compiler {
+    fn compile(&mut self, plan: &Plan, operator: &Operator, sections: &[ReadSpan<'_>]) -> Result<Box<dyn Kernel>, String> {
+        Compiler::compile(self, plan, operator, sections).map_err(|error| error.to_string())
+    }
+}
+
 /// The CPU backend with a given source of kernels.
 pub struct CpuBackend<F> {
     source: F,
+}
+
+impl CpuBackend<fn() -> Compiler> {
+    /// The backend with its own kernels, for the best instruction set of this processor.
+    pub fn native() -> CpuBackend<fn() -> Compiler> {
+        CpuBackend {
+            source: || Compiler::new(Isa::detect()),
+        }
+    }
 }
 
 impl<F, S> CpuBackend<F>
@@ -52,7 +69,7 @@ where
 {
     fn probe(&self) -> Result<Probe, PrepareError> {
         Ok(Probe {
-            device: std::env::consts::ARCH.to_string(),
+            device: format!("{} {}", std::env::consts::ARCH, Isa::detect().name()),
             units: cores(),
         })
     }
@@ -86,7 +103,7 @@ where
             deployment: deployment.clone(),
             plans,
             workers,
-            crowded: workers >= cores() + usize::from(workers == 1),
+            crowded: workers > cores(),
             ring: Ring::new(slots),
             submitted: AtomicU64::new(0),
             complete: AtomicU64::new(0),
