@@ -98,7 +98,9 @@ where
         let halt = Arc::new(Halt::default());
         let largest = |bytes: fn(&Plan) -> u64| deployment.plans.iter().map(|p| bytes(p)).max().unwrap_or(0);
         let shared = Arc::new(Shared {
-            slots: (0..slots).map(|_| prepare_slot(deployment, options)).collect::<Result<_, _>>()?,
+            slots: (0..slots)
+                .map(|_| prepare_slot(deployment, workers, options))
+                .collect::<Result<_, _>>()?,
             arena: block("arena", largest(|p| p.arena_bytes))?,
             deployment: deployment.clone(),
             plans,
@@ -187,7 +189,7 @@ fn prepare_plan(
     })
 }
 
-fn prepare_slot(deployment: &Deployment, options: &PrepareOptions) -> Result<SlotState, PrepareError> {
+fn prepare_slot(deployment: &Deployment, workers: usize, options: &PrepareOptions) -> Result<SlotState, PrepareError> {
     let plans = || deployment.plans.iter();
     let largest = |bytes: fn(&Plan) -> u64| plans().map(|p| bytes(p)).max().unwrap_or(0);
     let segments = plans().flat_map(|p| p.cycle.iter().map(|c| c.segments.len())).max().unwrap_or(0);
@@ -201,7 +203,7 @@ fn prepare_slot(deployment: &Deployment, options: &PrepareOptions) -> Result<Slo
         images,
         input: block("tensor inputs", largest(|p| p.input_bytes))?,
         output: block("results", largest(|p| p.output_bytes))?,
-        progress: Progress::new(segments),
+        progress: Progress::new(segments, workers),
         began: (0..if options.trace > 0 { segments } else { 0 })
             .map(|_| AtomicU64::new(0))
             .collect(),
