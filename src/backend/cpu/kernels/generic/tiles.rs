@@ -76,3 +76,57 @@ impl Tiling {
         (region.rows.len() as u32).div_ceil(self.rows)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: Splits = Splits { batch: true, rows: true };
+
+    fn whole(dims: &[u32], splits: Splits) -> (Vec<Region>, Shape) {
+        let shape = Shape::new(dims).unwrap();
+        (Tiling::new(shape, splits).tiles(&Region::whole(shape)).collect(), shape)
+    }
+
+    #[test]
+    fn tiles_cover_a_region_once() {
+        for dims in [
+            &[2, 3, 500, 40][..],
+            &[700, 64],
+            &[5, 3, 3, 3],
+            &[1, 40_000, 8],
+            &[3],
+            &[],
+            &[2, 0, 4, 4],
+        ] {
+            let (tiles, shape) = whole(dims, BOTH);
+            let mut seen = vec![0; (shape.batch() * shape.rows()) as usize];
+            for tile in &tiles {
+                for (b, r) in tile.batch.clone().flat_map(|b| tile.rows.clone().map(move |r| (b, r))) {
+                    seen[(b * shape.rows() + r) as usize] += 1;
+                }
+            }
+            assert!(seen.iter().all(|&n| n == 1), "{shape}");
+        }
+    }
+
+    #[test]
+    fn tiles_are_bands_of_one_position_or_several_small_positions() {
+        assert_eq!(whole(&[2, 3, 500, 40], BOTH).0.len(), 2 * 4);
+        assert_eq!(whole(&[64, 16, 8, 8], BOTH).0.len(), 4);
+        let neither = Splits { batch: false, rows: false };
+        assert_eq!(whole(&[64, 16, 800, 8], neither).0.len(), 1);
+    }
+
+    #[test]
+    fn coarser_tilings_end_in_one_tile() {
+        let shape = Shape::new(&[3, 64, 100, 100]).unwrap();
+        let (mut tiling, mut steps) = (Tiling::new(shape, BOTH), 0);
+        while let Some(coarser) = tiling.coarser(shape) {
+            assert!(coarser.count(&Region::whole(shape)) < tiling.count(&Region::whole(shape)));
+            (tiling, steps) = (coarser, steps + 1);
+        }
+        assert_eq!(tiling.count(&Region::whole(shape)), 1);
+        assert!(steps > 3);
+    }
+}

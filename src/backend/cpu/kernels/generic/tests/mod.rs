@@ -14,6 +14,9 @@ use crate::plan::format::*;
 use crate::primitive::{Primitive, Region, Window};
 use crate::tensor::{DType, Layout, Shape, Tensor};
 
+/// Bytes of a bench's arena.
+const ARENA: usize = 4 << 20;
+
 /// A seeded generator of small numbers (splitmix64, Steele et al. 2014).
 struct Random(u64);
 
@@ -134,7 +137,7 @@ impl Bench {
                     frames: vec![],
                 },
             },
-            arena: Block::new(1 << 20).unwrap(),
+            arena: Block::new(ARENA).unwrap(),
         }
     }
 
@@ -144,7 +147,7 @@ impl Bench {
         let bytes = (high - low + 1) as u64 * dtype.bytes();
         let offset = self.plan.arena_bytes;
         self.plan.arena_bytes = (offset + bytes).next_multiple_of(64);
-        assert!(self.plan.arena_bytes <= 1 << 20, "a larger arena is needed");
+        assert!(self.plan.arena_bytes <= ARENA as u64, "a larger arena is needed");
         self.plan.buffers.push(Buffer {
             space: Space::Arena { offset },
             bytes,
