@@ -297,7 +297,7 @@ pub(super) unsafe fn depthwise<S: Simd>(s: S, a: &Depthwise<'_>) {
 /// What a pooling kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PoolKind {
-    /// The greatest value; NaN never wins, and a window without values gives negative infinity.
+    /// The greatest value, NaN if there is one; a window without values gives negative infinity.
     Max,
     /// The sum in tap order, divided by the number of taps inside the input.
     AverageInside,
@@ -384,7 +384,7 @@ unsafe fn pool_block<S: Simd, const NV: usize>(s: S, a: &Pool<'_>, p: usize, lan
                     let x = row.add(ix * w.pixel_stride + lanes.channel + LANES * j);
                     s.load_upto(x, lanes.n - LANES * j)
                 };
-                acc[j] = if max { s.max(x, acc[j]) } else { s.add(acc[j], x) };
+                acc[j] = if max { s.select_nan(x, x, s.max(x, acc[j])) } else { s.add(acc[j], x) };
             });
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The resampling is OpenCV's `INTER_LINEAR` for 8-bit images, step for step, so that networks see what they were trained
 //! and tuned on: weights in units of 1/2048, a horizontal pass into integers, a vertical pass with two truncating shifts
-//! (`modules/imgproc/src/resize.cpp`: `resizeLinear`, `HResizeLinear`, `VResizeLinear`). The result equals `cv2.resize` bit for
+//! (`HResizeLinear` and `VResizeLinear` of `modules/imgproc/src/resize.cpp`). The result equals `cv2.resize` bit for
 //! bit, exact halving included, where OpenCV averages four pixels.
 
 use super::Bands;

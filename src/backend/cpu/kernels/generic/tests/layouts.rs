@@ -12,8 +12,9 @@ fn scalar(x: f32) -> Scalar {
 }
 
 fn window_cases(r: &mut Random, cases: &mut Vec<Case>) {
-    // axes, stride, dilation, pads, groups, channels in and out
-    let geometries: [(&[u32], &[u32], u32, u32, (u32, u32), u32, u32, u32); 7] = [
+    // Spatial extents, kernel, stride, dilation, pads, groups, channels in and out.
+    type Geometry = (&'static [u32], &'static [u32], u32, u32, (u32, u32), u32, u32, u32);
+    let geometries: [Geometry; 7] = [
         (&[9, 8], &[3, 3], 1, 1, (1, 1), 1, 3, 5),
         (&[9, 8], &[3, 2], 2, 1, (0, 1), 2, 4, 6),
         (&[9, 7], &[3, 3], 1, 2, (2, 2), 4, 4, 4),

@@ -242,7 +242,7 @@ fn operators_that_refer_to_nothing_are_refused() {
     };
     let mut bench = Bench::new();
     let there = bench.view(DType::F32, Layout::contiguous(s));
-    let mut compile = |operator: Operator| Compiler::new(Isa::detect()).compile(&bench.plan, &operator, &[]).err();
+    let compile = |operator: Operator| Compiler::new(Isa::detect()).compile(&bench.plan, &operator, &[]).err();
     assert_eq!(compile(operator(vec![], vec![there])), Some(CompileError::Reference));
     assert_eq!(
         compile(operator(vec![call(Operand::View(view))], vec![there])),

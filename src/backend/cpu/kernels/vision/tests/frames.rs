@@ -1,11 +1,18 @@
-//! Preparation of real driving frames against the pictures that `cv2.resize` made of them (`refs/*/*.input.png`).
+//! Real driving frames: preparation against the pictures that `cv2.resize` made of them (`refs/*/*.input.png`), and decoding of
+//! a detector's stored output against the boxes decoded from it (`refs/decoded.json`).
 
 use super::{Image, Rig, Share, cast, shape};
 use crate::ids::CameraId;
-use crate::primitive::{ColorOrder, Fit, Prepare, Primitive, Scalar};
+use crate::primitive::{ColorOrder, Fit, Nms, Prepare, Primitive, Scalar};
 use crate::task::PixelFormat;
 use crate::tensor::{DType, Layout};
 use std::path::{Path, PathBuf};
+
+/// Says loudly that a test did not run.
+#[allow(clippy::print_stderr)]
+fn skipped(test: &str) {
+    eprintln!("SKIPPED {test}: set PLATOON_AV_DATA to the folder of frames and references");
+}
 
 /// The folder of real frames and references: `PLATOON_AV_DATA`, else `shared/av-data` beside the repository.
 fn data() -> Option<PathBuf> {
@@ -54,11 +61,9 @@ fn compare(frame: &Path, reference: &Path, fit: Fit) -> (f32, f64) {
 }
 
 #[test]
-#[allow(clippy::print_stderr)]
 fn real_frames_are_prepared_as_opencv_does() {
     let Some(data) = data() else {
-        eprintln!("SKIPPED real_frames_are_prepared_as_opencv_does: set PLATOON_AV_DATA to the folder of frames and references");
-        return;
+        return skipped("real_frames_are_prepared_as_opencv_does");
     };
     let classified = ["kitten_224", "bird_chickadee", "advlane_test1_carcrop"];
     for name in classified {
@@ -89,6 +94,55 @@ fn real_frames_are_prepared_as_opencv_does() {
             // apart, a tenth of them unequal, before anything is resampled. A resampling that rounded in another way would
             // leave another tenth unequal, one that were a quarter of a pixel off would differ by tens.
             assert!(largest <= 4.0 && equal > 0.89, "{network} {name}: {largest}, {equal}");
+        }
+    }
+}
+
+/// The elements of a NumPy file of f32 in C order: after the header, whose length stands in bytes 8 and 9 (format version 1).
+fn npy(path: &Path) -> Vec<f32> {
+    let bytes = std::fs::read(path).unwrap();
+    assert_eq!(bytes[..8], *b"\x93NUMPY\x01\x00");
+    let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    cast(&bytes[start..])
+}
+
+#[test]
+fn a_stored_head_gives_the_stored_boxes() {
+    let Some(data) = data() else {
+        return skipped("a_stored_head_gives_the_stored_boxes");
+    };
+    let text = std::fs::read_to_string(data.join("refs/decoded.json")).unwrap();
+    let decoded: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for name in ["advlane_test1", "advlane_test6"] {
+        let head = npy(&data.join(format!("refs/yolox_nano_416/{name}.output.npy")));
+        let (boxes, scores) = (Layout::contiguous(shape(&[3549, 4])), Layout::contiguous(shape(&[3549, 80])));
+        let rig = Rig::new(Primitive::DecodeYolox { input: (416, 416) }).floats(&[1, 3549, 85], &head);
+        let decoding = rig.output(DType::F32, boxes).output(DType::F32, scores).run(None, Share::Tiles);
+        let nms = Nms {
+            score: Scalar(0.3),
+            iou: Scalar(0.45),
+            camera: CameraId(0),
+            fit: Fit::LetterboxTopLeft,
+            input: (416, 416),
+        };
+        let image = Image::new(PixelFormat::Gray8, 1280, 720, 1280, vec![0; 1280 * 720]);
+        let rig = Rig::new(Primitive::Nms(nms)).input::<f32>(DType::F32, boxes, &cast(&decoding[0]));
+        let rig = rig.input::<f32>(DType::F32, scores, &cast(&decoding[1]));
+        let rig = rig.output(DType::F32, Layout::contiguous(shape(&[100, 6])));
+        let found = rig
+            .output(DType::I32, Layout::contiguous(shape(&[1])))
+            .run(Some(&image), Share::Whole);
+        let rows: Vec<[f32; 6]> = cast(&found[0]);
+        let expected = decoded["yolox_nano_416"][name].as_array().unwrap();
+        assert_eq!(cast::<i32>(&found[1]), [expected.len() as i32]);
+        for (row, expected) in rows.iter().zip(expected) {
+            let number = |v: &serde_json::Value| v.as_f64().unwrap();
+            assert_eq!(f64::from(row[5]), number(&expected["id"]));
+            // The file holds four digits of scores and two of pixels.
+            assert!((f64::from(row[4]) - number(&expected["score"])).abs() <= 0.000_051);
+            for (edge, expected) in row.iter().zip(expected["box_xyxy"].as_array().unwrap()) {
+                assert!((f64::from(*edge) - number(expected)).abs() <= 0.0052, "{row:?} {expected}");
+            }
         }
     }
 }

@@ -150,7 +150,7 @@ fn all_formats_agree_on_grey_pictures() {
     let nv12 = run(PixelFormat::Nv12, w, [luma.clone(), vec![128; (w * h / 2) as usize]].concat());
     let full = luma
         .iter()
-        .map(|&v| ((i32::from(v) - 16) * 1_220_542 + (1 << 19) >> 20).min(255) as u8);
+        .map(|&v| (((i32::from(v) - 16) * 1_220_542 + (1 << 19)) >> 20).min(255) as u8);
     assert_eq!(nv12, run(PixelFormat::Gray8, w, full.collect()));
 }
 
