@@ -7,8 +7,8 @@ use common::{engine, gray, pixels};
 use platoon::backend::Submission;
 use platoon::ids::{PlanId, TenantId};
 use platoon::plan::format::Plan;
-use platoon::runtime::Options;
 use platoon::runtime::realtime::Realtime;
+use platoon::runtime::{Engine, Options};
 use platoon::task::{Rate, Status};
 use proptest::prelude::*;
 
@@ -36,7 +36,10 @@ fn nets() -> Vec<Net> {
 type Record = Vec<(Status, u64, Vec<u8>)>;
 
 fn record(plan: Plan, options: &Options, frames: u64) -> Record {
-    let mut engine = engine(deploy(2, vec![plan]), options);
+    run(engine(deploy(2, vec![plan]), options), frames)
+}
+
+fn run(mut engine: Engine, frames: u64) -> Record {
     let probe = engine.plan().tenants.iter().position(|t| !t.inputs.is_empty());
     let mut record = Record::new();
     let mut open = std::collections::VecDeque::new();
@@ -280,4 +283,23 @@ proptest! {
         }
         prop_assert!(record(p, &options(workers), 7) == plain()[..7 * 4]);
     }
+}
+
+#[test]
+fn the_backends_own_kernels_give_the_bits_of_the_plain_ones() {
+    let native = |decisions: &Decisions| {
+        let deployment = deploy(2, vec![plan("all", 2, &nets(), decisions)]);
+        let engine = Engine::with(deployment, &options(3)).unwrap_or_else(|e| panic!("{e:?}"));
+        run(engine, 13)
+    };
+    let expected = plain();
+    let cut = Decisions {
+        streams: 4,
+        chunks: |n| 1 + n as u32 % 5,
+        width: |n| n as u16 % 4,
+        segment: 2,
+        stream: |net, _| net,
+    };
+    assert!(native(&Decisions::plain()) == expected);
+    assert!(native(&cut) == expected);
 }

@@ -47,7 +47,7 @@ pub enum Submission {
 /// Choices made once, at prepare.
 #[derive(Clone, Default)]
 pub struct PrepareOptions {
-    /// CPU workers; `None` for as many as cores are available, at most the board's units if it names any.
+    /// CPU workers, at most 64; `None` for as many as cores are available.
     pub workers: Option<usize>,
     /// Frames in flight.
     pub slots: u16,

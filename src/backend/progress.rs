@@ -35,6 +35,8 @@ impl Clock {
 pub struct Progress {
     started: Box<[AtomicU64]>,
     ended: Box<[AtomicU64]>,
+    /// Per worker, the segment whose step it is in, + 1; 0 in none.
+    inside: Box<[AtomicU64]>,
     tenants: [Word; MAX_TENANTS],
     frame: Word,
 }
@@ -58,12 +60,13 @@ impl Word {
 }
 
 impl Progress {
-    /// Words for schedules of up to `segments` segments.
-    pub fn new(segments: usize) -> Progress {
-        let words = || (0..segments).map(|_| AtomicU64::new(0)).collect();
+    /// Words for schedules of up to `segments` segments, and for `workers` workers (0 on a device).
+    pub fn new(segments: usize, workers: usize) -> Progress {
+        let words = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
         Progress {
-            started: words(),
-            ended: words(),
+            started: words(segments),
+            ended: words(segments),
+            inside: words(workers),
             tenants: std::array::from_fn(|_| Word::default()),
             frame: Word::default(),
         }
@@ -89,6 +92,11 @@ impl Progress {
         self.ended[segment.index()].load(Ordering::Acquire) == frame + 1
     }
 
+    /// Says that a worker is in a step of a segment now, or in none.
+    pub fn set_inside(&self, worker: usize, segment: Option<SegmentId>) {
+        self.inside[worker].store(segment.map_or(0, |s| u64::from(s.0) + 1), Ordering::Relaxed);
+    }
+
     /// Says that all segments of the tenant have ended and its outputs are visible.
     pub fn finish_tenant(&self, tenant: TenantId, frame: u64, now: u64) {
         self.tenants[tenant.index()].set(frame, now);
@@ -109,15 +117,21 @@ impl Progress {
         self.frame.get(frame)
     }
 
-    /// The segment to blame when `frame` does not go on: of the first `segments` segments the first that began and did
-    /// not end, else the first that did not end.
+    /// The segment to blame when `frame` does not go on: the first that a worker is in a step of, for a team's other
+    /// segments may merely wait for that worker; else, of the first `segments` segments, the first that began and did not
+    /// end; else the first that did not end.
     pub fn stuck_segment(&self, segments: usize, frame: u64) -> Option<SegmentId> {
         let open = || {
             (0..segments.min(self.ended.len()))
                 .filter_map(SegmentId::from_index)
                 .filter(|&s| !self.segment_ended(s, frame))
         };
-        open().find(|&s| self.segment_started(s, frame)).or_else(|| open().next())
+        let inside = |s: SegmentId| self.inside.iter().any(|w| w.load(Ordering::Relaxed) == u64::from(s.0) + 1);
+        let started = |s: SegmentId| self.segment_started(s, frame);
+        open()
+            .find(|&s| inside(s))
+            .or_else(|| open().find(|&s| started(s)))
+            .or_else(|| open().next())
     }
 }
 
@@ -127,11 +141,15 @@ mod tests {
 
     #[test]
     fn words_are_of_one_frame_only() {
-        let p = Progress::new(3);
+        let p = Progress::new(3, 2);
         let (a, b) = (SegmentId(0), SegmentId(1));
         assert!(!p.segment_ended(a, 0), "nothing has happened before the first frame");
         assert_eq!(p.stuck_segment(3, 0), Some(a));
         p.start_segment(b, 0);
+        assert_eq!(p.stuck_segment(3, 0), Some(b));
+        p.set_inside(1, Some(SegmentId(2)));
+        assert_eq!(p.stuck_segment(3, 0), Some(SegmentId(2)), "a worker is in it");
+        p.set_inside(1, None);
         assert_eq!(p.stuck_segment(3, 0), Some(b));
         p.end_segment(b, 0);
         p.end_segment(a, 0);

@@ -1,12 +1,377 @@
 //! The offline half: ONNX networks to plans.
+//!
+//! ```text
+//! model.onnx --import--> Graph --passes--> Graph --attach (card)--> Attached --lower--> Lowered
+//!                                                                                          |
+//!              plan, weights, report <--emit-- Placement <--memory-- Schedule <--schedule--+
+//! ```
+//! Each stage takes the type that the one before it makes, so a wrong order does not compile. The same inputs, options
+//! and seed give the same bytes.
+
+pub mod attach;
 pub mod boards;
 pub mod card;
 pub mod cost;
 mod document;
+mod emit;
 pub mod graph;
+mod half_floats;
 pub mod import;
+pub mod lower;
 pub mod memory;
+pub mod passes;
+pub mod report;
 pub mod schedule;
+mod strided;
 pub mod tasks;
 
 pub use document::TomlError;
+pub use emit::table;
+
+use crate::board::BoardRecord;
+use crate::ids::CameraId;
+use crate::plan::check::CheckError;
+use crate::plan::file::VERSION;
+use crate::plan::format::{Camera, Digest, Plan, Tenant};
+use crate::plan::table::TableError;
+use crate::task::{Rate, ResultKind, Urgency};
+use crate::tensor::{DType, Tensor};
+use attach::{AttachError, Attached};
+use card::CardError;
+use import::{ImportError, ImportOptions};
+use lower::LowerError;
+use memory::MemoryError;
+use passes::{PassError, PassSet};
+use report::Report;
+use schedule::{Decisions, Problem, ScheduleError};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use tasks::{TaskSetSpec, Tasks, TenantSpec};
+
+/// Who decides chunks, widths, streams and order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Searcher {
+    /// One tenant after another on one stream.
+    Sequential,
+    /// Each tenant on its own stream.
+    #[default]
+    Streams,
+    /// Seeded random legal decisions: for tests.
+    Random,
+}
+
+impl Searcher {
+    /// The searcher's name, as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Searcher::Sequential => "sequential",
+            Searcher::Streams => "streams",
+            Searcher::Random => "random",
+        }
+    }
+
+    fn decide(self, problem: &Problem<'_>, seed: u64) -> Decisions {
+        match self {
+            Searcher::Sequential => schedule::sequential(problem),
+            Searcher::Streams => schedule::streams(problem),
+            Searcher::Random => schedule::random(problem, seed),
+        }
+    }
+}
+
+/// What a compilation depends on besides its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompileOptions {
+    /// The searcher.
+    pub searcher: Searcher,
+    /// Its seed.
+    pub seed: u64,
+    /// Store deadlines that the prediction misses instead of refusing. Board `host` is always best-effort.
+    pub best_effort: bool,
+    /// Element type of activations and weights: f32 or f16.
+    pub dtype: DType,
+    /// Extent of symbolic batch axes; by default the number of the tenant's cameras, at least 1.
+    pub batch: Option<u32>,
+    /// The passes.
+    pub passes: PassSet,
+    /// Run every operator with the generic kernel: the oracle's setting.
+    pub generic_kernels: bool,
+}
+
+impl Default for CompileOptions {
+    fn default() -> Self {
+        CompileOptions {
+            searcher: Searcher::default(),
+            seed: 0,
+            best_effort: false,
+            dtype: DType::F32,
+            batch: None,
+            passes: PassSet::ALL,
+            generic_kernels: false,
+        }
+    }
+}
+
+/// A plan with what belongs beside it.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The plan, checked.
+    pub plan: Plan,
+    /// Its weight files by digest.
+    pub weight_files: Vec<(Digest, Vec<u8>)>,
+    /// Its evidence.
+    pub report: Report,
+}
+
+/// Why a task set or network does not become a plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlannerError {
+    /// There is no task set of that name.
+    #[error("there is no task set `{name}`; there are: {known}")]
+    TaskSet {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// A tenant's network or card.
+    #[error("tenant `{tenant}`")]
+    Tenant {
+        /// The tenant.
+        tenant: String,
+        /// What is wrong.
+        source: Box<PlannerError>,
+    },
+    /// A card that does not match its network's file.
+    #[error(transparent)]
+    Card(#[from] CardError),
+    /// The ONNX file.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// The network is not what its card says.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// A pass broke the graph: a bug.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// The network does not become operators.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+    /// The decisions are not legal.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The deadlines cannot be met.
+    #[error(transparent)]
+    Infeasible(#[from] cost::Infeasible),
+    /// The buffers do not fit.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The emitted plan breaks an invariant: a bug.
+    #[error("the emitted plan does not pass its own checks: report this bug")]
+    Check(#[source] Box<CheckError>),
+    /// The table of the plans is not legal.
+    #[error("the table of plans")]
+    Table(#[source] Box<TableError>),
+    /// A camera that the task file does not have.
+    #[error("there is no camera `{0}` in the task file")]
+    Camera(String),
+    /// A source that is not a tenant of the set.
+    #[error("source `{0}` is not a tenant of the task set")]
+    Source(String),
+    /// More of something than a plan may hold.
+    #[error("more {0} than a plan may hold")]
+    Limit(&'static str),
+    /// An input file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// An output cannot be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+}
+
+/// Bytes a camera's image may take: four a pixel, so that rows of three-byte pixels may be padded.
+fn camera_bytes(width: u32, height: u32) -> u64 {
+    u64::from(width) * u64::from(height) * 4
+}
+
+fn cameras(tasks: &Tasks) -> Vec<Camera> {
+    let camera = |c: &tasks::CameraSpec| Camera {
+        name: c.name.clone(),
+        max_width: c.max_width,
+        max_height: c.max_height,
+        bytes: camera_bytes(c.max_width, c.max_height),
+    };
+    tasks.cameras.iter().map(camera).collect()
+}
+
+fn task_set<'t>(tasks: &'t Tasks, name: &str) -> Result<&'t TaskSetSpec, PlannerError> {
+    let known = || tasks.sets.keys().cloned().collect::<Vec<_>>().join(", ");
+    tasks.sets.get(name).ok_or_else(|| PlannerError::TaskSet {
+        name: name.to_string(),
+        known: known(),
+    })
+}
+
+/// Import, passes and the card's ends of one tenant.
+fn tenant(spec: &TenantSpec, ids: &[CameraId], table: &[Camera], options: &CompileOptions) -> Result<Attached, PlannerError> {
+    spec.card.verify()?;
+    let batch = options.batch.unwrap_or(ids.len().max(1) as u32);
+    let import = ImportOptions {
+        batch: Some(batch),
+        ..ImportOptions::default()
+    };
+    let graph = passes::run(import::import(&spec.card.onnx, &import)?, options.passes)?;
+    let attached = attach::attach(graph, &spec.card, ids, table)?;
+    Ok(if options.dtype == DType::F16 {
+        half_floats::convert(attached)
+    } else {
+        attached
+    })
+}
+
+/// Compiles one task set for a board.
+pub fn compile_task_set(tasks: &Tasks, name: &str, board: &BoardRecord, options: &CompileOptions) -> Result<Compiled, PlannerError> {
+    let set = task_set(tasks, name)?;
+    let table = cameras(tasks);
+    let source = source_digest(tasks, name, board, options)?;
+    let mut tenants = Vec::with_capacity(set.tenants.len());
+    for spec in &set.tenants {
+        let within = |source| PlannerError::Tenant {
+            tenant: spec.name.clone(),
+            source: Box::new(source),
+        };
+        let camera = |name: &String| table.iter().position(|c| c.name == *name).and_then(CameraId::from_index);
+        let find = |name: &String| camera(name).ok_or_else(|| within(PlannerError::Camera(name.clone())));
+        let ids = spec.cameras.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        let index = |name: &String| {
+            set.tenants
+                .iter()
+                .position(|t| t.name == *name)
+                .and_then(crate::ids::TenantId::from_index)
+        };
+        let source_of = |name: &String| index(name).ok_or_else(|| within(PlannerError::Source(name.clone())));
+        let sources = spec.sources.iter().map(source_of).collect::<Result<Vec<_>, _>>()?;
+        let attached = tenant(spec, &ids, &table, options).map_err(within)?;
+        let record = Tenant {
+            name: spec.name.clone(),
+            model: spec.card.name.clone(),
+            cameras: ids,
+            rate: spec.rate,
+            urgency: spec.urgency,
+            kind: spec.card.decode.kind(),
+            sources,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+        };
+        tenants.push((record, attached));
+    }
+    let lowered = lower::lower(table, tenants, options.passes)?;
+    emit::emit(name, source, lowered, board, options)
+}
+
+/// Compiles one network as a single tenant fed with tensors: graph inputs in, graph outputs out.
+///
+/// `fixed` gives inputs that are constants of the plan (shapes, axes, pads ..), `shapes` the shapes of symbolic inputs.
+pub fn compile_network(
+    path: &Path,
+    fixed: BTreeMap<String, Tensor>,
+    shapes: BTreeMap<String, Vec<u32>>,
+    board: &BoardRecord,
+    options: &CompileOptions,
+) -> Result<Compiled, PlannerError> {
+    let mut text = digest_text(board, options);
+    text.push_str(&format!("{:?} {shapes:?}", file_digest(path)?));
+    for (name, tensor) in &fixed {
+        text.push_str(&format!("{name} {} {:?}", tensor.shape(), Digest::of(tensor.bytes())));
+    }
+    let import = ImportOptions {
+        batch: options.batch,
+        fixed,
+        shapes,
+    };
+    let graph = passes::run(import::import(path, &import)?, options.passes)?;
+    let attached = attach::tensors(graph);
+    let attached = if options.dtype == DType::F16 {
+        half_floats::convert(attached)
+    } else {
+        attached
+    };
+    let name = path
+        .file_stem()
+        .map_or_else(|| "network".to_string(), |s| s.to_string_lossy().into_owned());
+    let tenant = Tenant {
+        name: name.clone(),
+        model: name.clone(),
+        cameras: Vec::new(),
+        rate: Rate::EVERY_FRAME,
+        urgency: Urgency {
+            priority: 0,
+            deadline: None,
+        },
+        kind: ResultKind::Tensors,
+        sources: Vec::new(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+    };
+    let lowered = lower::lower(Vec::new(), vec![(tenant, attached)], options.passes)?;
+    emit::emit(&name, Digest::of(text.as_bytes()), lowered, board, options)
+}
+
+fn file_digest(path: &Path) -> Result<Digest, PlannerError> {
+    let read = |error| PlannerError::Read {
+        path: path.to_path_buf(),
+        error,
+    };
+    Ok(Digest::of(&std::fs::read(path).map_err(read)?))
+}
+
+/// What every plan depends on besides its networks.
+fn digest_text(board: &BoardRecord, options: &CompileOptions) -> String {
+    let (version, format, board) = (env!("CARGO_PKG_VERSION"), VERSION, Digest::of_board(board));
+    format!("platoon {version}, plan format {format}, board {board}, {options:?}\n")
+}
+
+/// Digest of everything a task set's plan is made from: networks, cards, tasks, board, options, this crate's version.
+/// A stored plan whose `source` differs is stale.
+pub fn source_digest(tasks: &Tasks, name: &str, board: &BoardRecord, options: &CompileOptions) -> Result<Digest, PlannerError> {
+    let set = task_set(tasks, name)?;
+    let mut text = digest_text(board, options);
+    text.push_str(&format!("{name} {:?}\n", cameras(tasks)));
+    for spec in &set.tenants {
+        let card = &spec.card;
+        text.push_str(&format!(
+            "{} {:?} {:?} {:?} {:?}\n",
+            spec.name, spec.cameras, spec.rate, spec.urgency, spec.sources
+        ));
+        text.push_str(&format!(
+            "{} {:?} {:?} {}\n",
+            card.name,
+            card.input,
+            card.decode,
+            file_digest(&card.onnx)?
+        ));
+    }
+    Ok(Digest::of(text.as_bytes()))
+}
+
+/// Writes compiled task sets as a deployment into `dir` (`plans/<board>`): the table, a plan and a report each, weights.
+///
+/// Plans that are already there for other task sets of the same file and board are kept.
+pub fn write_deployment(dir: &Path, tasks: &Tasks, board: &BoardRecord, compiled: &[Compiled]) -> Result<(), PlannerError> {
+    let table = emit::table(compiled, board, &tasks.default, tasks.slots)?;
+    let mut keep = vec![tasks.default.clone()];
+    keep.extend(tasks.sets.keys().filter(|k| **k != tasks.default).cloned());
+    emit::write(dir, table, compiled, &keep)
+}

@@ -335,4 +335,21 @@ mod tests {
         assert!(line == 1 && reason.contains("day"), "{line} {reason}");
         assert_eq!(refused(&format!("{HEAD}{}", TENANT.replace("card.toml", "cart.toml"))).0, 8);
     }
+
+    #[test]
+    #[allow(clippy::print_stderr)]
+    fn the_real_networks_cards_are_sound_and_their_files_unaltered() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("PLATOON_AV_DATA").is_none() && !root.join("../shared/av-data").is_dir() {
+            eprintln!("SKIPPED the_real_networks_cards_are_sound_and_their_files_unaltered: set PLATOON_AV_DATA to the networks' folder");
+            return;
+        }
+        let tasks = Tasks::load(&root.join("tests/av/tasks.toml")).unwrap();
+        let counts: Vec<_> = tasks.sets.iter().map(|(name, set)| (name.as_str(), set.tenants.len())).collect();
+        assert_eq!(counts, [("highway", 2), ("parking", 2), ("urban", 3)]);
+        for tenant in tasks.sets.values().flat_map(|set| &set.tenants) {
+            assert!(tenant.card.digest.is_some());
+            tenant.card.verify().unwrap();
+        }
+    }
 }

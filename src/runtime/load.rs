@@ -7,7 +7,9 @@ use super::realtime::{self, Realtime, Refused, Wish};
 use super::result::{input_places, output_places};
 use super::slot::Slots;
 use super::stats::PlanStats;
+use crate::backend::cpu::CpuBackend;
 use crate::backend::{Backend, PrepareError, PrepareOptions};
+use crate::board::BackendKind;
 use crate::error::RunError;
 use crate::ids::PlanId;
 use crate::limits::MAX_TENANTS;
@@ -132,14 +134,19 @@ fn worker_hook(wishes: Realtime, refused: Arc<Mutex<Vec<Refused>>>) -> Arc<dyn F
     })
 }
 
-/// Opening on the backend that the table names is the only place that knows the backends.
 impl Engine {
-    /// Opens the deployment in `dir`, a directory `plans/<board>`.
+    /// Opens the deployment in `dir`, a directory `plans/<board>`, on the backend that its table names.
     pub fn open(dir: &Path, options: &Options) -> Result<Engine, OpenError> {
-        {
-            let _ = options;
-            let _ = Deployment::load(dir)?;
-            Err(OpenError::DefaultTaskSet(String::new()))
+        Engine::with(Deployment::load(dir)?, options)
+    }
+
+    /// Opens a deployment on the backend that its table names.
+    pub fn with(deployment: Deployment, options: &Options) -> Result<Engine, OpenError> {
+        match deployment.table.backend {
+            BackendKind::Cpu => Engine::over(deployment, &CpuBackend::native(), options),
+            BackendKind::Cuda => {
+                Err(PrepareError::Absent("this build has no CUDA backend; compile the plans for a CPU board".into()).into())
+            }
         }
     }
 }

@@ -218,3 +218,126 @@ impl<'a> TenantResult<'a> {
 fn word(bytes: &[u8], index: usize) -> Option<[u8; 4]> {
     bytes.get(index * 4..)?.first_chunk().copied()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::BufferId;
+    use crate::plan::format::View;
+    use crate::task::{Rate, Urgency};
+    use crate::tensor::{DType, Layout, Shape};
+
+    fn port(role: Role, dtype: DType, dims: &[u32]) -> Port {
+        Port {
+            name: "head".into(),
+            image: 0,
+            role,
+            view: View {
+                buffer: BufferId(0),
+                origin: 0,
+                dtype,
+                layout: Layout::contiguous(Shape::new(dims).unwrap()),
+            },
+            labels: vec!["road".into()],
+            fit: None,
+            widened: false,
+        }
+    }
+
+    fn tenant(outputs: Vec<Port>) -> Tenant {
+        Tenant {
+            name: "scout".into(),
+            model: "m".into(),
+            cameras: vec![],
+            rate: Rate::EVERY_FRAME,
+            urgency: Urgency {
+                priority: 0,
+                deadline: None,
+            },
+            kind: ResultKind::Detection,
+            sources: vec![],
+            inputs: vec![],
+            outputs,
+        }
+    }
+
+    fn result<'a>(tenant: &'a Tenant, places: &'a [Place], bytes: &'a [u8]) -> TenantResult<'a> {
+        TenantResult {
+            status: Status::Fresh,
+            of_frame: 0,
+            tenant,
+            places,
+            source: Source::Latest(bytes),
+        }
+    }
+
+    /// A boundary-free layout: ports one after another, from an odd byte so that nothing is aligned.
+    fn places(tenant: &Tenant) -> Vec<Place> {
+        let mut offset = 1;
+        let place = |p: &Port| {
+            let bytes = (p.view.layout.shape.elements() * p.view.dtype.bytes()) as usize;
+            offset += bytes;
+            Place {
+                offset: offset - bytes,
+                bytes,
+            }
+        };
+        tenant.outputs.iter().map(place).collect()
+    }
+
+    #[test]
+    fn detections_stop_at_the_count_and_survive_any_contents() {
+        let tenant = tenant(vec![
+            port(Role::Detections, DType::F32, &[2, 6]),
+            port(Role::Count, DType::I32, &[1]),
+        ]);
+        let places = places(&tenant);
+        let rows = [
+            [1.0f32, 2.0, 3.0, 4.0, 0.5, 2.0],
+            [f32::NAN, 0.0, f32::INFINITY, 0.0, f32::NAN, -7.0],
+        ];
+        for (count, seen) in [(0, 0), (1, 1), (2, 2), (3, 2), (i32::MAX, 2), (-1, 0), (i32::MIN, 0)] {
+            let mut bytes = vec![0];
+            rows.iter().flatten().for_each(|v| bytes.extend(v.to_ne_bytes()));
+            bytes.extend(i32::to_ne_bytes(count));
+            let result = result(&tenant, &places, &bytes);
+            let found: Vec<Detection> = result.detections().collect();
+            assert_eq!(found.len(), seen, "count {count}");
+            if let Some(first) = found.first() {
+                let bounds = [1.0, 2.0, 3.0, 4.0];
+                let expected = Detection {
+                    class: 2,
+                    score: 0.5,
+                    bounds,
+                };
+                assert_eq!(*first, expected);
+            }
+            assert_eq!(result.detections_of(1).count(), 0);
+            assert_eq!((result.top(0).count(), result.maps().count()), (0, 0));
+            assert_eq!(result.labels(), ["road"]);
+        }
+        // Bytes that are missing are no result.
+        assert_eq!(result(&tenant, &places, &[0; 20]).detections().count(), 0);
+        assert_eq!(result(&tenant, &[], &[]).tensors().map(|(_, b)| b.len()).sum::<usize>(), 0);
+    }
+
+    #[test]
+    fn top_gives_the_row_of_its_picture_and_maps_their_pixels() {
+        let tenant = tenant(vec![
+            port(Role::TopValues, DType::F32, &[2, 2]),
+            port(Role::TopIndices, DType::I32, &[2, 2]),
+            port(Role::LabelMap, DType::U8, &[1, 2, 3]),
+        ]);
+        let places = places(&tenant);
+        let mut bytes = vec![0];
+        [0.9f32, 0.1, 0.7, 0.3].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        [5i32, -1, 8, 0].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        bytes.extend([0, 1, 2, 3, 4, 5]);
+        let result = result(&tenant, &places, &bytes);
+        assert_eq!(result.top(0).collect::<Vec<_>>(), [(5, 0.9), (0, 0.1)]);
+        assert_eq!(result.top(1).collect::<Vec<_>>(), [(8, 0.7), (0, 0.3)]);
+        assert_eq!(result.top(2).count(), 0);
+        let map = result.maps().next().unwrap();
+        assert_eq!((map.width, map.height, map.data), (3, 2, &[0, 1, 2, 3, 4, 5][..]));
+    }
+}

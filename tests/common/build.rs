@@ -203,7 +203,7 @@ impl Builder {
         let n = self.plan.operators.len();
         let bands = (decisions.chunks)(n).clamp(1, HEIGHT);
         let call = |(primitive, inputs): &(Primitive, Vec<Operand>)| Call {
-            primitive: primitive.clone(),
+            primitive: *primitive,
             inputs: inputs.clone(),
             dtype: output.dtype,
             shape: Self::shape(),

@@ -119,6 +119,13 @@ impl<'a> Span<'a> {
         pointer.cast()
     }
 
+    /// The address of element `element`, valid for `count` elements: for vector kernels, which touch only what the module's
+    /// argument allows them.
+    #[inline]
+    pub fn pointer<T: Pod>(self, element: usize, count: usize) -> *mut T {
+        self.locate(element, count)
+    }
+
     /// Element `element` of type `T`.
     #[inline]
     pub fn read<T: Pod>(self, element: usize) -> T {
@@ -231,6 +238,15 @@ impl<'a> Bytes<'a> {
         match self {
             Bytes::Shared(s) => s.read(element),
             Bytes::Constant(_) => self.slice::<T>(element, 1)[0],
+        }
+    }
+
+    /// The address of element `element`, valid for `count` elements, for reading; for writing too unless these are weights.
+    #[inline]
+    pub fn pointer<T: Pod>(self, element: usize, count: usize) -> *mut T {
+        match self {
+            Bytes::Shared(s) => s.pointer(element, count),
+            Bytes::Constant(_) => self.slice::<T>(element, count).as_ptr().cast_mut(),
         }
     }
 

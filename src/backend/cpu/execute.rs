@@ -123,7 +123,9 @@ impl<'a> Worker<'a> {
                 self.patience.wait(&self.shared.bell, seen);
                 continue;
             };
+            slot.progress.set_inside(self.index, entry.segment);
             self.step(job, table, slot, &memory, stream, entry)?;
+            slot.progress.set_inside(self.index, None);
             *cursor += 1;
             left -= 1;
             self.patience.renew();

@@ -8,6 +8,7 @@ pub mod kernels;
 pub mod prepare;
 pub mod simd;
 mod tables;
+pub mod taps;
 mod team;
 
 pub use prepare::{CpuBackend, KernelSource};

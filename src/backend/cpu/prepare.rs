@@ -4,6 +4,8 @@ use super::arena::{Block, ReadSpan};
 use super::execute;
 use super::frames::{CpuPrepared, Params, PlanState, Ring, Shared, SlotState};
 use super::kernel::Kernel;
+use super::kernels::Compiler;
+use super::simd::Isa;
 use super::tables::ScheduleTable;
 use super::team::{Bell, Halt, Team};
 use crate::backend::progress::{Clock, Progress};
@@ -25,9 +27,24 @@ pub trait KernelSource {
     fn compile(&mut self, plan: &Plan, operator: &Operator, sections: &[ReadSpan<'_>]) -> Result<Box<dyn Kernel>, String>;
 }
 
+impl KernelSource for Compiler {
+    fn compile(&mut self, plan: &Plan, operator: &Operator, sections: &[ReadSpan<'_>]) -> Result<Box<dyn Kernel>, String> {
+        Compiler::compile(self, plan, operator, sections).map_err(|error| error.to_string())
+    }
+}
+
 /// The CPU backend with a given source of kernels.
 pub struct CpuBackend<F> {
     source: F,
+}
+
+impl CpuBackend<fn() -> Compiler> {
+    /// The backend with its own kernels, for the best instruction set of this processor.
+    pub fn native() -> CpuBackend<fn() -> Compiler> {
+        CpuBackend {
+            source: || Compiler::new(Isa::detect()),
+        }
+    }
 }
 
 impl<F, S> CpuBackend<F>
@@ -52,7 +69,7 @@ where
 {
     fn probe(&self) -> Result<Probe, PrepareError> {
         Ok(Probe {
-            device: std::env::consts::ARCH.to_string(),
+            device: format!("{} {}", std::env::consts::ARCH, Isa::detect().name()),
             units: cores(),
         })
     }
@@ -81,12 +98,14 @@ where
         let halt = Arc::new(Halt::default());
         let largest = |bytes: fn(&Plan) -> u64| deployment.plans.iter().map(|p| bytes(p)).max().unwrap_or(0);
         let shared = Arc::new(Shared {
-            slots: (0..slots).map(|_| prepare_slot(deployment, options)).collect::<Result<_, _>>()?,
+            slots: (0..slots)
+                .map(|_| prepare_slot(deployment, workers, options))
+                .collect::<Result<_, _>>()?,
             arena: block("arena", largest(|p| p.arena_bytes))?,
             deployment: deployment.clone(),
             plans,
             workers,
-            crowded: workers >= cores() + usize::from(workers == 1),
+            crowded: workers > cores(),
             ring: Ring::new(slots),
             submitted: AtomicU64::new(0),
             complete: AtomicU64::new(0),
@@ -170,7 +189,7 @@ fn prepare_plan(
     })
 }
 
-fn prepare_slot(deployment: &Deployment, options: &PrepareOptions) -> Result<SlotState, PrepareError> {
+fn prepare_slot(deployment: &Deployment, workers: usize, options: &PrepareOptions) -> Result<SlotState, PrepareError> {
     let plans = || deployment.plans.iter();
     let largest = |bytes: fn(&Plan) -> u64| plans().map(|p| bytes(p)).max().unwrap_or(0);
     let segments = plans().flat_map(|p| p.cycle.iter().map(|c| c.segments.len())).max().unwrap_or(0);
@@ -184,7 +203,7 @@ fn prepare_slot(deployment: &Deployment, options: &PrepareOptions) -> Result<Slo
         images,
         input: block("tensor inputs", largest(|p| p.input_bytes))?,
         output: block("results", largest(|p| p.output_bytes))?,
-        progress: Progress::new(segments),
+        progress: Progress::new(segments, workers),
         began: (0..if options.trace > 0 { segments } else { 0 })
             .map(|_| AtomicU64::new(0))
             .collect(),

@@ -15,8 +15,12 @@ use std::rc::Rc;
 
 /// Bytes that one folded result may have.
 const MAX_FOLDED: u64 = 64 << 20;
-/// Bytes that all folded results of one network may have together.
-const MAX_FOLDED_IN_ALL: u64 = 1 << 30;
+/// Bytes that all folded results of one network may have together: this much, and so many times its own constants.
+const FREE_BYTES: u64 = 16 << 20;
+const BYTES_PER_CONSTANT_BYTE: u64 = 4;
+/// Multiplications that folding may take in one node (about a second's worth), and in all.
+const MAX_WORK: u64 = 1 << 28;
+const MAX_WORK_IN_ALL: u64 = 1 << 32;
 /// Bytes up to which a repeated constant is stored as such instead of as a view.
 const MAX_REPEATED: u64 = 64 << 10;
 
@@ -69,17 +73,31 @@ impl Operand {
 }
 
 /// A graph under construction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Builder {
     pub graph: Graph,
     /// The ONNX node being imported.
     node: String,
     /// Values made for that node so far.
     made: u32,
-    folded: u64,
+    /// Bytes that may still be folded.
+    bytes_left: u64,
+    /// Multiplications that folding may still take.
+    work_left: u64,
 }
 
 impl Builder {
+    /// An empty graph. `name` is what errors and dumps call it.
+    pub fn new(name: String) -> Builder {
+        Builder {
+            graph: Graph { name, ..Graph::default() },
+            node: String::new(),
+            made: 0,
+            bytes_left: FREE_BYTES,
+            work_left: MAX_WORK_IN_ALL,
+        }
+    }
+
     /// Names the ONNX node that the following nodes come from.
     pub fn start_node(&mut self, name: &str) {
         name.clone_into(&mut self.node);
@@ -91,8 +109,14 @@ impl Builder {
         format!("{}:{}", self.node, self.made)
     }
 
-    /// A constant of the network by name.
-    pub fn named_constant(&self, name: &str, host: Host) -> Operand {
+    /// A constant of the file or the options. It adds to what may be folded.
+    pub fn given_constant(&mut self, name: &str, host: Host) -> Operand {
+        let bytes = host.elem().bytes() * host.shape().elements();
+        self.bytes_left = self.bytes_left.saturating_add(BYTES_PER_CONSTANT_BYTE * bytes);
+        Self::named_constant(name, host)
+    }
+
+    fn named_constant(name: &str, host: Host) -> Operand {
         Operand::Constant(Rc::new(Constant {
             name: name.to_owned(),
             host,
@@ -103,7 +127,7 @@ impl Builder {
     /// A constant that the current node makes.
     pub fn constant(&mut self, host: Host) -> Operand {
         let name = self.fresh_name();
-        self.named_constant(&name, host)
+        Self::named_constant(&name, host)
     }
 
     /// A constant of one element.
@@ -147,12 +171,21 @@ impl Builder {
         Ok(made)
     }
 
-    /// True if results of these types and shapes may be folded; takes them from the budget.
-    fn budget(&mut self, outputs: &[(Elem, Shape)]) -> bool {
+    /// Takes results of these types and shapes from the budget; false if they may not be folded.
+    fn take_bytes(&mut self, outputs: &[(Elem, Shape)]) -> bool {
         let bytes: u64 = outputs.iter().map(|(e, s)| e.bytes() * s.elements()).sum();
-        let fits = bytes <= MAX_FOLDED && self.folded + bytes <= MAX_FOLDED_IN_ALL;
+        let fits = bytes <= MAX_FOLDED.min(self.bytes_left);
         if fits {
-            self.folded += bytes;
+            self.bytes_left -= bytes;
+        }
+        fits
+    }
+
+    /// Takes work from the budget; false if it may not be done.
+    fn take_work(&mut self, work: u64) -> bool {
+        let fits = work <= MAX_WORK.min(self.work_left);
+        if fits {
+            self.work_left -= work;
         }
         fits
     }
@@ -161,8 +194,8 @@ impl Builder {
     pub fn primitive(&mut self, primitive: Primitive, inputs: &[&Operand], outputs: &[(Elem, Shape)]) -> Fallible<Vec<Operand>> {
         let hosts: Option<Vec<&Host>> = inputs.iter().map(|x| x.host()).collect();
         if let Some(hosts) = hosts
-            && fold::is_cheap(&primitive, &hosts, outputs)
-            && self.budget(outputs)
+            && self.take_work(fold::work(&primitive, &hosts, outputs))
+            && self.take_bytes(outputs)
             && let Some(results) = fold::evaluate(&primitive, &hosts, outputs)?
         {
             return Ok(results.into_iter().map(|host| self.constant(host)).collect());
@@ -190,7 +223,7 @@ impl Builder {
         };
         if let Some(host) = x.host()
             && (view != ViewOp::Broadcast || shape.elements() * x.elem().bytes() <= MAX_REPEATED)
-            && self.budget(&[(x.elem(), shape)])
+            && self.take_bytes(&[(x.elem(), shape)])
         {
             let host = host.strided(&layout, offset)?;
             return Ok(self.constant(host));
@@ -252,7 +285,7 @@ impl Builder {
         let elem = parts.first().ok_or_else(|| malformed("no inputs"))?.elem();
         let hosts: Option<Vec<Host>> = parts.iter().map(|x| x.host().cloned()).collect();
         if let Some(hosts) = hosts
-            && self.budget(&[(elem, shape)])
+            && self.take_bytes(&[(elem, shape)])
         {
             let host = Host::concat(&hosts, axis, shape)?;
             return Ok(self.constant(host));
@@ -282,7 +315,7 @@ impl Builder {
     fn repeated(&mut self, x: &Operand, shape: Shape) -> Fallible<Operand> {
         if let (Some(host), Some((layout, offset))) = (x.host(), ViewOp::Broadcast.apply(&Layout::contiguous(x.shape()), shape))
             && x.shape() != shape
-            && self.budget(&[(x.elem(), shape)])
+            && self.take_bytes(&[(x.elem(), shape)])
         {
             let host = host.strided(&layout, offset)?;
             return Ok(self.constant(host));

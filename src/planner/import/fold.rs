@@ -2,14 +2,12 @@
 
 use super::error::{Fallible, malformed};
 use super::host::{Elem, Host};
+use crate::backend::cpu::eval::eval;
 use crate::primitive::{Primitive, Unary};
 use crate::tensor::{DType, Layout, Shape, Tensor};
 
-/// Multiplications that folding one node may cost, about a second's worth.
-const MAX_WORK: u64 = 1 << 28;
-
-/// True if evaluating the primitive on these constants is worth doing while importing.
-pub(super) fn is_cheap(primitive: &Primitive, inputs: &[&Host], outputs: &[(Elem, Shape)]) -> bool {
+/// An upper bound of the multiplications (or reads) that evaluating the primitive on these constants takes.
+pub(super) fn work(primitive: &Primitive, inputs: &[&Host], outputs: &[(Elem, Shape)]) -> u64 {
     let results: u64 = outputs.iter().map(|(_, s)| s.elements()).sum();
     let read: u64 = inputs.iter().map(|x| x.shape().elements()).sum();
     let per_result = match primitive {
@@ -21,7 +19,7 @@ pub(super) fn is_cheap(primitive: &Primitive, inputs: &[&Host], outputs: &[(Elem
         Primitive::Resize(_) => read.max(64),
         _ => 1,
     };
-    results.saturating_mul(per_result).saturating_add(read) <= MAX_WORK
+    results.saturating_mul(per_result).saturating_add(read)
 }
 
 /// The primitive's results on constants; `None` where it cannot be evaluated here and has to stay a node.
@@ -101,9 +99,3 @@ pub(super) fn checked_index(index: i64, extent: i64) -> Fallible<i64> {
         Err(malformed(format!("index {index} of an axis of {extent} elements")).at("indices"))
     }
 }
-
-// ADAPTER-BEGIN
-fn eval(_: &Primitive, _: &[&Tensor], _: &[(DType, Shape)]) -> Result<Vec<Tensor>, crate::primitive::PrimitiveError> {
-    Err(crate::primitive::PrimitiveError::Attribute)
-}
-// ADAPTER-END

@@ -26,7 +26,7 @@ pub(super) fn declare(
             return Err(failed(malformed("an initializer without a name")));
         }
         let host = file::tensor(initializer, path).map_err(failed)?;
-        let constant = builder.named_constant(&initializer.name, host);
+        let constant = builder.given_constant(&initializer.name, host);
         if names.insert(initializer.name.clone(), constant).is_some() {
             return Err(failed(malformed("two initializers of one name")));
         }
@@ -39,7 +39,7 @@ pub(super) fn declare(
         }
         if let Some(tensor) = options.fixed.get(&input.name) {
             let host = fixed(input, tensor).map_err(failed)?;
-            names.insert(input.name.clone(), builder.named_constant(&input.name, host));
+            names.insert(input.name.clone(), builder.given_constant(&input.name, host));
             continue;
         }
         if names.contains_key(&input.name) {

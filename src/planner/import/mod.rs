@@ -1,9 +1,9 @@
 //! ONNX files to graphs.
 //!
-//! The way of a model: [`file`] reads its bytes ([`scan`] bounds what decoding may take, [`proto`] is the format),
-//! [`import`] fixes the inputs' shapes and walks the nodes in order, [`ops`] says what each ONNX operator means as
-//! primitives and views, and [`builder`] emits them, or folds them at once where all operands are constants ([`host`],
-//! [`fold`]). What comes out has static shapes, explicit broadcasts, and passes [`super::graph::verify`].
+//! The way of a model: `file` reads its bytes (`scan` bounds what decoding may take, `proto` is the format),
+//! `import` fixes the inputs' shapes and walks the nodes in order, `ops` says what each ONNX operator means as
+//! primitives and views, and `builder` emits them, or folds them at once where all operands are constants (`host`,
+//! `fold`). What comes out has static shapes, explicit broadcasts, and passes [`super::graph::verify`].
 
 mod builder;
 mod error;
@@ -54,8 +54,8 @@ pub struct ImportOptions {
 pub fn import(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
     let model = file::read_model(path)?;
     let (proto, opset) = checked_header(&model).map_err(|e| e.in_file(path))?;
-    let mut builder = Builder::default();
-    builder.graph.name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+    let mut builder = Builder::new(name.unwrap_or_default());
     let mut names = inputs::declare(proto, path, options, &mut builder)?;
     for (position, node) in proto.node.iter().enumerate() {
         let name = node_name(node, position);

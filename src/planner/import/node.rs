@@ -197,7 +197,10 @@ impl<'a> OnnxNode<'a> {
 
     /// Distinct axes.
     pub fn axes(axes: &[i64], rank: usize, name: &str) -> Fallible<Vec<usize>> {
-        let mut all = Vec::with_capacity(axes.len().min(rank));
+        if axes.len() > rank {
+            return Err(malformed(format!("{} of {rank} axes", axes.len())).at(name));
+        }
+        let mut all = Vec::with_capacity(axes.len());
         for &axis in axes {
             let axis = Self::axis(axis, rank, name)?;
             if all.contains(&axis) {

@@ -492,3 +492,20 @@ fn a_repeated_constant_beyond_the_cap_stays_a_view() {
     assert_eq!(output_dims(&graph), [1 << 15, 1 << 15]);
     assert!(graph.values.iter().filter_map(|v| v.data.as_ref()).all(|d| d.len() <= 1));
 }
+
+#[test]
+fn constants_that_grow_without_bounds_are_left_to_the_graph() {
+    // Each node doubles; when the budget is spent, joining goes on as nodes.
+    let doubled = |i: usize| (if i == 0 { "k".to_owned() } else { format!("k{i}") }, format!("k{}", i + 1));
+    let mut nodes: Vec<NodeProto> = (0..14)
+        .map(|i| {
+            let (from, to) = doubled(i);
+            node("Concat", &[&from, &from], &[&to], vec![int("axis", 0)])
+        })
+        .collect();
+    nodes.push(node("Relu", &["k14"], &["y"], vec![]));
+    let graph = imported(&model(13, &[1], nodes, vec![floats("k", &[1 << 10])]));
+    assert_eq!(output_dims(&graph), [1 << 24]);
+    let bytes: usize = graph.values.iter().filter_map(|v| v.data.as_ref()).map(|d| d.bytes().len()).sum();
+    assert!(bytes <= 16 << 20, "{bytes}");
+}

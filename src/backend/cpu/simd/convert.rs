@@ -101,24 +101,23 @@ pub(super) fn f32_to_f16<S: Simd>(s: S, src: &[f32], dst: &mut [f16]) {
 
 /// One output row of a bilinear resize.
 ///
-/// Output `p` blends input pixels `left[p]` and `right[p]` of the rows `top` and `bottom`. With
-/// `fx = frac[p]`, the sum runs in the order top left `(1 - fy) * (1 - fx)`, top right
-/// `(1 - fy) * fx`, bottom left `fy * (1 - fx)`, bottom right `fy * fx`, the first a product and the
-/// others fused.
+/// Output `p` blends input pixels `left[p]` and `right[p]` of the rows `top` and `bottom`. With `[gy, fy] = down` and
+/// `[gx, fx] = across[p]`, the sum runs in the order top left `gy * gx`, top right `gy * fx`, bottom left `fy * gx`,
+/// bottom right `fy * fx`, the first a product and the others fused.
 #[derive(Clone, Copy, Debug)]
 pub struct BilinearRow<'a> {
     /// The upper input row.
     pub top: *const f32,
     /// The lower input row.
     pub bottom: *const f32,
-    /// How far down between them.
-    pub fy: f32,
+    /// Weights of the upper and the lower row.
+    pub down: [f32; 2],
     /// Per output pixel, the input pixel to the left.
     pub left: &'a [u32],
     /// Per output pixel, the input pixel to the right.
     pub right: &'a [u32],
-    /// Per output pixel, how far right between them.
-    pub frac: &'a [f32],
+    /// Per output pixel, the weights of the left and the right input pixel.
+    pub across: &'a [[f32; 2]],
     /// Floats from one input pixel to the next.
     pub pixel_stride: usize,
     /// Channels.
@@ -136,13 +135,13 @@ pub struct BilinearRow<'a> {
 /// As [`super::Kernels::bilinear_row`].
 #[inline(always)]
 pub(super) unsafe fn bilinear_row<S: Simd>(s: S, a: &BilinearRow<'_>) {
-    let points = a.left.iter().zip(a.right).zip(a.frac);
-    for (p, ((&left, &right), &fx)) in points.enumerate() {
-        let (gx, gy) = (1.0 - fx, 1.0 - a.fy);
+    let points = a.left.iter().zip(a.right).zip(a.across);
+    let [gy, fy] = a.down;
+    for (p, ((&left, &right), &[gx, fx])) in points.enumerate() {
         let w00 = s.splat(gy * gx);
         let w01 = s.splat(gy * fx);
-        let w10 = s.splat(a.fy * gx);
-        let w11 = s.splat(a.fy * fx);
+        let w10 = s.splat(fy * gx);
+        let w11 = s.splat(fy * fx);
         let (left, right) = (left as usize * a.pixel_stride, right as usize * a.pixel_stride);
         let mut i = 0;
         while i < a.c {

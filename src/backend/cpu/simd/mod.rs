@@ -25,6 +25,7 @@
 mod convert;
 mod igemm;
 mod math;
+pub mod operators;
 mod pack;
 mod portable;
 mod reduce;

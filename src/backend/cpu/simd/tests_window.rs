@@ -44,9 +44,10 @@ fn depthwise_and_pooling_equal_the_scalar_loops() {
         type PerOutput<'a> = &'a dyn Fn(usize, &[(usize, f32)]) -> f32;
         let scalar = |f: PerOutput<'_>| -> Vec<f32> { (0..n * c).map(|i| f(i % c, &inside(i / c, i % c))).collect() };
         let conv = scalar(&|ch, values| {
-            values
-                .iter()
-                .fold(bias[ch], |acc, &(tap, x)| x.mul_add(weights[ch * kh * kw + tap], acc))
+            (0..kh * kw).fold(bias[ch], |acc, tap| {
+                let x = values.iter().find(|v| v.0 == tap).map_or(0.0, |v| v.1);
+                x.mul_add(weights[ch * kh * kw + tap], acc)
+            })
         });
         let sum = |values: &[(usize, f32)]| values.iter().fold(0.0, |acc: f32, v| acc + v.1);
         let pools = [
@@ -289,12 +290,12 @@ fn bilinear_blends_in_order() {
         let (top, bottom) = (r.floats(6 * c), r.floats(6 * c));
         let left = [0u32, 1, 2, 4, 5];
         let right = [1u32, 2, 3, 5, 5];
-        let frac = [0.25f32, 0.7, 0.1, 0.999, 0.0];
-        let fy = 0.3f32;
+        let across = [[0.75f32, 0.25], [0.3, 0.7], [0.9, 0.1], [0.001, 0.999], [1.0, 0.0]];
+        let down = [0.7f32, 0.3];
         let mut want = Vec::new();
         for p in 0..5 {
             let (l, h) = (left[p] as usize * c, right[p] as usize * c);
-            let (fx, gx, gy) = (frac[p], 1.0 - frac[p], 1.0 - fy);
+            let ([gx, fx], [gy, fy]) = (across[p], down);
             for i in 0..c {
                 let y = gy * gx * top[l + i];
                 let y = (gy * fx).mul_add(top[h + i], y);
@@ -307,10 +308,10 @@ fn bilinear_blends_in_order() {
             let args = BilinearRow {
                 top: top.as_ptr(),
                 bottom: bottom.as_ptr(),
-                fy,
+                down,
                 left: &left,
                 right: &right,
-                frac: &frac,
+                across: &across,
                 pixel_stride: c,
                 c,
                 out: got.as_mut_ptr(),

@@ -1,7 +1,7 @@
 //! Kernels that slide a window over channels-last rows: depthwise convolution and pooling.
 //!
-//! Taps outside the input are skipped, not multiplied by zeros. Which ones are outside depends on
-//! the geometry alone, so how a caller cuts rows and pixels apart never changes a bit.
+//! A tap outside the input counts as a zero under a convolution and is left out of a pooling. Which ones are outside
+//! depends on the geometry alone, so how a caller cuts rows and pixels apart never changes a bit.
 
 use super::math;
 use super::step::{Block, Fast, Step, apply};
@@ -55,8 +55,8 @@ impl Window {
 
 /// Depthwise convolution of a run of output pixels.
 ///
-/// Each output is the bias, then for each tap inside the input, row by row, one fused
-/// multiply-add, then the steps.
+/// Each output is the bias, then for each tap, row by row, one fused multiply-add (of zero for a tap outside the input),
+/// then the steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Depthwise<'a> {
     /// The input.
@@ -165,11 +165,15 @@ impl Depthwise<'_> {
             // reach, and the weights have every tap, padded to whole vectors.
             unsafe {
                 let row = w.rows.add(ky).read();
+                let weights = self.weights.add(ky * KW * self.weight_pitch + lanes.channel);
                 if row.is_null() {
+                    unroll!(KW, kx => {
+                        let weight = s.load(weights.add(kx * self.weight_pitch));
+                        unroll!(P, p => { acc[p] = s.fma(s.splat(0.0), weight, acc[p]); });
+                    });
                     continue;
                 }
                 let row = row.add(at);
-                let weights = self.weights.add(ky * KW * self.weight_pitch + lanes.channel);
                 let mut x = [s.splat(0.0); 12];
                 unroll!((P - 1) * STRIDE + KW, i => {
                     x[i] = s.load_upto(row.add(i * w.pixel_stride), lanes.n);
@@ -197,16 +201,16 @@ impl Depthwise<'_> {
         for ky in 0..w.kh {
             // SAFETY: there are `kh` row pointers.
             let row = unsafe { w.rows.add(ky).read() };
-            if row.is_null() {
-                continue;
-            }
-            for kx in taps.clone() {
+            for kx in 0..w.kw {
+                // SAFETY: the weights have every tap, padded to whole vectors.
+                let weight = unsafe { s.load(self.weights.add((ky * w.kw + kx) * self.weight_pitch + lanes.channel)) };
+                if row.is_null() || !taps.contains(&kx) {
+                    unroll!(P, p => { acc[p] = s.fma(s.splat(0.0), weight, acc[p]); });
+                    continue;
+                }
                 let ix = ox * w.stride + kx * w.dilation - w.pad_left;
-                // SAFETY: the row is not null and the tap is inside for every pixel; the weights
-                // have every tap, padded to whole vectors.
+                // SAFETY: the row is not null and the tap is inside for every pixel.
                 unsafe {
-                    let weight = (ky * w.kw + kx) * self.weight_pitch + lanes.channel;
-                    let weight = s.load(self.weights.add(weight));
                     let x = row.add(ix * w.pixel_stride + lanes.channel);
                     unroll!(P, p => {
                         let x = s.load_upto(x.add(p * w.stride * w.pixel_stride), lanes.n);
@@ -293,7 +297,7 @@ pub(super) unsafe fn depthwise<S: Simd>(s: S, a: &Depthwise<'_>) {
 /// What a pooling kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PoolKind {
-    /// The greatest value; NaN never wins, and a window without values gives negative infinity.
+    /// The greatest value, NaN if there is one; a window without values gives negative infinity.
     Max,
     /// The sum in tap order, divided by the number of taps inside the input.
     AverageInside,
@@ -380,7 +384,7 @@ unsafe fn pool_block<S: Simd, const NV: usize>(s: S, a: &Pool<'_>, p: usize, lan
                     let x = row.add(ix * w.pixel_stride + lanes.channel + LANES * j);
                     s.load_upto(x, lanes.n - LANES * j)
                 };
-                acc[j] = if max { s.max(x, acc[j]) } else { s.add(acc[j], x) };
+                acc[j] = if max { s.select_nan(x, x, s.max(x, acc[j])) } else { s.add(acc[j], x) };
             });
         }
     }

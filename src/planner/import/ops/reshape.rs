@@ -1,9 +1,10 @@
 //! Operators that keep all elements: reshapes, Transpose, Expand, and what does nothing at inference.
 
 use super::super::builder::{Builder, Operand};
-use super::super::error::{Fallible, malformed, unsupported};
+use super::super::error::{Fallible, limit, malformed, unsupported};
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
+use crate::limits::MAX_RANK;
 use crate::planner::graph::{ViewOp, broadcast};
 use crate::tensor::Shape;
 
@@ -93,6 +94,9 @@ pub(super) fn unsqueeze(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operan
     let x = node.input(0)?;
     let axes = axes(node)?.ok_or_else(|| malformed("missing").at("axes"))?;
     let rank = x.shape().rank() + axes.len();
+    if rank > MAX_RANK {
+        return Err(limit(format!("rank {rank} (at most {MAX_RANK})")).at("axes"));
+    }
     let axes = OnnxNode::axes(&axes, rank, "axes")?;
     let old = x.shape();
     let mut old = old.dims().iter();

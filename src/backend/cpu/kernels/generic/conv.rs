@@ -22,6 +22,7 @@ pub struct Convolution {
 }
 
 /// Where one tap meets a run of outputs along an axis.
+#[derive(Clone, Copy)]
 struct Meeting {
     /// The input coordinate of the run's first output; may lie outside.
     first: i64,
@@ -61,7 +62,7 @@ impl Convolution {
         self.products().saturating_mul(self.block() + 1)
     }
 
-    /// Axes without taps lead, so that the last of three is always the innermost spatial axis.
+    /// Number of spatial axes.
     fn spatial(&self) -> usize {
         usize::from(self.window.axes)
     }
@@ -124,14 +125,14 @@ impl Convolution {
 
     /// Calls `visit` for every tap that `start` meets, in row-major order, with the tap's coordinates and, per axis, where it lands.
     fn taps(&self, start: &[i64; 3], mut visit: impl FnMut(&[u32; 3], &[Meeting; 3])) {
-        let here = || Meeting { first: 0, step: 0 };
+        let here = Meeting { first: 0, step: 0 };
         let [k0, k1, k2] = self.window.kernel;
         let axes = self.spatial();
         let meet = |axis: usize, tap: u32| {
             if axis < axes {
                 self.meet(axis, start[axis], tap)
             } else {
-                Some(here())
+                Some(here)
             }
         };
         for t0 in 0..k0 {
@@ -140,8 +141,7 @@ impl Convolution {
                 let Some(m1) = meet(1, t1) else { continue };
                 for t2 in 0..k2 {
                     let Some(m2) = meet(2, t2) else { continue };
-                    let copy = |m: &Meeting| Meeting { ..*m };
-                    visit(&[t0, t1, t2], &[copy(&m0), copy(&m1), m2]);
+                    visit(&[t0, t1, t2], &[m0, m1, m2]);
                 }
             }
         }

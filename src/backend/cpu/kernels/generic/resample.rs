@@ -3,9 +3,9 @@
 //! An output is the sum of its taps in row-major order of the resized axes; a tap's weight is the product of its axes'
 //! weights in axis order. The first tap is a product, every later one a fused multiply-add.
 
-use super::taps::{Taps, is_identity, weighted};
 use super::value::{Lane, RUN, Value};
 use super::walk::{Bounds, pieces, walk};
+use crate::backend::cpu::taps::{Taps, is_identity, weighted};
 use crate::limits::MAX_RANK;
 use crate::primitive::{Coordinates, PrimitiveError, Resize};
 use crate::tensor::Shape;

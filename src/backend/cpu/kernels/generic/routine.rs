@@ -4,10 +4,10 @@ use super::conv::Convolution;
 use super::pool::Pooling;
 use super::remap::{Gather, Remap};
 use super::resample::Resample;
-use super::taps::{is_identity, nearest};
 use super::value::Value;
 use super::walk::Bounds;
 use super::{elementwise, matmul, reduce};
+use crate::backend::cpu::taps::{is_identity, nearest};
 use crate::primitive::{Binary, Coordinates, Primitive, PrimitiveError, ReduceKind, Region, Resize, ResizeMode, Unary};
 use crate::tensor::{DType, Shape};
 

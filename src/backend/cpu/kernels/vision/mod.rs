@@ -11,6 +11,9 @@ mod prepare;
 mod topk;
 mod yolox;
 
+#[cfg(test)]
+mod tests;
+
 use crate::backend::cpu::kernel::Kernel;
 use crate::plan::format::{Call, Operand, Operator, Plan, View};
 use crate::primitive::{Primitive, PrimitiveError, Region};
@@ -28,6 +31,15 @@ pub enum CompileError {
     /// A view does not lie inside its buffer (P5), or its buffer is not there (P1).
     #[error("a view outside its buffer")]
     View,
+}
+
+/// True if the operator is a single picture or result primitive.
+pub fn takes(operator: &Operator) -> bool {
+    let vision = |p: &Primitive| {
+        use Primitive as P;
+        matches!(p, P::Prepare(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. })
+    };
+    matches!(operator.calls.as_slice(), [call] if vision(&call.primitive))
 }
 
 /// Compiles an operator whose only primitive is `Prepare`, `DecodeYolox`, `Nms`, `TopK` or `ArgMax`; any layout of its operands.

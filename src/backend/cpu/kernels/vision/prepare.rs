@@ -2,7 +2,7 @@
 //!
 //! The resampling is OpenCV's `INTER_LINEAR` for 8-bit images, step for step, so that networks see what they were trained
 //! and tuned on: weights in units of 1/2048, a horizontal pass into integers, a vertical pass with two truncating shifts
-//! (`modules/imgproc/src/resize.cpp`: `resizeLinear`, `HResizeLinear`, `VResizeLinear`). The result equals `cv2.resize` bit for
+//! (`HResizeLinear` and `VResizeLinear` of `modules/imgproc/src/resize.cpp`). The result equals `cv2.resize` bit for
 //! bit, exact halving included, where OpenCV averages four pixels.
 
 use super::Bands;
@@ -247,7 +247,11 @@ fn horizontal<const N: usize, P: Pixels<N>>(row: P, columns: &[Column], out: &mu
     for (column, out) in columns.iter().zip(out.as_chunks_mut::<N>().0) {
         let (left, right) = (row.at(column.position[0] as usize), row.at(column.position[1] as usize));
         for c in 0..N {
-            out[c] = (left[c] * column.weight[0] + right[c] * column.weight[1]) >> 4;
+            // At most 255 * 2048, so nothing wraps; wrapping keeps the overflow check out of the loop.
+            let sum = left[c]
+                .wrapping_mul(column.weight[0])
+                .wrapping_add(right[c].wrapping_mul(column.weight[1]));
+            out[c] = sum >> 4;
         }
     }
 }
@@ -255,8 +259,9 @@ fn horizontal<const N: usize, P: Pixels<N>>(row: P, columns: &[Column], out: &mu
 /// Blends two resampled rows and rounds to pixel values.
 fn vertical(above: &[i32], below: &[i32], weights: [i32; 2], out: &mut [u8]) {
     for ((out, a), b) in out.iter_mut().zip(above).zip(below) {
-        let sum = ((a * weights[0]) >> 16) + ((b * weights[1]) >> 16);
-        *out = ((sum + 2) >> 2).min(255) as u8;
+        // At most 255 * 128 * 2048, so nothing wraps; wrapping keeps the loop free of checks and vectorised.
+        let sum = (a.wrapping_mul(weights[0]) >> 16).wrapping_add(b.wrapping_mul(weights[1]) >> 16);
+        *out = (sum.wrapping_add(2) >> 2).min(255) as u8;
     }
 }
 

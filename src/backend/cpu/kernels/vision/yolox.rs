@@ -9,6 +9,7 @@ use crate::backend::cpu::arena::Memory;
 use crate::backend::cpu::kernel::Kernel;
 use crate::backend::cpu::simd::{Kernels, Unary};
 use crate::primitive::Region;
+use crate::tensor::DType;
 use std::ops::Range;
 
 /// Anchors of a tile.
@@ -48,6 +49,11 @@ impl DecodeYolox {
         (32.0, (rest % columns) as f32, (rest / columns) as f32)
     }
 
+    /// True if an anchor's classes lie beside each other, in f32.
+    fn has_dense_rows(&self) -> bool {
+        self.head.dtype == DType::F32 && self.head.layout.stride(2) == 1 && self.scores.layout.stride(1) == 1
+    }
+
     fn decode(&self, memory: &Memory<'_>, anchors: Range<u32>) {
         let head = self.head.read(memory);
         let value = |a: u32, i: u32| read_f32(head, self.head.dtype, self.head.at(&[0, a, i]));
@@ -66,8 +72,17 @@ impl DecodeYolox {
                 boxes.write(self.boxes.at(&[a, i as u32]), edge);
             }
             let object = value(a, 4);
-            for class in 0..self.scores.shape().dim(1) {
-                scores.write(self.scores.at(&[a, class]), object * value(a, BEFORE_CLASSES + class));
+            let classes = self.scores.shape().dim(1);
+            if self.has_dense_rows() {
+                let from: &[f32] = head.slice(self.head.at(&[0, a, BEFORE_CLASSES]), classes as usize);
+                let to = scores.slice_mut(self.scores.at(&[a, 0]), classes as usize);
+                to.iter_mut()
+                    .zip(from)
+                    .for_each(|(score, class): (&mut f32, _)| *score = object * class);
+            } else {
+                for class in 0..classes {
+                    scores.write(self.scores.at(&[a, class]), object * value(a, BEFORE_CLASSES + class));
+                }
             }
         }
     }

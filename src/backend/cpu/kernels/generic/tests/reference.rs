@@ -1,0 +1,197 @@
+//! The primitives as their definitions read, in f64, element by element.
+
+use super::{coordinates, get};
+use crate::primitive::{Binary, PadMode, PoolKind, Primitive, ReduceKind, Unary, Window};
+use crate::tensor::{Shape, Tensor};
+
+/// The outputs of `primitive` as numbers in C order: values, and for a maximum pooling the winners.
+pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<Vec<f64>> {
+    let x = inputs[0];
+    let each = |f: &dyn Fn(&[usize]) -> f64| vec![coordinates(output).iter().map(|at| f(at)).collect::<Vec<f64>>()];
+    match *primitive {
+        Primitive::Conv { window, groups } => each(&|at| conv(&window, groups as usize, inputs, output, at)),
+        Primitive::ConvTranspose { window, groups } => vec![transposed(&window, groups as usize, inputs, output)],
+        Primitive::MatMul => each(&|at| {
+            let r = at.len();
+            let bias = inputs.get(2).map_or(0.0, |c| get(c, at));
+            let k = x.shape().dim(r - 1) as usize;
+            let a = |k: usize| [&at[..r - 1], &[k]].concat();
+            let b = |k: usize| [&at[..r - 2], &[k, at[r - 1]]].concat();
+            bias + (0..k).map(|k| get(x, &a(k)) * get(inputs[1], &b(k))).sum::<f64>()
+        }),
+        Primitive::Unary(kind) => each(&|at| unary(kind, get(x, at))),
+        Primitive::Binary(kind) => each(&|at| binary(kind, get(x, at), get(inputs[1], at))),
+        Primitive::Copy => each(&|at| get(x, at)),
+        Primitive::Pool { kind, window } => pool(kind, &window, x, output),
+        Primitive::Reduce { kind, axes } => each(&|at| {
+            let inside = |c: &Vec<usize>| (0..at.len()).all(|a| axes & (1 << a) != 0 || c[a] == at[a]);
+            let values: Vec<f64> = coordinates(x.shape()).iter().filter(|c| inside(c)).map(|c| get(x, c)).collect();
+            match kind {
+                ReduceKind::Sum => values.iter().sum(),
+                ReduceKind::Mean => values.iter().sum::<f64>() / values.len() as f64,
+                ReduceKind::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            }
+        }),
+        Primitive::Softmax { axis } => each(&|at| {
+            let along = |i: usize| {
+                let mut c = at.to_vec();
+                c[usize::from(axis)] = i;
+                get(x, &c).exp()
+            };
+            get(x, at).exp() / (0..output.dim(usize::from(axis)) as usize).map(along).sum::<f64>()
+        }),
+        Primitive::Pad { mode, begin } => each(&|at| {
+            let mut c = vec![];
+            for (axis, &i) in at.iter().enumerate() {
+                let n = i64::from(x.shape().dim(axis));
+                let mut i = i as i64 - i64::from(begin[axis]);
+                while !(0..n).contains(&i) {
+                    i = match mode {
+                        PadMode::Constant(value) => return f64::from(value.0),
+                        PadMode::Edge => i.clamp(0, n - 1),
+                        PadMode::Wrap => i + if i < 0 { n } else { -n },
+                        PadMode::Reflect if i < 0 => -i,
+                        PadMode::Reflect => 2 * (n - 1) - i,
+                    };
+                }
+                c.push(i as usize);
+            }
+            get(x, &c)
+        }),
+        Primitive::Gather { axis } => each(&|at| {
+            let (axis, q) = (usize::from(axis), inputs[1].shape().rank());
+            let n = i64::from(x.shape().dim(axis));
+            let i = get(inputs[1], &at[axis..axis + q]) as i64;
+            let i = (if i < 0 { i + n } else { i }).clamp(0, n - 1) as usize;
+            get(x, &[&at[..axis], &[i], &at[axis + q..]].concat())
+        }),
+        _ => panic!("no reference for {primitive:?}"),
+    }
+}
+
+fn taps(window: &Window) -> Vec<Vec<usize>> {
+    coordinates(Shape::new(&window.kernel[..usize::from(window.axes)]).unwrap())
+}
+
+/// Input coordinate under a tap, if it is inside.
+fn under(window: &Window, input: Shape, at: &[usize], tap: &[usize]) -> Option<Vec<usize>> {
+    let along = |a: usize| {
+        let i = at[a + 2] as i64 * i64::from(window.stride[a]) + tap[a] as i64 * i64::from(window.dilation[a]);
+        let i = i - i64::from(window.pad_begin[a]);
+        (0..i64::from(input.dim(a + 2))).contains(&i).then_some(i as usize)
+    };
+    (0..tap.len()).map(along).collect()
+}
+
+fn conv(window: &Window, groups: usize, inputs: &[&Tensor], output: Shape, at: &[usize]) -> f64 {
+    let (x, w) = (inputs[0], inputs[1]);
+    let depth = w.shape().dim(1) as usize;
+    let group = at[1] / (output.dim(1) as usize / groups);
+    let mut sum = inputs.get(2).map_or(0.0, |b| get(b, &at[1..2]));
+    for tap in taps(window) {
+        let Some(place) = under(window, x.shape(), at, &tap) else {
+            continue;
+        };
+        for c in 0..depth {
+            let from = [&[at[0], group * depth + c], &place[..]].concat();
+            sum += get(x, &from) * get(w, &[&[at[1], c], &tap[..]].concat());
+        }
+    }
+    sum
+}
+
+/// As the definition scatters: every input adds to the outputs its taps land on.
+fn transposed(window: &Window, groups: usize, inputs: &[&Tensor], output: Shape) -> Vec<f64> {
+    let (x, w) = (inputs[0], inputs[1]);
+    let all = coordinates(output);
+    let mut sums: Vec<f64> = all.iter().map(|at| inputs.get(2).map_or(0.0, |b| get(b, &at[1..2]))).collect();
+    let wide = w.shape().dim(1) as usize;
+    let depth = x.shape().dim(1) as usize / groups;
+    for at in coordinates(x.shape()) {
+        for tap in taps(window) {
+            let lands = |a: usize| {
+                let o = at[a + 2] as i64 * i64::from(window.stride[a]) + tap[a] as i64 * i64::from(window.dilation[a]);
+                let o = o - i64::from(window.pad_begin[a]);
+                (0..i64::from(output.dim(a + 2))).contains(&o).then_some(o as usize)
+            };
+            let Some(place) = (0..tap.len()).map(lands).collect::<Option<Vec<usize>>>() else {
+                continue;
+            };
+            for o in 0..wide {
+                let to = [&[at[0], at[1] / depth * wide + o], &place[..]].concat();
+                let index = all.iter().position(|c| *c == to).unwrap();
+                sums[index] += get(x, &at) * get(w, &[&[at[1], o], &tap[..]].concat());
+            }
+        }
+    }
+    sums
+}
+
+fn pool(kind: PoolKind, window: &Window, x: &Tensor, output: Shape) -> Vec<Vec<f64>> {
+    let (mut values, mut winners) = (vec![], vec![]);
+    for at in coordinates(output) {
+        let inside: Vec<Vec<usize>> = taps(window)
+            .iter()
+            .filter_map(|tap| under(window, x.shape(), &at, tap))
+            .map(|place| [&at[..2], &place[..]].concat())
+            .collect();
+        match kind {
+            PoolKind::Average { count_pad } => {
+                let padded = |a: usize| {
+                    let first = at[a + 2] as i64 * i64::from(window.stride[a]) - i64::from(window.pad_begin[a]);
+                    let limit = i64::from(x.shape().dim(a + 2)) + i64::from(window.pad_end[a]);
+                    let tap = |k: u32| first + i64::from(k) * i64::from(window.dilation[a]);
+                    (0..window.kernel[a]).filter(|&k| tap(k) < limit).count()
+                };
+                let counted: usize = (0..usize::from(window.axes)).map(padded).product();
+                let count = if count_pad { counted } else { inside.len() };
+                values.push(inside.iter().map(|c| get(x, c)).sum::<f64>() / count as f64);
+            }
+            PoolKind::Max { column_major } => {
+                let first = inside.iter().rev().max_by(|a, b| get(x, a).total_cmp(&get(x, b))).unwrap();
+                values.push(get(x, first));
+                let extents: Vec<usize> = x.shape().dims()[2..].iter().map(|&d| d as usize).collect();
+                let plane = first[0] * x.shape().dim(1) as usize + first[1];
+                let spatial: Vec<(usize, usize)> = first[2..].iter().copied().zip(extents.iter().copied()).collect();
+                let flat = |axes: &mut dyn Iterator<Item = (usize, usize)>| axes.fold(0, |flat, (i, d)| flat * d + i);
+                let within = match column_major {
+                    true => flat(&mut spatial.into_iter().rev()),
+                    false => flat(&mut spatial.into_iter()),
+                };
+                winners.push((plane * extents.iter().product::<usize>() + within) as f64);
+            }
+        }
+    }
+    vec![values, winners]
+}
+
+fn unary(kind: Unary, x: f64) -> f64 {
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    match kind {
+        Unary::Relu => x.max(0.0),
+        Unary::LeakyRelu(alpha) => x.max(0.0) + f64::from(alpha.0) * x.min(0.0),
+        Unary::Clip(low, high) => x.max(f64::from(low.0)).min(f64::from(high.0)),
+        Unary::Sigmoid => sigmoid(x),
+        Unary::HardSigmoid(alpha, beta) => (f64::from(alpha.0) * x + f64::from(beta.0)).clamp(0.0, 1.0),
+        Unary::HardSwish => x * (x / 6.0 + 0.5).clamp(0.0, 1.0),
+        Unary::Silu => x * sigmoid(x),
+        Unary::Tanh => x.tanh(),
+        Unary::Exp => x.exp(),
+        Unary::Sqrt => x.sqrt(),
+        Unary::Neg => -x,
+    }
+}
+
+fn binary(kind: Binary, a: f64, b: f64) -> f64 {
+    match kind {
+        Binary::Add => a + b,
+        Binary::Sub => a - b,
+        Binary::Mul => a * b,
+        Binary::Div => a / b,
+        Binary::Pow => a.powf(b),
+        Binary::Min => a.min(b),
+        Binary::Max => a.max(b),
+        Binary::PRelu if a < 0.0 => a * b,
+        Binary::PRelu => a,
+    }
+}

@@ -1,0 +1,92 @@
+//! Half-precision activations and weights: every f32 value inside a network becomes f16, converted at its borders.
+//!
+//! Arithmetic stays in f32 (see [`crate::plan::format::Rounding`]). What a decoder works with stays f32, and so do tensor
+//! inputs and results, which keep the type that ONNX declares.
+
+use super::attach::Attached;
+use super::graph::{Graph, Node, Op, ValueId};
+use crate::primitive::Primitive;
+use crate::tensor::{DType, Data, Tensor};
+use half::f16;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Converts the network.
+pub fn convert(mut attached: Attached) -> Attached {
+    let graph = &mut attached.graph;
+    let keep = results(graph);
+    let single: Vec<bool> = graph.outputs.iter().map(|n| graph.value(n.value).dtype == DType::F32).collect();
+    borders_in(graph);
+    for (index, value) in graph.values.iter_mut().enumerate() {
+        let border = graph.inputs.iter().any(|n| n.value.index() == index) || keep.contains(&index);
+        if value.dtype != DType::F32 || border {
+            continue;
+        }
+        value.dtype = DType::F16;
+        if let Some(data) = value.data.as_deref() {
+            value.data = rounded(data).map(Arc::new);
+        }
+    }
+    borders_out(graph, &single);
+    attached
+}
+
+/// Values that primitives of decoding make in f32 whatever they read.
+fn results(graph: &Graph) -> BTreeSet<usize> {
+    let mut keep = BTreeSet::new();
+    for node in &graph.nodes {
+        let Op::Primitive(primitive) = &node.op else { continue };
+        match primitive {
+            Primitive::DecodeYolox { .. } | Primitive::Nms(_) => keep.extend(node.outputs.iter().map(|v| v.index())),
+            _ => {}
+        }
+    }
+    keep
+}
+
+fn rounded(tensor: &Tensor) -> Option<Tensor> {
+    let elements = tensor.as_f32()?.iter().map(|&x| f16::from_f32(x)).collect();
+    Tensor::new(tensor.shape(), Data::F16(elements))
+}
+
+/// Lets readers of an f32 input read a conversion of it.
+fn borders_in(graph: &mut Graph) {
+    let inputs: Vec<(String, ValueId)> = graph.inputs.iter().map(|n| (n.name.clone(), n.value)).collect();
+    let mut conversions = Vec::new();
+    for (name, value) in inputs {
+        let (dtype, shape) = graph.operand(value);
+        if dtype != DType::F32 {
+            continue;
+        }
+        // The copy's own type follows with all others that are not at a border.
+        let inner = graph.add_value(format!("{name}.f16"), DType::F32, shape);
+        for input in graph.nodes.iter_mut().flat_map(|n| &mut n.inputs).filter(|v| **v == value) {
+            *input = inner;
+        }
+        conversions.push(copy(format!("{name}.f16"), value, inner));
+    }
+    graph.nodes.splice(0..0, conversions);
+}
+
+/// Converts results that were f32 back.
+fn borders_out(graph: &mut Graph, single: &[bool]) {
+    for index in 0..graph.outputs.len() {
+        let value = graph.outputs[index].value;
+        if graph.value(value).dtype != DType::F16 || !single[index] {
+            continue;
+        }
+        let name = format!("{}.f32", graph.outputs[index].name);
+        let outer = graph.add_value(name.clone(), DType::F32, graph.value(value).shape);
+        graph.nodes.push(copy(name, value, outer));
+        graph.outputs[index].value = outer;
+    }
+}
+
+fn copy(name: String, from: ValueId, to: ValueId) -> Node {
+    Node {
+        name,
+        op: Op::Primitive(Primitive::Copy),
+        inputs: vec![from],
+        outputs: vec![to],
+    }
+}

@@ -1,0 +1,85 @@
+//! Which nodes run as one operator: a product or an elementwise function, and the elementwise functions that follow it.
+
+use crate::limits::MAX_PRIMITIVES;
+use crate::planner::graph::{Graph, Op};
+use crate::planner::passes::PassSet;
+use crate::planner::strided;
+use crate::primitive::Primitive;
+
+/// A step of lowering, in an order in which every input is made before it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nodes that become one operator, each but the last read by a later one of them alone.
+    Operator(Vec<usize>),
+    /// A view.
+    View(usize),
+    /// A concatenation.
+    Concat(usize),
+}
+
+/// Cuts the graph into units.
+///
+/// A node joins the operator that made one of its inputs if that value is read nowhere else, has the node's own shape, and
+/// both are of the kinds that fuse: any elementwise function behind a convolution, a matrix product or an elementwise
+/// function. The operator stands where its last node stands, so whatever else its members read is made before.
+pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
+    let mut uses = vec![0u32; graph.values.len()];
+    let read = graph
+        .nodes
+        .iter()
+        .flat_map(|n| &n.inputs)
+        .chain(graph.outputs.iter().map(|n| &n.value));
+    read.for_each(|v| uses[v.index()] += 1);
+    let producers = strided::producers(graph);
+
+    let mut members: Vec<Vec<usize>> = Vec::new();
+    let mut group_of: Vec<Option<usize>> = vec![None; graph.nodes.len()];
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let Op::Primitive(primitive) = &node.op else { continue };
+        let mut joined = None;
+        if set.has(PassSet::GROUP) && is_tail(primitive) {
+            // Of two inputs that could be joined the later made one is the longer chain in practice.
+            let candidate = |v: &crate::planner::graph::ValueId| {
+                let producer = producers[v.index()]?;
+                let group = group_of[producer]?;
+                let fits = uses[v.index()] == 1
+                    && members[group].last() == Some(&producer)
+                    && members[group].len() < MAX_PRIMITIVES
+                    && graph.values[v.index()].shape == graph.values[node.outputs[0].index()].shape
+                    && is_head(graph, members[group][0]);
+                fits.then_some((producer, group))
+            };
+            joined = node.inputs.iter().filter_map(candidate).max().map(|(_, group)| group);
+        }
+        let group = joined.unwrap_or_else(|| {
+            members.push(Vec::new());
+            members.len() - 1
+        });
+        members[group].push(index);
+        group_of[index] = Some(group);
+    }
+
+    let mut units = Vec::new();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        match (&node.op, group_of[index]) {
+            (Op::View(_), _) => units.push(Unit::View(index)),
+            (Op::Concat { .. }, _) => units.push(Unit::Concat(index)),
+            (Op::Primitive(_), Some(group)) if members[group].last() == Some(&index) => {
+                units.push(Unit::Operator(std::mem::take(&mut members[group])));
+            }
+            (Op::Primitive(_), _) => {}
+        }
+    }
+    units
+}
+
+fn is_tail(primitive: &Primitive) -> bool {
+    matches!(primitive, Primitive::Unary(_) | Primitive::Binary(_))
+}
+
+fn is_head(graph: &Graph, node: usize) -> bool {
+    match &graph.nodes[node].op {
+        Op::Primitive(p) => is_tail(p) || matches!(p, Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::MatMul),
+        _ => false,
+    }
+}

@@ -1,0 +1,121 @@
+//! In which order each value's elements are stored, before any of them has a place.
+//!
+//! Values that image-like primitives make or read are stored channels-last; elementwise functions and their like keep the
+//! order of what they read; everything else is stored in C order. Views are looked through: the order of a view's output is
+//! what its input's storage looks like through it.
+
+use super::group::Unit;
+use crate::planner::graph::{Graph, Op, ValueId};
+use crate::planner::strided::{Strided, nested_as};
+use crate::primitive::Primitive;
+use crate::tensor::{Layout, Shape};
+
+/// True for primitives over pixels, which want the channels of a pixel side by side.
+pub fn is_spatial(primitive: &Primitive) -> bool {
+    matches!(
+        primitive,
+        Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::Pool { .. } | Primitive::Resize(_) | Primitive::Prepare(_)
+    )
+}
+
+/// True for primitives whose output is stored like their input because they walk both alike.
+fn keeps_order(primitive: &Primitive) -> bool {
+    matches!(
+        primitive,
+        Primitive::Unary(_)
+            | Primitive::Binary(_)
+            | Primitive::Copy
+            | Primitive::Reduce { .. }
+            | Primitive::Softmax { .. }
+            | Primitive::Pad { .. }
+            | Primitive::ArgMax { .. }
+    )
+}
+
+/// The layout each value would have in storage of its own (for views: through which its input's storage is seen).
+pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout> {
+    let wanted = if channels_last {
+        feeds_pixels(graph, units)
+    } else {
+        vec![false; graph.values.len()]
+    };
+    let mut layouts: Vec<Layout> = graph.values.iter().map(|v| Layout::contiguous(v.shape)).collect();
+    let fresh = |value: ValueId, spatial: bool, like: Option<Layout>| -> Layout {
+        let shape: Shape = graph.values[value.index()].shape;
+        match like {
+            _ if shape.rank() >= 3 && channels_last && (spatial || wanted[value.index()]) => Layout::channels_last(shape),
+            Some(like) if channels_last => nested_as(shape, &like),
+            _ => Layout::contiguous(shape),
+        }
+    };
+    for unit in units {
+        match unit {
+            Unit::View(node) => {
+                let node = &graph.nodes[*node];
+                let (input, output) = (node.inputs[0], node.outputs[0]);
+                let Op::View(view) = &node.op else { continue };
+                let seen = Strided::whole(layouts[input.index()]).view(view, graph.values[output.index()].shape);
+                layouts[output.index()] = seen.map_or_else(|| fresh(output, false, None), |s| s.layout);
+            }
+            Unit::Concat(node) => {
+                let node = &graph.nodes[*node];
+                let like = node.inputs.iter().find(|v| graph.values[v.index()].data.is_none());
+                let like = like.map(|v| layouts[v.index()]);
+                layouts[node.outputs[0].index()] = fresh(node.outputs[0], false, like);
+            }
+            Unit::Operator(nodes) => {
+                let primitives = nodes.iter().filter_map(|&n| match &graph.nodes[n].op {
+                    Op::Primitive(p) => Some((n, p)),
+                    _ => None,
+                });
+                let primitives: Vec<_> = primitives.collect();
+                let spatial = primitives.iter().any(|(_, p)| is_spatial(p));
+                let mut like = None;
+                if primitives.iter().all(|(_, p)| keeps_order(p)) {
+                    let inputs = nodes.iter().flat_map(|&n| &graph.nodes[n].inputs);
+                    let mut models = inputs.map(|v| layouts[v.index()]).filter(|l| !repeats(l));
+                    like = models.next();
+                }
+                for &node in nodes {
+                    for &output in &graph.nodes[node].outputs {
+                        layouts[output.index()] = fresh(output, spatial, like);
+                    }
+                }
+            }
+        }
+    }
+    layouts
+}
+
+/// True if some elements are seen more than once: such an operand says nothing about the order of the others.
+fn repeats(layout: &Layout) -> bool {
+    (0..layout.shape.rank()).any(|a| layout.shape.dim(a) > 1 && layout.stride(a) == 0) || layout.shape.elements() <= 1
+}
+
+/// Which values image-like primitives read, directly or through elementwise functions and concatenations.
+fn feeds_pixels(graph: &Graph, units: &[Unit]) -> Vec<bool> {
+    let mut wanted = vec![false; graph.values.len()];
+    for unit in units.iter().rev() {
+        match unit {
+            Unit::View(_) => {}
+            Unit::Concat(node) => {
+                let node = &graph.nodes[*node];
+                if wanted[node.outputs[0].index()] {
+                    node.inputs.iter().for_each(|v| wanted[v.index()] = true);
+                }
+            }
+            Unit::Operator(nodes) => {
+                for &node in nodes.iter().rev() {
+                    let node = &graph.nodes[node];
+                    let Op::Primitive(primitive) = &node.op else { continue };
+                    if is_spatial(primitive) && !matches!(primitive, Primitive::Prepare(_)) {
+                        wanted[node.inputs[0].index()] = true;
+                    } else if keeps_order(primitive) && node.outputs.iter().any(|v| wanted[v.index()]) {
+                        node.inputs.iter().for_each(|v| wanted[v.index()] = true);
+                    }
+                }
+            }
+        }
+    }
+    wanted
+}

@@ -1,0 +1,421 @@
+//! Lowers one network: walks its units in order, finds each value's place, writes down the operators.
+
+use super::constants::{Constants, weight_order};
+use super::elide::{Home, Root, homes};
+use super::group::{Unit, units};
+use super::layout::{is_spatial, natural};
+use super::{Buffer, LowerError, Lowered, Room};
+use crate::ids::{BufferId, OperatorId, TenantId};
+use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_NAME, MAX_OPERATORS};
+use crate::plan::format::{ArithmeticClass, Call, Family, Kernel, Operand, Operator, Port, Role, Rounding, Tactic, Tenant, View};
+use crate::planner::attach::Attached;
+use crate::planner::graph::{Graph, Node, Op, ValueId};
+use crate::planner::passes::PassSet;
+use crate::planner::strided::{Strided, constant, gather, nested_as, producers};
+use crate::primitive::{Primitive, Region};
+use crate::tensor::{DType, Layout};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Appends `tenant`'s network to `lowered`, with its ports.
+pub fn lower(lowered: &mut Lowered, mut tenant: Tenant, attached: &Attached, set: PassSet) -> Result<(), LowerError> {
+    let graph = &attached.graph;
+    let id = TenantId::from_index(lowered.tenants.len()).ok_or_else(|| limit(graph, "the number of tenants"))?;
+    let units = units(graph, set);
+    let natural = natural(graph, &units, set.has(PassSet::LAYOUT));
+    let homes = homes(graph, &units, &natural, set.has(PassSet::ELIDE));
+    let mut network = Network {
+        graph,
+        set,
+        tenant: id,
+        producers: producers(graph),
+        constants: Constants::new(id),
+        places: vec![None; graph.values.len()],
+        roots: BTreeMap::new(),
+        rearranged: BTreeMap::new(),
+        natural,
+        homes,
+        lowered,
+    };
+    tenant.inputs = network.inputs(attached)?;
+    for unit in &units {
+        match unit {
+            Unit::View(node) => network.view(&graph.nodes[*node])?,
+            Unit::Concat(node) => network.concat(&graph.nodes[*node])?,
+            Unit::Operator(nodes) => network.operator(nodes)?,
+        }
+    }
+    tenant.outputs = network.outputs(attached)?;
+    lowered.tenants.push(tenant);
+    Ok(())
+}
+
+fn limit(graph: &Graph, what: &'static str) -> LowerError {
+    LowerError::Limit {
+        graph: graph.name.clone(),
+        what,
+    }
+}
+
+/// Where a value lies, and who wrote it there.
+#[derive(Clone, Debug)]
+struct Place {
+    view: View,
+    writers: Arc<BTreeSet<OperatorId>>,
+}
+
+impl Place {
+    fn strided(&self) -> Strided {
+        Strided {
+            origin: self.view.origin as i64,
+            layout: self.view.layout,
+        }
+    }
+}
+
+struct Network<'a> {
+    graph: &'a Graph,
+    set: PassSet,
+    tenant: TenantId,
+    producers: Vec<Option<usize>>,
+    constants: Constants,
+    places: Vec<Option<Place>>,
+    /// Buffers of storage that several values share, by [`Root`].
+    roots: BTreeMap<(bool, usize), BufferId>,
+    /// Copies made for readers that need another order, by value.
+    rearranged: BTreeMap<ValueId, Place>,
+    natural: Vec<Layout>,
+    homes: Vec<Option<Home>>,
+    lowered: &'a mut Lowered,
+}
+
+impl Network<'_> {
+    fn limit(&self, what: &'static str) -> LowerError {
+        limit(self.graph, what)
+    }
+
+    fn buffer(&mut self, room: Room, elements: u64, dtype: DType) -> Result<BufferId, LowerError> {
+        let bytes = elements.checked_mul(dtype.bytes()).filter(|&b| b <= MAX_BYTES);
+        let bytes = bytes.ok_or_else(|| self.limit("the size of a tensor"))?;
+        let id = BufferId::from_index(self.lowered.buffers.len()).filter(|id| id.index() < MAX_BUFFERS);
+        self.lowered.buffers.push(Buffer { room, bytes });
+        id.ok_or_else(|| self.limit("the number of buffers"))
+    }
+
+    fn seen(&self, buffer: BufferId, dtype: DType, at: Strided) -> Result<View, LowerError> {
+        // An empty tensor has no element to be anywhere, and a view of something starts inside its buffer.
+        let origin = if at.layout.shape.elements() == 0 { 0 } else { at.origin };
+        Ok(View {
+            buffer,
+            origin: u64::try_from(origin).map_err(|_| self.limit("the offset of a view"))?,
+            dtype,
+            layout: at.layout,
+        })
+    }
+
+    fn inputs(&mut self, attached: &Attached) -> Result<Vec<Port>, LowerError> {
+        let mut ports = Vec::new();
+        for named in &self.graph.inputs {
+            let value = self.graph.value(named.value);
+            let room = attached
+                .cameras
+                .get(&named.value)
+                .map_or(Room::Input, |camera| Room::Camera(*camera));
+            let buffer = self.buffer(room, value.shape.elements(), value.dtype)?;
+            let view = self.seen(buffer, value.dtype, Strided::whole(Layout::contiguous(value.shape)))?;
+            self.settle(named.value, view, Arc::default());
+            if room == Room::Input {
+                ports.push(Port {
+                    name: named.name.clone(),
+                    image: 0,
+                    role: Role::Tensor,
+                    view,
+                    labels: Vec::new(),
+                    fit: None,
+                    widened: named.widened,
+                });
+            }
+        }
+        Ok(ports)
+    }
+
+    fn outputs(&mut self, attached: &Attached) -> Result<Vec<Port>, LowerError> {
+        let mut ports = Vec::new();
+        for (index, (named, spec)) in self.graph.outputs.iter().zip(&attached.ports).enumerate() {
+            let value = self.graph.value(named.value);
+            let born_here = self.roots.get(&(true, index)).copied();
+            let place = self.place(named.value)?;
+            let view = if born_here == Some(place.view.buffer) {
+                place.view
+            } else {
+                let buffer = self.buffer(Room::Output, value.shape.elements(), value.dtype)?;
+                let view = self.seen(buffer, value.dtype, Strided::whole(Layout::contiguous(value.shape)))?;
+                self.copy(&value.name, &place, view)?;
+                view
+            };
+            ports.push(Port {
+                name: named.name.clone(),
+                image: spec.image,
+                role: spec.role,
+                view,
+                labels: spec.labels.clone(),
+                fit: spec.fit,
+                widened: named.widened,
+            });
+        }
+        Ok(ports)
+    }
+
+    fn settle(&mut self, value: ValueId, view: View, writers: Arc<BTreeSet<OperatorId>>) {
+        self.places[value.index()] = Some(Place { view, writers });
+    }
+
+    /// Where `value` lies; constants are stored on the way, in C order.
+    fn place(&mut self, value: ValueId) -> Result<Place, LowerError> {
+        if let Some(place) = &self.places[value.index()] {
+            return Ok(place.clone());
+        }
+        // Values come before their readers in a verified graph, so what has no place yet is a constant.
+        let it = self.graph.value(value);
+        let data = it.data.clone().ok_or_else(|| LowerError::View {
+            graph: self.graph.name.clone(),
+            node: it.name.clone(),
+        })?;
+        let view = self.constants.store(self.lowered, &data, Layout::contiguous(it.shape));
+        let view = view.ok_or_else(|| self.limit("the number of weight sections"))?;
+        self.settle(value, view, Arc::default());
+        self.place(value)
+    }
+
+    /// Storage for a value that is about to be written: its home, or a buffer of its own.
+    fn storage(&mut self, value: ValueId) -> Result<View, LowerError> {
+        let dtype = self.graph.value(value).dtype;
+        let Some(home) = self.homes[value.index()] else {
+            return self.fresh(self.natural[value.index()], dtype);
+        };
+        let (key, room) = match home.root {
+            Root::Arena { id } => ((false, id), Room::Arena),
+            Root::Port { index } => ((true, index), Room::Output),
+        };
+        let buffer = match self.roots.get(&key) {
+            Some(buffer) => *buffer,
+            None => {
+                let elements = self.graph.value(home.owner).shape.elements();
+                let buffer = self.buffer(room, elements, dtype)?;
+                self.roots.insert(key, buffer);
+                buffer
+            }
+        };
+        self.seen(buffer, dtype, home.at)
+    }
+
+    fn fresh(&mut self, layout: Layout, dtype: DType) -> Result<View, LowerError> {
+        let buffer = self.buffer(Room::Arena, layout.shape.elements(), dtype)?;
+        self.seen(buffer, dtype, Strided::whole(layout))
+    }
+
+    fn view(&mut self, node: &Node) -> Result<(), LowerError> {
+        let Op::View(view) = &node.op else { return Ok(()) };
+        let (input, output) = (node.inputs[0], node.outputs[0]);
+        let (from, shape) = (self.place(input)?, self.graph.value(output).shape);
+        let dtype = from.view.dtype;
+        if let Some(at) = from.strided().view(view, shape) {
+            let seen = self.seen(from.view.buffer, dtype, at)?;
+            self.settle(output, seen, from.writers.clone());
+            let dynamic = constant(self.graph, &self.producers, input).is_none();
+            if !self.set.has(PassSet::ELIDE) && dynamic && shape.elements() > 0 {
+                let target = self.fresh(nested_as(shape, &self.natural[output.index()]), dtype)?;
+                let seen = self.place(output)?;
+                let writers = self.copy(&node.name, &seen, target)?;
+                self.settle(output, target, writers);
+            }
+            return Ok(());
+        }
+        // Strides cannot say it: store the input anew, in an order that the view can be made of, best in the wanted one.
+        let input_shape = self.graph.value(input).shape;
+        let wanted = Strided::whole(nested_as(shape, &self.natural[output.index()])).unview(view, input_shape);
+        let order = wanted.map_or_else(|| Layout::contiguous(input_shape), |at| at.layout);
+        let target = self.fresh(order, dtype)?;
+        let writers = self.copy(&node.name, &from, target)?;
+        let at = Strided::whole(order).view(view, shape).ok_or_else(|| LowerError::View {
+            graph: self.graph.name.clone(),
+            node: node.name.clone(),
+        })?;
+        let seen = self.seen(target.buffer, dtype, at)?;
+        self.settle(output, seen, writers);
+        Ok(())
+    }
+
+    fn concat(&mut self, node: &Node) -> Result<(), LowerError> {
+        let Op::Concat { axis } = node.op else { return Ok(()) };
+        let output = node.outputs[0];
+        let whole = self.storage(output)?;
+        let all = Strided {
+            origin: whole.origin as i64,
+            layout: whole.layout,
+        };
+        let mut writers = BTreeSet::new();
+        let mut start = 0;
+        for &part in &node.inputs {
+            let extent = self.graph.value(part).shape.dim(axis);
+            let from = self.place(part)?;
+            let band = all
+                .band(axis, start, extent)
+                .ok_or_else(|| self.limit("the extent of a concatenation"))?;
+            let target = self.seen(whole.buffer, whole.dtype, band)?;
+            let born_there = from.view.buffer == whole.buffer && from.strided().same_places(&band);
+            if born_there {
+                writers.extend(from.writers.iter());
+            } else {
+                writers.extend(self.copy(&node.name, &from, target)?.iter());
+            }
+            start += extent;
+        }
+        self.settle(output, whole, Arc::new(writers));
+        Ok(())
+    }
+
+    fn operator(&mut self, nodes: &[usize]) -> Result<(), LowerError> {
+        let graph = self.graph;
+        let Some((&last, _)) = nodes.split_last() else { return Ok(()) };
+        let mut outputs = Vec::new();
+        for &value in &graph.nodes[last].outputs {
+            outputs.push(self.storage(value)?);
+        }
+        let mut calls = Vec::with_capacity(nodes.len());
+        let mut needs = BTreeSet::new();
+        let mut inner: BTreeMap<ValueId, u8> = BTreeMap::new();
+        for (position, &index) in nodes.iter().enumerate() {
+            let node = &graph.nodes[index];
+            let Op::Primitive(primitive) = node.op else { continue };
+            let mut inputs = Vec::with_capacity(node.inputs.len());
+            for (k, &value) in node.inputs.iter().enumerate() {
+                inputs.push(match inner.get(&value) {
+                    Some(&call) => Operand::Inner(call),
+                    None => {
+                        let place = self.operand(&primitive, k, value, &outputs[0].layout)?;
+                        needs.extend(place.writers.iter());
+                        Operand::View(place.view)
+                    }
+                });
+            }
+            let made = graph.value(node.outputs[0]);
+            inner.insert(node.outputs[0], position as u8);
+            calls.push(Call {
+                primitive,
+                inputs,
+                dtype: made.dtype,
+                shape: made.shape,
+                rounding: Rounding::Rounded,
+            });
+        }
+        let writers = if outputs.iter().all(|v| v.layout.shape.elements() == 0) {
+            Arc::default()
+        } else {
+            self.emit(&graph.nodes[last].name, calls, outputs.clone(), needs)?
+        };
+        for (&value, &view) in graph.nodes[last].outputs.iter().zip(&outputs) {
+            self.settle(value, view, writers.clone());
+        }
+        Ok(())
+    }
+
+    /// Input `k` of `primitive`, in an order its kernels take; `result` is how the operator's output is stored.
+    fn operand(&mut self, primitive: &Primitive, k: usize, value: ValueId, result: &Layout) -> Result<Place, LowerError> {
+        if let Some((data, at)) = constant(self.graph, &self.producers, value) {
+            let shape = at.layout.shape;
+            let repeats = (0..shape.rank()).any(|a| shape.dim(a) > 1 && at.layout.stride(a) == 0);
+            let same_shape = shape == result.shape && matches!(primitive, Primitive::Binary(_));
+            let order = weight_order(primitive, k, &at.layout).or(same_shape.then(|| nested_as(shape, result)));
+            if let (Some(order), false) = (order, repeats)
+                && let Some(data) = gather(&data, &at)
+            {
+                let view = self.constants.store(self.lowered, &data, order);
+                let view = view.ok_or_else(|| self.limit("the number of weight sections"))?;
+                return Ok(Place {
+                    view,
+                    writers: Arc::default(),
+                });
+            }
+            return self.place(value);
+        }
+        let place = self.place(value)?;
+        let layout = place.view.layout;
+        let shape = layout.shape;
+        // Kernels walk pixels channel by channel, and the rows of a matrix product along K.
+        let side_by_side = match primitive {
+            p if is_spatial(p) && k == 0 && !matches!(p, Primitive::Prepare(_)) => 1,
+            Primitive::MatMul if k == 0 => shape.rank() - 1,
+            _ => return Ok(place),
+        };
+        let fits = shape.dim(side_by_side) <= 1 || layout.stride(side_by_side) == 1;
+        if fits || !self.set.has(PassSet::LAYOUT) || shape.elements() == 0 {
+            return Ok(place);
+        }
+        if let Some(copy) = self.rearranged.get(&value).filter(|c| c.view.layout.stride(side_by_side) == 1) {
+            return Ok(copy.clone());
+        }
+        let order = if *primitive == Primitive::MatMul {
+            Layout::contiguous(shape)
+        } else {
+            Layout::channels_last(shape)
+        };
+        let target = self.fresh(order, place.view.dtype)?;
+        let name = self.graph.value(value).name.clone();
+        let writers = self.copy(&name, &place, target)?;
+        let copy = Place { view: target, writers };
+        self.rearranged.insert(value, copy.clone());
+        Ok(copy)
+    }
+
+    /// An operator that copies `from` to `target`; none if there is nothing to copy.
+    fn copy(&mut self, name: &str, from: &Place, target: View) -> Result<Arc<BTreeSet<OperatorId>>, LowerError> {
+        if target.layout.shape.elements() == 0 {
+            return Ok(Arc::default());
+        }
+        let call = Call {
+            primitive: Primitive::Copy,
+            inputs: vec![Operand::View(from.view)],
+            dtype: target.dtype,
+            shape: target.layout.shape,
+            rounding: Rounding::Rounded,
+        };
+        self.emit(name, vec![call], vec![target], (*from.writers).clone())
+    }
+
+    fn emit(
+        &mut self,
+        name: &str,
+        calls: Vec<Call>,
+        outputs: Vec<View>,
+        needs: BTreeSet<OperatorId>,
+    ) -> Result<Arc<BTreeSet<OperatorId>>, LowerError> {
+        let id = OperatorId::from_index(self.lowered.operators.len()).filter(|id| id.index() < MAX_OPERATORS);
+        let id = id.ok_or_else(|| self.limit("the number of operators"))?;
+        let whole = Region::whole(outputs[0].layout.shape);
+        self.lowered.operators.push(Operator {
+            tenant: self.tenant,
+            name: shortened(name),
+            calls,
+            outputs,
+            class: ArithmeticClass {
+                family: Family::Fma,
+                split_k: 1,
+            },
+            tactic: Tactic {
+                kernel: Kernel::Generic,
+                tile: (0, 0),
+            },
+            width: 0,
+            chunks: vec![whole],
+        });
+        self.lowered.needs.push(needs.into_iter().collect());
+        Ok(Arc::new(BTreeSet::from([id])))
+    }
+}
+
+/// The name, cut at a character boundary to what a plan may hold.
+fn shortened(name: &str) -> String {
+    let end = (0..=name.len().min(MAX_NAME)).rev().find(|&i| name.is_char_boundary(i));
+    name[..end.unwrap_or(0)].to_owned()
+}

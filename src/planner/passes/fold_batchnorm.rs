@@ -1,0 +1,225 @@
+//! Per-channel constants after a convolution or a matrix product (batch normalisation as the importer writes it, or plain
+//! scales and shifts) move into its weights and bias.
+//!
+//! Exact but for rounding: `(sum w x + b) * s + t = sum (w s) x + (b s + t)`. The window's padding does not matter, for
+//! what is folded follows the sum.
+
+use super::rewrite::{Index, replace};
+use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
+use crate::planner::strided;
+use crate::primitive::{Binary, Primitive};
+use crate::tensor::{DType, Data, Shape, Tensor};
+use half::f16;
+use std::sync::Arc;
+
+pub fn run(graph: &mut Graph) {
+    // Folding one node makes the next one of a chain a follower of the product, so the search goes on where it stopped.
+    let mut from = 0;
+    loop {
+        let index = Index::of(graph);
+        let Some(fold) = (from..graph.nodes.len()).find_map(|node| find(graph, &index, node)) else {
+            break;
+        };
+        from = fold.product;
+        apply(graph, &fold);
+    }
+}
+
+/// `product`'s result times `scale` plus `shift` is what `follower` computes.
+struct Fold {
+    product: usize,
+    follower: usize,
+    scale: Option<Vec<f32>>,
+    shift: Option<Vec<f32>>,
+    weights: Tensor,
+    bias: Option<Vec<f32>>,
+}
+
+fn find(graph: &Graph, index: &Index, follower: usize) -> Option<Fold> {
+    let Op::Primitive(Primitive::Binary(kind)) = graph.nodes[follower].op else {
+        return None;
+    };
+    if !matches!(kind, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) {
+        return None;
+    }
+    let (a, b) = (graph.nodes[follower].inputs[0], graph.nodes[follower].inputs[1]);
+    let commutes = matches!(kind, Binary::Add | Binary::Mul);
+    [(a, b), (b, a)]
+        .into_iter()
+        .take(if commutes { 2 } else { 1 })
+        .find_map(|(made, other)| {
+            let (product, primitive) = index.primitive(graph, made)?;
+            let axis = match primitive {
+                Primitive::Conv { .. } | Primitive::ConvTranspose { .. } => 1,
+                Primitive::MatMul => graph.values[made.index()].shape.rank() - 1,
+                _ => return None,
+            };
+            if index.uses[made.index()] != 1 {
+                return None;
+            }
+            let values = per_channel(graph, index, other, axis)?;
+            let (scale, shift) = match kind {
+                Binary::Mul => (Some(values), None),
+                Binary::Div => (Some(values.iter().map(|v| 1.0 / v).collect()), None),
+                Binary::Sub => (None, Some(values.iter().map(|v| -v).collect())),
+                _ => (None, Some(values)),
+            };
+            let node = &graph.nodes[product];
+            let weights = plain_weights(graph, index, node, primitive)?;
+            let bias = match node.inputs.get(2) {
+                Some(&bias) => Some(match primitive {
+                    Primitive::MatMul => per_channel(graph, index, bias, axis)?,
+                    _ => per_channel(graph, index, bias, 0)?,
+                }),
+                None => None,
+            };
+            Some(Fold {
+                product,
+                follower,
+                scale,
+                shift,
+                weights,
+                bias,
+            })
+        })
+}
+
+/// The product's constant weights, elements in C order; for a matrix product the one `[K,N]` matrix all samples share.
+fn plain_weights(graph: &Graph, index: &Index, node: &Node, primitive: &Primitive) -> Option<Tensor> {
+    let (tensor, at) = strided::constant(graph, &index.producers, node.inputs[1])?;
+    let weights = strided::gather(&tensor, &matrix(&at, primitive)?)?;
+    weights.dtype().is_float().then_some(weights)
+}
+
+/// For a matrix product, the last two axes of a look whose leading axes only repeat; for convolutions the look itself.
+fn matrix(at: &strided::Strided, primitive: &Primitive) -> Option<strided::Strided> {
+    if *primitive != Primitive::MatMul {
+        return Some(*at);
+    }
+    let (shape, rank) = (at.layout.shape, at.layout.shape.rank());
+    if (0..rank - 2).any(|a| shape.dim(a) > 1 && at.layout.stride(a) != 0) {
+        return None;
+    }
+    let two = Shape::new(&shape.dims()[rank - 2..])?;
+    Some(strided::Strided {
+        origin: at.origin,
+        layout: crate::tensor::Layout::new(two, &at.layout.strides()[rank - 2..])?,
+    })
+}
+
+/// The values of a constant that varies along `axis` alone.
+fn per_channel(graph: &Graph, index: &Index, value: ValueId, axis: usize) -> Option<Vec<f32>> {
+    let (tensor, at) = strided::constant(graph, &index.producers, value)?;
+    let shape = at.layout.shape;
+    let varies = |a: usize| shape.dim(a) > 1 && at.layout.stride(a) != 0;
+    if axis >= shape.rank() || (0..shape.rank()).any(|a| a != axis && varies(a)) || !tensor.dtype().is_float() {
+        return None;
+    }
+    (0..shape.dim(axis))
+        .map(|i| {
+            let element = at.origin + i64::from(i) * at.layout.stride(axis);
+            Some(tensor.get_f64(usize::try_from(element).ok()?)? as f32)
+        })
+        .collect()
+}
+
+fn apply(graph: &mut Graph, fold: &Fold) {
+    let Op::Primitive(primitive) = graph.nodes[fold.product].op else {
+        return;
+    };
+    let made = graph.nodes[fold.product].outputs[0];
+    let follower = graph.nodes.remove(fold.follower);
+    replace(graph, follower.outputs[0], made);
+    let name = graph.nodes[fold.product].name.clone();
+    let mut inputs = graph.nodes[fold.product].inputs[..2].to_vec();
+    // Views that repeat a new constant go right before the product.
+    let mut views = Vec::new();
+    if let Some(scale) = &fold.scale {
+        let base = graph.add_constant(format!("{name}.weights"), Arc::new(scaled(&fold.weights, &primitive, scale)));
+        let shape = graph.values[inputs[1].index()].shape;
+        inputs[1] = repeated(
+            graph,
+            &mut views,
+            base,
+            if primitive == Primitive::MatMul {
+                shape
+            } else {
+                fold.weights.shape()
+            },
+        );
+    }
+    if let Some(bias) = fold.bias() {
+        let tensor = Shape::new(&[bias.len() as u32]).and_then(|s| floats(fold.weights.dtype(), s, bias));
+        if let Some(tensor) = tensor {
+            let channels = tensor.shape();
+            let base = graph.add_constant(format!("{name}.bias"), Arc::new(tensor));
+            let whole = graph.values[made.index()].shape;
+            inputs.push(repeated(
+                graph,
+                &mut views,
+                base,
+                if primitive == Primitive::MatMul { whole } else { channels },
+            ));
+        }
+    }
+    graph.nodes[fold.product].inputs = inputs;
+    graph.nodes.splice(fold.product..fold.product, views);
+}
+
+impl Fold {
+    /// The product's bias after folding, one value a channel; `None` if it needs none.
+    fn bias(&self) -> Option<Vec<f32>> {
+        let mut bias = match (&self.bias, &self.shift) {
+            (Some(bias), _) => bias.clone(),
+            (None, Some(shift)) => vec![0.0; shift.len()],
+            (None, None) => return None,
+        };
+        for (channel, value) in bias.iter_mut().enumerate() {
+            *value *= self.scale.as_ref().map_or(1.0, |s| s[channel]);
+            *value += self.shift.as_ref().map_or(0.0, |t| t[channel]);
+        }
+        Some(bias)
+    }
+}
+
+/// `base` repeated to `shape` by a view added to `views`, or `base` itself if it has that shape.
+fn repeated(graph: &mut Graph, views: &mut Vec<Node>, base: ValueId, shape: Shape) -> ValueId {
+    if graph.values[base.index()].shape == shape {
+        return base;
+    }
+    let name = format!("{}.repeated", graph.value(base).name);
+    let output = graph.add_value(name.clone(), graph.value(base).dtype, shape);
+    views.push(Node {
+        name,
+        op: Op::View(ViewOp::Broadcast),
+        inputs: vec![base],
+        outputs: vec![output],
+    });
+    output
+}
+
+/// The weights with each output channel's elements multiplied by its scale, rounded to the weights' type.
+fn scaled(weights: &Tensor, primitive: &Primitive, scale: &[f32]) -> Tensor {
+    let shape = weights.shape();
+    let per_first = (weights.len() / (shape.dim(0).max(1) as usize)).max(1);
+    let channel = |i: usize| match primitive {
+        // `[C, O/g, k..]`: the group of the input channel, then the channel inside the group.
+        Primitive::ConvTranspose { groups, .. } => {
+            let (inputs, outputs) = (shape.dim(0) as usize, shape.dim(1) as usize);
+            let group = i / per_first / (inputs / *groups as usize).max(1);
+            group * outputs + i % per_first / (per_first / outputs.max(1)).max(1)
+        }
+        Primitive::MatMul => i % (shape.dim(1).max(1) as usize),
+        _ => i / per_first,
+    };
+    let elements = (0..weights.len()).map(|i| weights.get_f64(i).unwrap_or(0.0) as f32 * scale[channel(i)]);
+    floats(weights.dtype(), shape, elements.collect()).unwrap_or_else(|| weights.clone())
+}
+
+fn floats(dtype: DType, shape: Shape, elements: Vec<f32>) -> Option<Tensor> {
+    let data = match dtype {
+        DType::F16 => Data::F16(elements.into_iter().map(f16::from_f32).collect()),
+        _ => Data::F32(elements),
+    };
+    Tensor::new(shape, data)
+}

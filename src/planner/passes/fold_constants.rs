@@ -1,0 +1,71 @@
+//! Nodes whose inputs are all constant become constants, so that the board never computes them.
+
+use crate::backend::cpu::eval::eval;
+use crate::planner::graph::{Graph, Node, Op, ViewOp};
+use crate::planner::strided::{self, Strided};
+use crate::tensor::{Layout, Tensor};
+use std::sync::Arc;
+
+/// Elements above which a result is left to the board: a file of weights should not grow by what one operator can make.
+const LARGEST: u64 = 1 << 22;
+
+pub fn run(graph: &mut Graph) {
+    let producers = strided::producers(graph);
+    for index in 0..graph.nodes.len() {
+        let node = &graph.nodes[index];
+        let small = node.outputs.iter().all(|v| graph.values[v.index()].shape.elements() <= LARGEST);
+        // Repeating is free as strides and costs memory as data; a pool's indices are rare enough to compute.
+        let repeats = matches!(node.op, Op::View(ViewOp::Broadcast));
+        if !small || repeats {
+            continue;
+        }
+        if let Some(results) = evaluate(graph, node, &producers) {
+            let outputs = node.outputs.clone();
+            for (value, tensor) in outputs.iter().zip(results) {
+                graph.values[value.index()].data = Some(Arc::new(tensor));
+            }
+        }
+    }
+    graph
+        .nodes
+        .retain(|n| n.outputs.iter().any(|v| graph.values[v.index()].data.is_none()));
+}
+
+/// The node's outputs, if its inputs are constants and it can be computed.
+fn evaluate(graph: &Graph, node: &Node, producers: &[Option<usize>]) -> Option<Vec<Tensor>> {
+    let known = |v: &crate::planner::graph::ValueId| {
+        let (tensor, at) = strided::constant(graph, producers, *v)?;
+        strided::gather(&tensor, &at)
+    };
+    let inputs: Vec<Tensor> = node.inputs.iter().map(known).collect::<Option<_>>()?;
+    let shape = |i: usize| graph.values[node.outputs[i].index()].shape;
+    match &node.op {
+        Op::View(view) => {
+            let whole = Strided::whole(Layout::contiguous(inputs.first()?.shape()));
+            Some(vec![strided::gather(&inputs[0], &whole.view(view, shape(0))?)?])
+        }
+        Op::Concat { axis } => Some(vec![joined(&inputs, *axis, shape(0))?]),
+        Op::Primitive(primitive) => {
+            let inputs: Vec<&Tensor> = inputs.iter().collect();
+            let outputs: Vec<_> = node
+                .outputs
+                .iter()
+                .map(|v| (graph.values[v.index()].dtype, graph.values[v.index()].shape))
+                .collect();
+            eval(primitive, &inputs, &outputs).ok()
+        }
+    }
+}
+
+/// The parts side by side along `axis`.
+fn joined(parts: &[Tensor], axis: usize, shape: crate::tensor::Shape) -> Option<Tensor> {
+    let outer: usize = shape.dims()[..axis].iter().map(|&d| d as usize).product();
+    let mut bytes = Vec::new();
+    for row in 0..outer {
+        for part in parts {
+            let width = part.bytes().len() / outer;
+            bytes.extend_from_slice(&part.bytes()[row * width..(row + 1) * width]);
+        }
+    }
+    Tensor::from_bytes(parts.first()?.dtype(), shape, &bytes)
+}

@@ -1,0 +1,150 @@
+//! Rewrites of the graph. Each pass is one file and leaves the graph verified; what a pass may change of a network's
+//! result is at most the rounding of the arithmetic it folds.
+
+mod drop_dead;
+mod drop_noops;
+mod fold_batchnorm;
+mod fold_constants;
+mod fold_pad;
+mod hardswish;
+mod rewrite;
+mod silu;
+
+use super::graph::{Graph, VerifyError, verify};
+
+/// Which passes run. The set is part of a plan's source: compiling with and without a pass is how passes are tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassSet(u16);
+
+impl PassSet {
+    /// No pass at all: every node an operator of its own, every view a copy, everything in C order.
+    pub const NONE: PassSet = PassSet(0);
+    /// Nodes whose inputs are all constant become constants.
+    pub const FOLD_CONSTANTS: PassSet = PassSet(1);
+    /// Nodes that change nothing go; views of views become one.
+    pub const DROP_NOOPS: PassSet = PassSet(1 << 1);
+    /// Zero padding before a window moves into the window.
+    pub const FOLD_PAD: PassSet = PassSet(1 << 2);
+    /// Per-channel scale and shift after a convolution or matrix product move into its weights and bias.
+    pub const FOLD_BATCHNORM: PassSet = PassSet(1 << 3);
+    /// `x * sigmoid(x)` becomes one function.
+    pub const SILU: PassSet = PassSet(1 << 4);
+    /// The spellings of hard swish become one function.
+    pub const HARDSWISH: PassSet = PassSet(1 << 5);
+    /// Nodes nobody reads go.
+    pub const DROP_DEAD: PassSet = PassSet(1 << 6);
+    /// Lowering groups nodes into operators of up to eight primitives.
+    pub const GROUP: PassSet = PassSet(1 << 7);
+    /// Lowering stores image-like values channels-last.
+    pub const LAYOUT: PassSet = PassSet(1 << 8);
+    /// Lowering turns views and concatenations into strides instead of copies.
+    pub const ELIDE: PassSet = PassSet(1 << 9);
+    /// Every pass.
+    pub const ALL: PassSet = PassSet((1 << 10) - 1);
+
+    /// True if all passes of `other` are in the set.
+    pub const fn has(self, other: PassSet) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The set with the passes of `other` as well.
+    pub const fn with(self, other: PassSet) -> PassSet {
+        PassSet(self.0 | other.0)
+    }
+
+    /// The set without the passes of `other`.
+    pub const fn without(self, other: PassSet) -> PassSet {
+        PassSet(self.0 & !other.0)
+    }
+
+    /// The set as a number, for digests.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+}
+
+impl Default for PassSet {
+    fn default() -> Self {
+        PassSet::ALL
+    }
+}
+
+/// A pass that left the graph broken: a bug, named.
+#[derive(Debug, thiserror::Error)]
+#[error("pass `{pass}` broke the graph of {graph}: report this bug, compile without the pass")]
+pub struct PassError {
+    /// The pass.
+    pub pass: &'static str,
+    /// The network.
+    pub graph: String,
+    /// What the verifier found.
+    pub source: VerifyError,
+}
+
+struct Pass {
+    name: &'static str,
+    flag: PassSet,
+    run: fn(&mut Graph),
+}
+
+/// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
+const PASSES: [Pass; 9] = [
+    Pass {
+        name: "drop_dead",
+        flag: PassSet::DROP_DEAD,
+        run: drop_dead::run,
+    },
+    Pass {
+        name: "fold_constants",
+        flag: PassSet::FOLD_CONSTANTS,
+        run: fold_constants::run,
+    },
+    Pass {
+        name: "drop_noops",
+        flag: PassSet::DROP_NOOPS,
+        run: drop_noops::run,
+    },
+    Pass {
+        name: "fold_pad",
+        flag: PassSet::FOLD_PAD,
+        run: fold_pad::run,
+    },
+    Pass {
+        name: "fold_batchnorm",
+        flag: PassSet::FOLD_BATCHNORM,
+        run: fold_batchnorm::run,
+    },
+    Pass {
+        name: "silu",
+        flag: PassSet::SILU,
+        run: silu::run,
+    },
+    Pass {
+        name: "hardswish",
+        flag: PassSet::HARDSWISH,
+        run: hardswish::run,
+    },
+    Pass {
+        name: "drop_noops",
+        flag: PassSet::DROP_NOOPS,
+        run: drop_noops::run,
+    },
+    Pass {
+        name: "drop_dead",
+        flag: PassSet::DROP_DEAD,
+        run: drop_dead::run,
+    },
+];
+
+/// Runs the graph passes of `set`, verifying the graph after each.
+pub fn run(mut graph: Graph, set: PassSet) -> Result<Graph, PassError> {
+    for pass in PASSES.iter().filter(|pass| set.has(pass.flag)) {
+        (pass.run)(&mut graph);
+        verify(&graph).map_err(|source| PassError {
+            pass: pass.name,
+            graph: graph.name.clone(),
+            source,
+        })?;
+    }
+    Ok(graph)
+}

@@ -1,0 +1,65 @@
+//! What all passes need: who makes and who reads a value, and replacing one value by another.
+
+use crate::planner::graph::{Graph, Op, ValueId};
+use crate::planner::strided;
+use crate::primitive::{Primitive, Unary};
+
+/// Producers and numbers of readers of all values, as of the moment it was made.
+pub struct Index {
+    /// The node that makes each value.
+    pub producers: Vec<Option<usize>>,
+    /// How often each value is read, graph outputs included.
+    pub uses: Vec<u32>,
+}
+
+impl Index {
+    /// The index of `graph`.
+    pub fn of(graph: &Graph) -> Index {
+        let mut uses = vec![0; graph.values.len()];
+        for value in graph.nodes.iter().flat_map(|n| &n.inputs) {
+            uses[value.index()] += 1;
+        }
+        for named in &graph.outputs {
+            uses[named.value.index()] += 1;
+        }
+        Index {
+            producers: strided::producers(graph),
+            uses,
+        }
+    }
+
+    /// The primitive that makes `value`, with its node's index.
+    pub fn primitive<'g>(&self, graph: &'g Graph, value: ValueId) -> Option<(usize, &'g Primitive)> {
+        let node = self.producers[value.index()]?;
+        match &graph.nodes[node].op {
+            Op::Primitive(primitive) => Some((node, primitive)),
+            _ => None,
+        }
+    }
+
+    /// The input of the unary function that makes `value`, with that function.
+    pub fn unary(&self, graph: &Graph, value: ValueId) -> Option<(Unary, ValueId)> {
+        match self.primitive(graph, value)? {
+            (node, Primitive::Unary(function)) => Some((*function, graph.nodes[node].inputs[0])),
+            _ => None,
+        }
+    }
+
+    /// The one number that all elements of `value` are, if it is a constant, or views of one, of equal floats.
+    pub fn scalar(&self, graph: &Graph, value: ValueId) -> Option<f32> {
+        let (tensor, _) = strided::constant(graph, &self.producers, value)?;
+        let first = tensor.get_f64(0)?;
+        let equal = tensor.dtype().is_float() && (1..tensor.len()).all(|i| tensor.get_f64(i) == Some(first));
+        equal.then_some(first as f32)
+    }
+}
+
+/// Lets every reader of `old`, the graph's outputs included, read `new`.
+pub fn replace(graph: &mut Graph, old: ValueId, new: ValueId) {
+    for input in graph.nodes.iter_mut().flat_map(|n| &mut n.inputs).filter(|v| **v == old) {
+        *input = new;
+    }
+    for named in graph.outputs.iter_mut().filter(|n| n.value == old) {
+        named.value = new;
+    }
+}

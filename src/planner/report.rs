@@ -1,0 +1,128 @@
+//! The evidence beside a plan: what was counted and predicted, as JSON. Never read on board.
+
+use super::cost;
+use super::memory::Placement;
+use crate::board::BoardRecord;
+use crate::plan::format::{Basis, Plan};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The report of one plan.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The task set.
+    pub task_set: String,
+    /// The board.
+    pub board: String,
+    /// The searcher that decided.
+    pub searcher: String,
+    /// `estimated` or `measured`.
+    pub basis: &'static str,
+    /// One per tenant.
+    pub tenants: Vec<TenantReport>,
+    /// One per frame of the cycle.
+    pub frames: Vec<FrameReport>,
+    /// Memory, in bytes.
+    pub memory: MemoryReport,
+}
+
+/// One tenant of a report.
+#[derive(Clone, Debug, Serialize)]
+pub struct TenantReport {
+    /// Its name.
+    pub name: String,
+    /// Its model.
+    pub model: String,
+    /// Operators.
+    pub operators: usize,
+    /// Primitives in them.
+    pub primitives: usize,
+    /// Multiply-adds a run.
+    pub operations: u64,
+    /// Bytes read and written a run, were nothing cached.
+    pub bytes: u64,
+    /// Operators by kernel.
+    pub kernels: BTreeMap<String, usize>,
+}
+
+/// One frame of a report.
+#[derive(Clone, Debug, Serialize)]
+pub struct FrameReport {
+    /// Predicted time of the whole frame in milliseconds.
+    pub total_ms: f64,
+    /// Predicted finish of each tenant that runs, in milliseconds.
+    pub finish_ms: BTreeMap<String, f64>,
+    /// Tenants whose deadline the prediction misses.
+    pub misses: Vec<String>,
+}
+
+/// Memory of a report.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemoryReport {
+    /// The arena.
+    pub arena: u64,
+    /// All arena buffers together.
+    pub buffers: u64,
+    /// How often the arena is used over: buffers over arena.
+    pub reuse: f64,
+    /// Weight files.
+    pub weights: u64,
+    /// Results in a slot.
+    pub outputs: u64,
+}
+
+impl Report {
+    /// The report of a plan that has its schedule, prediction and placement.
+    pub fn of(plan: &Plan, placement: &Placement, board: &BoardRecord) -> Report {
+        let tenants = plan.tenants.iter().enumerate().map(|(i, tenant)| {
+            let own = || plan.operators.iter().filter(move |o| o.tenant.index() == i);
+            let mut kernels = BTreeMap::new();
+            own().for_each(|o| *kernels.entry(format!("{:?}", o.tactic.kernel)).or_insert(0) += 1);
+            TenantReport {
+                name: tenant.name.clone(),
+                model: tenant.model.clone(),
+                operators: own().count(),
+                primitives: own().map(|o| o.calls.len()).sum(),
+                operations: own().map(|o| cost::work(o).0).fold(0, u64::saturating_add),
+                bytes: own().map(|o| cost::work(o).1).fold(0, u64::saturating_add),
+                kernels,
+            }
+        });
+        let name = |t: &crate::ids::TenantId| plan.tenants[t.index()].name.clone();
+        let frames = plan.cycle.iter().zip(&plan.prediction.frames).map(|(schedule, frame)| FrameReport {
+            total_ms: frame.total.as_ms(),
+            finish_ms: schedule
+                .tenants
+                .iter()
+                .map(name)
+                .zip(frame.finish.iter().map(|f| f.as_ms()))
+                .collect(),
+            misses: frame.misses.iter().map(|&m| name(&schedule.tenants[usize::from(m)])).collect(),
+        });
+        Report {
+            task_set: plan.task_set.clone(),
+            board: board.name.clone(),
+            searcher: plan.searcher.clone(),
+            basis: match plan.prediction.basis {
+                Basis::Estimated => "estimated",
+                Basis::Measured => "measured",
+            },
+            tenants: tenants.collect(),
+            frames: frames.collect(),
+            memory: MemoryReport {
+                arena: placement.arena_bytes,
+                buffers: placement.total_bytes,
+                reuse: placement.total_bytes as f64 / placement.arena_bytes.max(1) as f64,
+                weights: plan.weight_files.iter().map(|f| f.bytes).sum(),
+                outputs: placement.output_bytes,
+            },
+        }
+    }
+
+    /// The report as indented JSON, the same text for the same plan.
+    pub fn json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}

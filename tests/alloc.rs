@@ -1,0 +1,150 @@
+//! After the engine is open, nothing allocates: counted by the allocator itself, on every thread.
+
+mod common;
+
+use common::build::{Decisions, Feed, Layer, Net, PIXELS, deploy, plan};
+use common::{engine, gray, pixels};
+use platoon::ids::{CameraId, TenantId};
+use platoon::runtime::realtime::Realtime;
+use platoon::runtime::{Engine, Options};
+use platoon::task::{Rate, Status};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+struct Counting;
+
+static COUNTING: AtomicBool = AtomicBool::new(false);
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+fn note() {
+    if COUNTING.load(Ordering::Relaxed) {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[allow(unsafe_code)]
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        note();
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const FRAMES: u64 = 10_000;
+
+#[test]
+fn ten_thousand_frames_of_three_tenants_with_switches_take_no_memory() {
+    let net = |name, feed, rate, layers: &[Layer]| Net {
+        name,
+        feed,
+        rate,
+        layers: layers.to_vec(),
+    };
+    let half = Rate { divisor: 2, phase: 1 };
+    let urban = [
+        net("scout", Feed::Camera(0), Rate::EVERY_FRAME, &[Layer::Max3, Layer::Remember]),
+        net("surface", Feed::Camera(1), half, &[Layer::Leak(0.5)]),
+        net("signal", Feed::Net(0), half, &[Layer::Skip]),
+    ];
+    let highway = [
+        net("scout", Feed::Camera(1), Rate::EVERY_FRAME, &[Layer::Max3]),
+        net("probe", Feed::Input, half, &[Layer::Leak(0.1)]),
+        net("signal", Feed::Camera(0), Rate::EVERY_FRAME, &[Layer::Max3, Layer::Max3]),
+    ];
+    let decisions = Decisions {
+        streams: 3,
+        chunks: |_| 2,
+        width: |n| n as u16 % 3,
+        segment: 2,
+        stream: |net, _| net,
+    };
+    let plans = vec![plan("urban", 2, &urban, &decisions), plan("highway", 2, &highway, &decisions)];
+    let options = Options {
+        workers: Some(2),
+        trace: 256,
+        realtime: Realtime {
+            pin: false,
+            ..Realtime::default()
+        },
+        ..Options::default()
+    };
+    frames(engine(deploy(2, plans.clone()), &options));
+    frames(Engine::with(deploy(2, plans), &options).unwrap_or_else(|e| panic!("{e:?}")));
+
+    COUNTING.store(true, Ordering::SeqCst);
+    drop(std::hint::black_box(vec![0u8; 100]));
+    COUNTING.store(false, Ordering::SeqCst);
+    assert!(CALLS.load(Ordering::SeqCst) > 0, "the counter counts");
+}
+
+/// The loop, counted.
+fn frames(mut engine: Engine) {
+    let images: Vec<[Vec<u8>; 2]> = (0..4).map(|f| [pixels(0, f), pixels(1, f)]).collect();
+    let values = vec![0; PIXELS * 4];
+    let (mut fresh, mut bytes) = (0u64, 0usize);
+
+    COUNTING.store(true, Ordering::SeqCst);
+    let mut ahead = None;
+    for frame in 0..FRAMES {
+        if frame % 250 == 0 {
+            engine.select(if frame % 500 == 0 { "urban" } else { "highway" }).unwrap();
+        }
+        let [a, b] = &images[frame as usize % 4];
+        let ticket = if frame % 3 == 0 {
+            let second = (frame % 7 != 1).then(|| gray(b));
+            engine.submit(&[Some(gray(a)), second]).unwrap()
+        } else {
+            let probe = engine.task_set() == "highway";
+            let mut draft = engine.begin().unwrap();
+            draft.image_mut(CameraId(0)).unwrap().copy_from_slice(a);
+            draft.copy_image(CameraId(0), &gray(a)).unwrap();
+            if frame % 5 != 0 {
+                draft.copy_image(CameraId(1), &gray(b)).unwrap();
+            }
+            if probe {
+                draft.copy_input(TenantId(1), 0, &values).unwrap();
+            }
+            draft.submit().unwrap()
+        };
+        // One frame stays in flight while the one before is read.
+        let Some(before) = ahead.replace(ticket) else { continue };
+        engine.wait_tenant(&before, TenantId(0), None).unwrap();
+        let report = engine.wait(&before, None).unwrap();
+        fresh += report.tenants.iter().filter(|t| t.status == Status::Fresh).count() as u64;
+        for tenant in 0..3 {
+            let result = engine.result(&before, TenantId(tenant)).unwrap();
+            bytes += result.tensors().map(|(_, b)| b.len()).sum::<usize>();
+        }
+        engine.release(before).unwrap();
+    }
+    COUNTING.store(false, Ordering::SeqCst);
+
+    assert_eq!(CALLS.load(Ordering::SeqCst), 0, "the loop called the allocator");
+    // The loop did its work: the scout is fresh in every frame, and every plan had its turns.
+    assert!(fresh > FRAMES && bytes > 0);
+    let counted: u64 = (0..2).map(|p| engine.stats(platoon::ids::PlanId(p)).unwrap().frame.count()).sum();
+    assert_eq!(counted, FRAMES - 1);
+}
