@@ -4,7 +4,7 @@ use super::options::ActivationType;
 use crate::board::BoardRecord;
 use crate::plan::deployment::Deployment;
 use crate::planner::tasks::Tasks;
-use crate::planner::{self, CompileOptions, Compiled, PassSet, Searcher};
+use crate::planner::{self, CompileOptions, Compiled, Searcher};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::path::Path;
@@ -38,18 +38,18 @@ enum SearcherName {
 }
 
 impl Arguments {
-    /// The planner's options for a board.
-    pub fn options(&self, board: &BoardRecord) -> CompileOptions {
+    /// The planner's options.
+    pub fn options(&self) -> CompileOptions {
         CompileOptions {
             searcher: match self.searcher {
                 SearcherName::Sequential => Searcher::Sequential,
                 SearcherName::Streams => Searcher::Streams,
             },
             seed: self.seed,
-            best_effort: self.best_effort || board.name == "host",
+            best_effort: self.best_effort,
             dtype: self.dtype.dtype(),
             batch: self.batch,
-            passes: PassSet::default(),
+            ..CompileOptions::default()
         }
     }
 }
@@ -73,20 +73,38 @@ pub fn compile(
     Ok(compiled)
 }
 
-/// The task sets that have no plan in `folder` made from what the task file, the models, the board and the options are now.
-pub fn stale<'a>(tasks: &'a Tasks, board: &BoardRecord, options: &CompileOptions, folder: &Path) -> anyhow::Result<Vec<&'a str>> {
-    let deployment = Deployment::load(folder).ok();
+/// The task sets to compile before `wanted` can run from `folder`: it, and every other one the table there holds, where
+/// the task file, the models, the board or the options are no longer what their plans were made from.
+pub fn stale<'a>(
+    tasks: &'a Tasks,
+    wanted: &'a str,
+    board: &BoardRecord,
+    options: &CompileOptions,
+    folder: &Path,
+) -> anyhow::Result<Vec<&'a str>> {
+    let all = || tasks.sets.keys().map(String::as_str);
+    let deployment = match Deployment::load(folder) {
+        Ok(deployment) => deployment,
+        // A table that does not load may fail for any of its plans.
+        Err(_) if folder.join("table").exists() => return Ok(all().collect()),
+        Err(_) => return Ok(vec![wanted]),
+    };
+    let table = &deployment.table;
+    let default_agrees = table.default_task_set == tasks.default || !table.entries.iter().any(|e| e.task_set == tasks.default);
+    let table_agrees = table.slots == tasks.slots && default_agrees;
     let mut stale = Vec::new();
-    for name in tasks.sets.keys() {
-        let source = planner::source_digest(tasks, name, board, options).with_context(|| format!("task set `{name}`"))?;
-        let plan = deployment.as_ref().and_then(|d| d.plans.iter().find(|p| p.task_set == *name));
-        if plan.is_none_or(|plan| plan.source != source) {
-            stale.push(name.as_str());
+    for name in all() {
+        let plan = deployment.plans.iter().find(|p| p.task_set == name);
+        let fresh = match plan {
+            None => name != wanted,
+            Some(plan) => {
+                let source = planner::source_digest(tasks, name, board, options).with_context(|| format!("task set `{name}`"))?;
+                plan.source == source && (table_agrees || name != wanted)
+            }
+        };
+        if !fresh {
+            stale.push(name);
         }
-    }
-    let table_agrees = deployment.as_ref().is_some_and(|d| d.table.default_task_set == tasks.default && d.table.slots == tasks.slots);
-    if stale.is_empty() && !table_agrees {
-        return Ok(tasks.sets.keys().map(String::as_str).collect());
     }
     Ok(stale)
 }

@@ -3,10 +3,10 @@
 use super::inspect::read_bounded;
 use super::options::{ActivationType, Common};
 use super::{Outcome, npy, output};
+use crate::board::BoardRecord;
 use crate::ids::TenantId;
 use crate::plan::deployment::Deployment;
 use crate::plan::format::{Plan, Port};
-use crate::plan::table::{Entry, Table};
 use crate::planner::import::{self, Feed, ModelInput};
 use crate::planner::{self, CompileOptions, Compiled};
 use crate::runtime::Engine;
@@ -72,7 +72,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         ..CompileOptions::default()
     };
     let compiled = planner::compile_network(&arguments.model, fixed, shapes, &board, &options)?;
-    let mut engine = Engine::with(deployment(compiled, board)?, &common.engine_options())?;
+    let mut engine = Engine::with(deployment(compiled, &board)?, &common.engine_options())?;
     let outputs = infer(&mut engine, &feeds)?;
     engine.close();
     std::fs::create_dir_all(&arguments.out).with_context(|| format!("{}: cannot be made", arguments.out.display()))?;
@@ -117,17 +117,10 @@ fn read_feed(file: &Path) -> anyhow::Result<(String, Feed)> {
 }
 
 /// The compiled network as a deployment in memory: a table of one plan with one slot.
-fn deployment(compiled: Compiled, board: crate::board::BoardRecord) -> anyhow::Result<Deployment> {
-    let Compiled { plan, weight_files, .. } = compiled;
-    let table = Table {
-        backend: board.backend,
-        board,
-        default_task_set: plan.task_set.clone(),
-        slots: 1,
-        cameras: plan.cameras.clone(),
-        entries: vec![Entry::of(&plan)],
-    };
-    Ok(Deployment::assemble(table, vec![plan], weight_files.into_iter().map(|w| w.1).collect())?)
+fn deployment(compiled: Compiled, board: &BoardRecord) -> anyhow::Result<Deployment> {
+    let table = planner::table(std::slice::from_ref(&compiled), board, &compiled.plan.task_set, 1)?;
+    let weights = compiled.weight_files.into_iter().map(|(_, bytes)| bytes);
+    Ok(Deployment::assemble(table, vec![compiled.plan], weights.collect())?)
 }
 
 /// Runs one frame: the outputs' names and tensors, and whether each is widened to i64.

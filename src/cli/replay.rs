@@ -2,6 +2,7 @@
 
 use super::options::Common;
 use super::{Outcome, compile, output, plan};
+use crate::board::BoardRecord;
 use crate::plan::format::Plan;
 use crate::replay::run::{Event, Settings, replay};
 use crate::replay::sink::{Extras, Sink};
@@ -10,8 +11,10 @@ use crate::runtime::Engine;
 use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -71,15 +74,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let board = common.board()?;
     let folder = common.folder(&board);
     if !arguments.frozen {
-        let tasks = common.tasks()?;
-        let options = arguments.compile.options(&board);
-        let stale = compile::stale(&tasks, &board, &options, &folder)?;
-        if !stale.is_empty() {
-            let all: Vec<&str> = tasks.sets.keys().map(String::as_str).collect();
-            let bar = spinner();
-            compile::compile(&tasks, &all, &board, &options, &folder, |name| bar.set_message(format!("compiling {name}")))?;
-            bar.finish_and_clear();
-        }
+        bring_up_to_date(common, arguments, &board, &folder)?;
     }
     let mut engine = Engine::open(&folder, &common.engine_options()).with_context(|| match arguments.frozen {
         true => format!("{}: no usable plans (without --frozen they would be compiled)", folder.display()),
@@ -92,9 +87,12 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         }
         engine.select(name).with_context(|| format!("task set `{name}`"))?;
     }
-    let source = Source::open(&arguments.input, &cameras(engine.plan()))?;
+    let task_set = arguments.task_set.as_deref().unwrap_or(engine.task_set()).to_owned();
+    let plan = engine.deployment().plans.iter().find(|p| p.task_set == task_set);
+    let plan: Plan = plan.with_context(|| format!("task set `{task_set}` has no plan"))?.deref().clone();
+    let source = Source::open(&arguments.input, &cameras(&plan))?;
     let count = source.frames().min(arguments.frames.unwrap_or(usize::MAX));
-    let sink = arguments.out.as_deref().map(|out| sink(out, arguments, engine.plan(), count)).transpose()?;
+    let sink = arguments.out.as_deref().map(|out| sink(out, arguments, &plan, count)).transpose()?;
     ctrlc::set_handler(|| {
         // A second Ctrl-C does not wait for the frame.
         if STOP.swap(true, Ordering::Relaxed) {
@@ -107,7 +105,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         rate: arguments.rate,
         stop: &STOP,
     };
-    let summary = replay(&mut engine, &source, &settings, sink, &mut |event| match event {
+    let summary = replay(&mut engine, &plan, &source, &settings, sink, &mut |event| match event {
         Event::Done(frames) => bar.set_position(frames as u64),
         Event::Problem(problem) => bar.suspend(|| output::complain(&output::chain(problem))),
     })?;
@@ -116,6 +114,24 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let text = if arguments.json { format!("{:#}", summary.to_json()) } else { summary.to_table() };
     output::print(&text)?;
     Ok(if summary.problems == 0 { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Compiles what the replay's task set lacks.
+fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord, folder: &Path) -> anyhow::Result<()> {
+    let tasks = common.tasks()?;
+    let options = arguments.compile.options();
+    let wanted = arguments.task_set.as_deref().unwrap_or(&tasks.default);
+    if !tasks.sets.contains_key(wanted) {
+        bail!("{}: no task set `{wanted}`; there are {}", tasks.path.display(), plan::names(tasks.sets.keys()));
+    }
+    let stale = compile::stale(&tasks, wanted, board, &options, folder)?;
+    if !stale.is_empty() {
+        let bar = ProgressBar::new_spinner();
+        bar.enable_steady_tick(Duration::from_millis(100));
+        compile::compile(&tasks, &stale, board, &options, folder, |name| bar.set_message(format!("compiling {name}")))?;
+        bar.finish_and_clear();
+    }
+    Ok(())
 }
 
 /// The cameras' names, and whether any tenant looks through them.
@@ -139,10 +155,4 @@ fn progress(frames: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} frames, {per_sec}, {eta} left");
     let bar = ProgressBar::new(frames as u64);
     style.map_or(bar.clone(), |style| bar.with_style(style))
-}
-
-fn spinner() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    bar.enable_steady_tick(std::time::Duration::from_millis(100));
-    bar
 }

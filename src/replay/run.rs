@@ -82,21 +82,22 @@ pub enum ReplayError {
 /// Every camera's picture in one frame, in table order.
 type Pictures = Vec<Option<Result<Picture, PictureError>>>;
 
-/// Runs the frames of `source` through the engine's active task set, and writes to `sink` where there is one.
+/// Runs the frames of `source` through the task set of `plan`, which must be the engine's selected one, and writes to
+/// `sink` where there is one.
 pub fn replay(
     engine: &mut Engine,
+    plan: &Plan,
     source: &Source,
     settings: &Settings<'_>,
     mut sink: Option<Sink>,
     observe: &mut dyn FnMut(Event<'_>),
 ) -> Result<Summary, ReplayError> {
     let count = source.frames().min(settings.frames);
-    let plan = engine.plan().clone();
     let mut frames = Frames {
-        recorder: Recorder::new(&plan, sink.as_ref().is_some_and(Sink::has_masks)),
+        recorder: Recorder::new(plan, sink.as_ref().is_some_and(Sink::has_masks)),
         sizes: vec![None; source.cameras()],
-        plan_digest: Entry::of(&plan).digest.to_string(),
-        summary: Summary::new(&plan),
+        plan_digest: Entry::of(plan).digest.to_string(),
+        summary: Summary::new(plan),
         plan,
         engine,
         source,
@@ -143,8 +144,7 @@ fn paced(start: Instant, index: usize, hz: f64) -> bool {
 
 struct Frames<'a> {
     engine: &'a mut Engine,
-    /// The active plan, beside the engine, whose results are read through `&mut`.
-    plan: Plan,
+    plan: &'a Plan,
     source: &'a Source,
     recorder: Recorder,
     /// Size of each camera's newest picture.
@@ -169,7 +169,7 @@ impl Frames<'_> {
         self.summary.add(&report);
         if let Some(sink) = sink {
             let record = self.record(index, &ticket, &report).map_err(failed)?;
-            sink.frame(&record, &timing(&self.plan, &report), &pictures)?;
+            sink.frame(&record, &timing(self.plan, &report), &pictures)?;
         }
         self.engine.release(ticket).map_err(failed)
     }
@@ -215,7 +215,7 @@ impl Frames<'_> {
         let mut tenants = Vec::new();
         for tenant in (0..self.plan.tenants.len()).filter_map(TenantId::from_index) {
             let result = self.engine.result(ticket, tenant)?;
-            tenants.push(self.recorder.record(&self.plan, tenant.index(), &result, &self.sizes));
+            tenants.push(self.recorder.record(self.plan, tenant.index(), &result, &self.sizes));
         }
         let source = |(camera, of): (usize, &Camera)| (of.name.clone(), self.source.file(index, camera).map(file_name));
         Ok(FrameRecord {
