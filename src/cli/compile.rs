@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// How networks are compiled. The options are part of what a plan is made from: other options, another plan.
 #[derive(Args)]
-pub struct Arguments {
+pub struct HowToCompile {
     /// How operators are ordered and put on streams
     #[arg(long, value_enum, default_value = "streams")]
     searcher: SearcherName,
@@ -37,7 +37,7 @@ enum SearcherName {
     Streams,
 }
 
-impl Arguments {
+impl HowToCompile {
     /// The planner's options.
     pub fn options(&self) -> CompileOptions {
         CompileOptions {

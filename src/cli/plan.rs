@@ -21,7 +21,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     task_set: Vec<String>,
     #[command(flatten)]
-    compile: compile::Arguments,
+    compile: compile::HowToCompile,
     /// Print the table as JSON
     #[arg(long)]
     json: bool,

@@ -54,7 +54,7 @@ pub struct Arguments {
     #[arg(long)]
     frozen: bool,
     #[command(flatten)]
-    compile: compile::Arguments,
+    compile: compile::HowToCompile,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,

@@ -39,6 +39,13 @@ fn histogram() -> Histogram<u64> {
     Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are within hdrhistogram's 0 to 5"))
 }
 
+/// Counts a duration. A growing histogram takes every value.
+fn record(histogram: &mut Histogram<u64>, duration: Nanos) {
+    if histogram.record(duration.0).is_err() {
+        log::warn!("a duration of {duration} was not counted");
+    }
+}
+
 impl Summary {
     /// Nothing counted yet, for the tenants of `plan`.
     pub fn new(plan: &Plan) -> Summary {
@@ -64,7 +71,7 @@ impl Summary {
 
     /// Counts a frame.
     pub fn add(&mut self, report: &FrameReport) {
-        self.frame.saturating_record(report.total.0);
+        record(&mut self.frame, report.total);
         for of in &report.tenants {
             let Some(tenant) = self.tenants.get_mut(of.tenant.index()) else {
                 continue;
@@ -72,7 +79,7 @@ impl Summary {
             match of.status {
                 Status::Fresh => {
                     tenant.fresh += 1;
-                    tenant.finish.saturating_record(of.finish.0);
+                    record(&mut tenant.finish, of.finish);
                 }
                 Status::Held => tenant.held += 1,
                 Status::Stale => tenant.stale += 1,
