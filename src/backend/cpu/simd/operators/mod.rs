@@ -16,7 +16,7 @@ mod matmul;
 mod packing;
 mod pool;
 mod reduce;
-
+mod resize;
 mod site;
 mod softmax;
 mod tail;
@@ -50,8 +50,8 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
         format::Kernel::Pool => pool::compile(context, operator),
         format::Kernel::Reduce => reduce::compile(context, operator),
         format::Kernel::Softmax => softmax::compile(context, operator),
-
-        format::Kernel::Generic | format::Kernel::Resize | format::Kernel::Prepare | format::Kernel::Decode => None,
+        format::Kernel::Resize => resize::compile(context, operator),
+        format::Kernel::Generic | format::Kernel::Prepare | format::Kernel::Decode => None,
     }
 }
 

@@ -32,7 +32,10 @@ pub fn compile(context: &Context<'_>, operator: &Operator) -> Option<Box<dyn Ker
     let [call] = operator.calls.as_slice() else { return None };
     let Primitive::Resize(resize) = call.primitive else { return None };
     let Operand::View(x) = call.inputs.first()? else { return None };
-    let (x, out) = (Pixels::dense(context.plan, x)?, Pixels::dense(context.plan, operator.outputs.first()?)?);
+    let (x, out) = (
+        Pixels::dense(context.plan, x)?,
+        Pixels::dense(context.plan, operator.outputs.first()?)?,
+    );
     let extents = |a: usize| (x.site.shape.dim(a), out.site.shape.dim(a));
     let taps = |a: usize| -> Option<Taps> {
         let (from, to) = extents(a);
@@ -42,7 +45,15 @@ pub fn compile(context: &Context<'_>, operator: &Operator) -> Option<Box<dyn Ker
     let (down, along) = (taps(2)?, taps(3)?);
     let (left, right) = pairs(&along).map(|(p, _)| (p[0], p[1])).unzip();
     let across = pairs(&along).map(|(_, w)| w).collect();
-    Some(Box::new(Resize { kernels: context.kernels, x, out, rows: pairs(&down).collect(), left, right, across }))
+    Some(Box::new(Resize {
+        kernels: context.kernels,
+        x,
+        out,
+        rows: pairs(&down).collect(),
+        left,
+        right,
+        across,
+    }))
 }
 
 impl Kernel for Resize {
