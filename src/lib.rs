@@ -43,6 +43,8 @@ compile_error!("platoon runs on Linux on x86-64 and aarch64");
 
 pub mod backend;
 pub mod board;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod error;
 pub mod ids;
 pub mod limits;
@@ -50,6 +52,8 @@ pub mod plan;
 #[cfg(feature = "planner")]
 pub mod planner;
 pub mod primitive;
+#[cfg(feature = "replay")]
+pub mod replay;
 pub mod runtime;
 pub mod task;
 pub mod tensor;
