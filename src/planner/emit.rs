@@ -1,4 +1,4 @@
-//! The last stage: a scheduled, placed task set to a checked plan, and plans to the files of a deployment.
+//! The last stage: lowered tenants are scheduled and placed, and become a checked plan with its weight files.
 
 use super::lower::{Lowered, Room};
 use super::memory::{self, Placement};
@@ -9,10 +9,8 @@ use crate::board::BoardRecord;
 use crate::ids::TenantId;
 use crate::plan::check;
 use crate::plan::format::{Basis, Buffer, Digest, Plan, Prediction, Section, Space, WeightFile};
-use crate::plan::table::{Entry, Table};
+use crate::plan::tactic;
 use crate::plan::weights::WeightFileBuilder;
-use crate::plan::{file, tactic};
-use std::path::Path;
 
 fn space(room: Room) -> Space {
     match room {
@@ -24,19 +22,26 @@ fn space(room: Room) -> Space {
     }
 }
 
-/// Weight files, one a tenant that has weights, and the sections of all in the order of `lowered.sections`.
+/// Weight files, one a network that has weights, and the sections of all in the order of `lowered.sections`. Networks whose
+/// files have one content share it.
 fn weights(lowered: &Lowered) -> (Vec<WeightFile>, Vec<Section>, Vec<(Digest, Vec<u8>)>) {
-    let (mut files, mut sections, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut files, mut sections, mut bytes) = (Vec::<WeightFile>::new(), Vec::new(), Vec::new());
     for tenant in 0..lowered.tenants.len() {
         let mut builder = WeightFileBuilder::new(files.len() as u32);
         let before = sections.len();
         for section in lowered.sections.iter().filter(|s| s.tenant == TenantId(tenant as u16)) {
             sections.push(builder.push(&section.bytes));
         }
-        if sections.len() > before {
-            let (file, content) = builder.finish();
-            bytes.push((file.digest, content));
-            files.push(file);
+        if sections.len() == before {
+            continue;
+        }
+        let (file, content) = builder.finish();
+        match files.iter().position(|known| *known == file) {
+            Some(shared) => sections[before..].iter_mut().for_each(|s| s.file = shared as u32),
+            None => {
+                bytes.push((file.digest, content));
+                files.push(file);
+            }
         }
     }
     (files, sections, bytes)
@@ -120,93 +125,4 @@ pub(super) fn emit(
         weight_files: files,
         report,
     })
-}
-
-/// The table of compiled plans for one board.
-pub fn table(compiled: &[Compiled], board: &BoardRecord, default: &str, slots: u16) -> Result<Table, PlannerError> {
-    let cameras = compiled.first().map(|c| c.plan.cameras.clone()).unwrap_or_default();
-    let entries: Vec<Entry> = compiled.iter().map(|c| Entry::of(&c.plan)).collect();
-    let named = entries.iter().any(|e| e.task_set == default);
-    let first = entries.first().map(|e| e.task_set.clone()).unwrap_or_default();
-    let default_task_set = if named { default.to_string() } else { first };
-    let table = Table {
-        board: board.clone(),
-        backend: board.backend,
-        default_task_set,
-        slots,
-        cameras,
-        entries,
-    };
-    table.check().map_err(|e| PlannerError::Table(Box::new(e)))?;
-    Ok(table)
-}
-
-/// Writes a file so that a reader sees the old or the new content, never a part; an unchanged file stays untouched.
-fn replace(path: &Path, bytes: &[u8]) -> Result<(), PlannerError> {
-    let io = |error: std::io::Error| PlannerError::Write {
-        path: path.to_path_buf(),
-        error,
-    };
-    if std::fs::read(path).is_ok_and(|old| old == bytes) {
-        return Ok(());
-    }
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    std::fs::write(&temporary, bytes)
-        .and_then(|()| std::fs::rename(&temporary, path))
-        .map_err(io)
-}
-
-/// Writes plans, reports, weights and last the table into `dir` (`plans/<board>`).
-///
-/// Plans of other task sets that the directory's table holds for the same board and cameras stay in the table if `keep`
-/// names them; files that no plan of the table needs any more are removed.
-pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String]) -> Result<(), PlannerError> {
-    let weights = dir.join("weights");
-    let io = |path: &Path| {
-        let path = path.to_path_buf();
-        move |error| PlannerError::Write { path, error }
-    };
-    std::fs::create_dir_all(&weights).map_err(io(&weights))?;
-    let mut needed: Vec<String> = Vec::new();
-    if let Ok(old) = std::fs::read(dir.join("table"))
-        && let Ok(old) = Table::decode(&old)
-        && old.board == table.board
-        && old.cameras == table.cameras
-    {
-        for entry in old.entries {
-            let kept =
-                keep.contains(&entry.task_set) && !table.entries.iter().any(|e| e.task_set == entry.task_set || e.file == entry.file);
-            let Ok(bytes) = std::fs::read(dir.join(&entry.file)) else {
-                continue;
-            };
-            let Ok(plan) = file::decode(&bytes) else { continue };
-            if kept && Digest::of(&bytes) == entry.digest {
-                needed.extend(plan.weight_files.iter().map(|f| f.digest.to_string()));
-                if old.default_task_set == entry.task_set && keep.first() == Some(&entry.task_set) {
-                    table.default_task_set.clone_from(&entry.task_set);
-                }
-                table.entries.push(entry);
-            }
-        }
-    }
-    for compiled in compiled {
-        for (digest, bytes) in &compiled.weight_files {
-            replace(&weights.join(digest.to_string()), bytes)?;
-            needed.push(digest.to_string());
-        }
-        let entry = Entry::of(&compiled.plan);
-        replace(&dir.join(&entry.file), &file::encode(&compiled.plan))?;
-        let report = dir.join(entry.file.replace(".plan", ".report.json"));
-        replace(&report, compiled.report.json().as_bytes())?;
-    }
-    replace(&dir.join("table"), &table.encode())?;
-    for entry in std::fs::read_dir(&weights).map_err(io(&weights))?.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if Digest::from_hex(&name).is_some() && !needed.contains(&name) {
-            std::fs::remove_file(entry.path()).map_err(io(&entry.path()))?;
-        }
-    }
-    Ok(())
 }

@@ -12,6 +12,7 @@ pub mod attach;
 pub mod boards;
 pub mod card;
 pub mod cost;
+mod deployment;
 mod document;
 mod emit;
 pub mod graph;
@@ -24,9 +25,11 @@ pub mod report;
 pub mod schedule;
 mod strided;
 pub mod tasks;
+#[cfg(test)]
+mod tests;
 
+pub use deployment::table;
 pub use document::TomlError;
-pub use emit::table;
 
 use crate::board::BoardRecord;
 use crate::ids::CameraId;
@@ -329,12 +332,20 @@ pub fn compile_network(
     emit::emit(&name, Digest::of(text.as_bytes()), lowered, board, options)
 }
 
+/// Digest of a network's file and of the files of its external data.
 fn file_digest(path: &Path) -> Result<Digest, PlannerError> {
-    let read = |error| PlannerError::Read {
-        path: path.to_path_buf(),
-        error,
+    let read = |path: &Path| {
+        let bytes = std::fs::read(path).map_err(|error| PlannerError::Read {
+            path: path.to_path_buf(),
+            error,
+        })?;
+        Ok::<_, PlannerError>(Digest::of(&bytes))
     };
-    Ok(Digest::of(&std::fs::read(path).map_err(read)?))
+    let mut text = read(path)?.to_string();
+    for beside in import::external_files(path)? {
+        text.push_str(&read(&beside)?.to_string());
+    }
+    Ok(Digest::of(text.as_bytes()))
 }
 
 /// What every plan depends on besides its networks.
@@ -370,8 +381,8 @@ pub fn source_digest(tasks: &Tasks, name: &str, board: &BoardRecord, options: &C
 ///
 /// Plans that are already there for other task sets of the same file and board are kept.
 pub fn write_deployment(dir: &Path, tasks: &Tasks, board: &BoardRecord, compiled: &[Compiled]) -> Result<(), PlannerError> {
-    let table = emit::table(compiled, board, &tasks.default, tasks.slots)?;
+    let table = deployment::table(compiled, board, &tasks.default, tasks.slots)?;
     let mut keep = vec![tasks.default.clone()];
     keep.extend(tasks.sets.keys().filter(|k| **k != tasks.default).cloned());
-    emit::write(dir, table, compiled, &keep)
+    deployment::write(dir, table, compiled, &keep)
 }

@@ -8,6 +8,7 @@ use crate::tensor::{Data, Tensor};
 use bytes::Bytes;
 use half::f16;
 use prost::Message;
+use std::collections::BTreeSet;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +40,20 @@ pub(super) fn read_model(file: &Path) -> Result<ModelProto, ImportError> {
     let bytes = Bytes::from(bytes);
     scan::check(&bytes).map_err(|e| e.in_file(file))?;
     ModelProto::decode(bytes).map_err(|e| refused(Kind::Malformed, format!("not an ONNX model: {e}")))
+}
+
+/// The files beside `file` that initializers of `model` keep their elements in, each once, in the order of their names.
+pub(super) fn external_files(model: &ModelProto, file: &Path) -> Vec<PathBuf> {
+    let initializers = model.graph.iter().flat_map(|g| &g.initializer).filter(|t| t.data_location == 1);
+    let location = |t: &TensorProto| {
+        t.external_data
+            .iter()
+            .find(|e| e.key == "location")
+            .map(|e| PathBuf::from(&e.value))
+    };
+    let inside = |p: &PathBuf| p.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
+    let files: BTreeSet<PathBuf> = initializers.filter_map(location).filter(inside).collect();
+    files.iter().map(|p| file.with_file_name(p)).collect()
 }
 
 /// The elements of an initializer or a tensor attribute. `model` is the model's file, beside which external data lies.

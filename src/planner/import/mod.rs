@@ -31,7 +31,7 @@ use host::Elem;
 use node::OnnxNode;
 use proto::{GraphProto, ModelProto, NodeProto};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Newest version of the standard operator set that is imported. Attributes that a later version adds are refused one by one.
 pub const MAX_OPSET: i64 = 28;
@@ -76,6 +76,15 @@ pub fn import(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError
     bind_outputs(proto, path, &mut builder, &names)?;
     verify(&builder.graph).map_err(|e| malformed(e.to_string()).in_file(path))?;
     Ok(builder.graph)
+}
+
+/// The files beside an ONNX file that hold its external data, in the order of their names: what [`import`] reads besides the
+/// file itself. Places outside the model's folder, which it refuses to read, are not among them.
+///
+/// # Errors
+/// The file cannot be read or is no ONNX model.
+pub fn external_files(path: &Path) -> Result<Vec<PathBuf>, ImportError> {
+    Ok(file::external_files(&file::read_model(path)?, path))
 }
 
 /// The graph and the version of the standard operator set.

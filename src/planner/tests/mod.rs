@@ -1,0 +1,119 @@
+//! The planner as a whole: graphs compiled in every way give what their nodes give one by one.
+
+mod files;
+mod nets;
+mod oracle;
+mod views;
+
+use super::passes::PassSet;
+use super::{CompileOptions, Searcher};
+use crate::tensor::DType;
+use nets::random;
+use oracle::{close, compile, compile_with, evaluate, run, same_bits};
+
+/// Passes that fold arithmetic, and so change how results are rounded.
+const ROUNDING: PassSet = PassSet::FOLD_BATCHNORM.with(PassSet::SILU).with(PassSet::HARDSWISH);
+
+#[test]
+fn passes_that_fold_no_arithmetic_change_no_bit() {
+    let sets = [
+        PassSet::NONE,
+        PassSet::GROUP,
+        PassSet::LAYOUT,
+        PassSet::ELIDE,
+        PassSet::LAYOUT.with(PassSet::ELIDE),
+        PassSet::ALL.without(ROUNDING),
+        PassSet::ALL.without(ROUNDING).without(PassSet::FOLD_PAD),
+    ];
+    for seed in 0..60 {
+        let (graph, inputs) = random(seed, 3 + seed as usize % 14);
+        let expected = evaluate(&graph, &inputs);
+        for set in sets {
+            let compiled = compile_with(&graph, set);
+            let found = run(&compiled, std::slice::from_ref(&inputs), 2);
+            let about = format!("seed {seed}, passes {set:?}");
+            same_bits(&compiled.plan, &found[0], &expected, &about);
+        }
+    }
+}
+
+#[test]
+fn passes_that_fold_arithmetic_change_no_more_than_rounding() {
+    for seed in 100..160 {
+        let (graph, inputs) = random(seed, 3 + seed as usize % 14);
+        let expected = evaluate(&graph, &inputs);
+        for set in [PassSet::FOLD_BATCHNORM, PassSet::SILU, PassSet::HARDSWISH, PassSet::ALL] {
+            let compiled = compile_with(&graph, set);
+            let found = run(&compiled, std::slice::from_ref(&inputs), 2);
+            close(&found[0], &expected, 1e-5, &format!("seed {seed}, passes {set:?}"));
+        }
+    }
+}
+
+#[test]
+fn every_schedule_gives_the_bits_of_the_plain_one() {
+    for seed in 200..220 {
+        let nets: Vec<_> = (0..3).map(|i| random(seed * 7 + i, 8)).collect();
+        let graphs: Vec<_> = nets.iter().map(|(g, _)| g.clone()).collect();
+        let inputs: Vec<_> = nets.iter().map(|(_, i)| i.clone()).collect();
+        let with = |searcher| {
+            let options = CompileOptions {
+                searcher,
+                seed,
+                ..CompileOptions::default()
+            };
+            compile(&graphs, &options)
+        };
+        let plain = run(&with(Searcher::Sequential), &inputs, 1);
+        for (searcher, workers) in [(Searcher::Streams, 2), (Searcher::Random, 1), (Searcher::Random, 3)] {
+            let compiled = with(searcher);
+            let found = run(&compiled, &inputs, workers);
+            for (found, plain) in found.iter().zip(&plain) {
+                same_bits(&compiled.plan, found, plain, &format!("seed {seed}, {searcher:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn half_precision_keeps_the_borders_types_and_about_three_digits() {
+    for seed in 300..330 {
+        let (graph, inputs) = random(seed, 6);
+        let expected = evaluate(&graph, &inputs);
+        let options = CompileOptions {
+            dtype: DType::F16,
+            ..CompileOptions::default()
+        };
+        let compiled = compile(std::slice::from_ref(&graph), &options);
+        let found = run(&compiled, std::slice::from_ref(&inputs), 2);
+        close(&found[0], &expected, 2e-2, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes() {
+    let (graph, _) = random(17, 12);
+    let options = CompileOptions {
+        searcher: Searcher::Random,
+        seed: 5,
+        ..CompileOptions::default()
+    };
+    let bytes = |options| {
+        let compiled = compile(std::slice::from_ref(&graph), options);
+        (
+            crate::plan::file::encode(&compiled.plan),
+            compiled.weight_files,
+            compiled.report.json(),
+        )
+    };
+    assert_eq!(bytes(&options), bytes(&options));
+    assert_ne!(bytes(&options).0, bytes(&CompileOptions { seed: 6, ..options }).0);
+}
+
+#[test]
+fn networks_of_one_content_share_a_weight_file() {
+    let (graph, _) = random(0, 12);
+    let compiled = compile(&[graph.clone(), graph], &CompileOptions::default());
+    assert!(!compiled.plan.sections.is_empty());
+    assert_eq!(compiled.weight_files.len(), 1);
+}

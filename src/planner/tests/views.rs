@@ -1,0 +1,170 @@
+//! What lowering does not copy: operators and views of hand-made graphs, as they stand in the plan.
+
+use super::nets::{Draw, Net};
+use super::oracle::{compile_with, evaluate, run, same_bits};
+use crate::plan::format::{Kernel, Operand, Plan, Space, View};
+use crate::planner::passes::PassSet;
+use crate::primitive::{Binary, Primitive, Unary};
+
+fn copies(plan: &Plan) -> usize {
+    let is_copy = |o: &&crate::plan::format::Operator| o.calls[0].primitive == Primitive::Copy;
+    plan.operators.iter().filter(is_copy).count()
+}
+
+/// The plan with all passes, whose result is the oracle's.
+fn compiled(net: Net, inputs: &[&[u32]]) -> Plan {
+    let mut draw = Draw::new(1);
+    let inputs: Vec<_> = inputs.iter().map(|dims| draw.tensor(dims)).collect();
+    let expected = evaluate(&net.graph, &inputs);
+    let compiled = compile_with(&net.graph, PassSet::ALL);
+    let found = run(&compiled, &[inputs], 2);
+    same_bits(&compiled.plan, &found[0], &expected, "all passes");
+    compiled.plan
+}
+
+fn input(plan: &Plan, operator: usize, call: usize, k: usize) -> View {
+    match plan.operators[operator].calls[call].inputs[k] {
+        Operand::View(view) => view,
+        Operand::Inner(_) => panic!("operand {k} of call {call} of operator {operator} never lies in memory"),
+    }
+}
+
+#[test]
+fn inputs_of_nested_concatenations_are_born_in_their_bands() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(2));
+    let x = net.input(&[1, 4, 6, 6]);
+    let a = net.conv(&mut draw, x, 3, 3, 1, 1, true);
+    let b = net.conv(&mut draw, x, 5, 1, 1, 1, true);
+    let inner = net.concat(1, &[a, b]);
+    let c = net.conv(&mut draw, x, 2, 3, 1, 1, false);
+    let outer = net.concat(1, &[inner, c]);
+    let y = net.conv(&mut draw, outer, 4, 1, 1, 1, false);
+    net.output(y);
+    let plan = compiled(net, &[&[1, 4, 6, 6]]);
+    // The input's pixels are brought into order once, and so is the result; nothing in between is copied.
+    assert_eq!((plan.operators.len(), copies(&plan)), (6, 2));
+    let bands: Vec<View> = (1..4).map(|i| plan.operators[i].outputs[0]).collect();
+    let read = input(&plan, 4, 0, 0);
+    assert!(
+        bands
+            .iter()
+            .all(|b| b.buffer == read.buffer && b.layout.strides() == [360, 1, 60, 10])
+    );
+    assert_eq!(bands.iter().map(|b| b.origin).collect::<Vec<_>>(), [0, 3, 8]);
+    assert_eq!(read.layout.strides(), [360, 1, 60, 10]);
+}
+
+#[test]
+fn heads_are_concatenated_through_their_reshapes() {
+    // Two levels of a detector: `[1,C,H,W]` to `[1,C,HW]`, side by side, then `[1,HW,C]`.
+    let (mut net, mut draw) = (Net::default(), Draw::new(3));
+    let x = net.input(&[1, 4, 6, 6]);
+    let fine = net.conv(&mut draw, x, 7, 3, 1, 1, true);
+    let coarse = net.conv(&mut draw, x, 7, 3, 2, 1, true);
+    let fine = net.view(crate::planner::graph::ViewOp::Reshape, fine, &[1, 7, 36]);
+    let coarse = net.view(crate::planner::graph::ViewOp::Reshape, coarse, &[1, 7, 9]);
+    let all = net.concat(2, &[fine, coarse]);
+    let rows = net.transpose(all, &[0, 2, 1]);
+    net.output(rows);
+    let plan = compiled(net, &[&[1, 4, 6, 6]]);
+    // One copy orders the input's pixels; both levels are written straight into the result.
+    assert_eq!((plan.operators.len(), copies(&plan)), (3, 1));
+    let place = |i: usize| {
+        let view = plan.operators[i].outputs[0];
+        (plan.buffers[view.buffer.index()].space, view.origin)
+    };
+    assert_eq!(place(1), (Space::Output { offset: 0 }, 0));
+    assert_eq!(place(2), (Space::Output { offset: 0 }, 36 * 7));
+}
+
+#[test]
+fn a_part_that_is_an_input_or_used_twice_is_copied() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(4));
+    let x = net.input(&[1, 4, 6, 6]);
+    let a = net.conv(&mut draw, x, 4, 3, 1, 1, true);
+    let y = net.concat(1, &[x, a, a]);
+    let y = net.unary(Unary::Relu, y);
+    net.output(y);
+    let plan = compiled(net, &[&[1, 4, 6, 6]]);
+    // The input as pixels, the input's band, the second band of `a`, the result in C order.
+    assert_eq!(copies(&plan), 4);
+}
+
+#[test]
+fn channels_last_networks_need_no_copy_at_their_edges() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(5));
+    let x = net.input(&[1, 6, 8, 3]);
+    let y = net.transpose(x, &[0, 3, 1, 2]);
+    let y = net.conv(&mut draw, y, 5, 3, 2, 1, true);
+    let y = net.transpose(y, &[0, 2, 3, 1]);
+    net.output(y);
+    let plan = compiled(net, &[&[1, 6, 8, 3]]);
+    assert_eq!((plan.operators.len(), copies(&plan)), (1, 0));
+    let result = plan.operators[0].outputs[0];
+    assert!(matches!(plan.buffers[result.buffer.index()].space, Space::Output { .. }));
+    assert_eq!(plan.operators[0].tactic.kernel, Kernel::ConvIgemm);
+}
+
+#[test]
+fn what_follows_a_convolution_alone_joins_it() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(6));
+    let x = net.input(&[1, 6, 8, 4]);
+    let x4 = net.transpose(x, &[0, 3, 1, 2]);
+    let y = net.conv(&mut draw, x4, 4, 3, 1, 1, true);
+    let y = net.unary(Unary::LeakyRelu(crate::primitive::Scalar(0.125)), y);
+    let y = net.binary(Binary::Add, y, x4);
+    let y = net.unary(Unary::Relu, y);
+    let y = net.transpose(y, &[0, 2, 3, 1]);
+    net.output(y);
+    let plan = compiled(net, &[&[1, 6, 8, 4]]);
+    assert_eq!(plan.operators.len(), 1);
+    assert_eq!(plan.operators[0].calls.len(), 4);
+    // The residual is read where the network's input lies.
+    assert!(matches!(
+        plan.buffers[input(&plan, 0, 2, 1).buffer.index()].space,
+        Space::Input { .. }
+    ));
+}
+
+#[test]
+fn a_value_read_twice_stays_in_memory() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(7));
+    let x = net.input(&[1, 6, 8, 4]);
+    let y = net.transpose(x, &[0, 3, 1, 2]);
+    let y = net.conv(&mut draw, y, 4, 3, 1, 1, true);
+    let a = net.unary(Unary::Relu, y);
+    let b = net.unary(Unary::Neg, y);
+    let y = net.binary(Binary::Add, a, b);
+    let y = net.transpose(y, &[0, 2, 3, 1]);
+    net.output(y);
+    let plan = compiled(net, &[&[1, 6, 8, 4]]);
+    let calls: Vec<usize> = plan.operators.iter().map(|o| o.calls.len()).collect();
+    assert_eq!(calls.iter().sum::<usize>(), 4);
+    assert!(plan.operators.len() >= 3, "{calls:?}");
+}
+
+#[test]
+fn inputs_constants_and_repeated_values_can_be_results() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(8));
+    let x = net.input(&[2, 3]);
+    let c = net.constant(draw.tensor(&[4]));
+    let y = net.unary(Unary::Exp, x);
+    for value in [x, c, y, y] {
+        net.output(value);
+    }
+    let plan = compiled(net, &[&[2, 3]]);
+    assert_eq!((plan.operators.len(), copies(&plan)), (4, 3));
+}
+
+#[test]
+fn empty_tensors_need_no_operator() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(9));
+    let x = net.input(&[2, 0, 3]);
+    let y = net.unary(Unary::Relu, x);
+    let c = net.constant(draw.tensor(&[2, 1, 3]));
+    let joined = net.concat(1, &[y, c]);
+    net.output(y);
+    net.output(joined);
+    let plan = compiled(net, &[&[2, 0, 3]]);
+    assert_eq!((plan.operators.len(), copies(&plan)), (1, 1));
+}
