@@ -1,0 +1,386 @@
+//! The program as a person meets it: exit codes, streams, files. What the networks compute is tested elsewhere.
+
+#![cfg(feature = "cli")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the program in `dir`.
+fn platoon(dir: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_platoon"))
+        .args(arguments)
+        .current_dir(dir)
+        .env_remove("RUST_LOG")
+        .output()
+        .expect("the program starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("results are text")
+}
+
+/// The one line on stderr of a run that ended with code 1.
+fn complaint(output: &Output) -> String {
+    let text = String::from_utf8(output.stderr.clone()).expect("complaints are text");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.lines().count(), 1, "one line: {text}");
+    assert!(text.starts_with("platoon: "), "{text}");
+    text
+}
+
+/// A task file with the tenants of `tenants` (name, divisor), all on one tiny network, and the files it needs.
+fn task_file(dir: &Path, tenants: &[(&str, u16)]) {
+    std::fs::write(dir.join("tiny.onnx"), onnx::shades()).unwrap();
+    let card = "\
+name = \"tiny\"
+onnx = \"tiny.onnx\"
+source = \"made by this test\"
+licence = \"Apache-2.0 OR MIT\"
+[input]
+fit = \"stretch\"
+order = \"rgb\"
+[segmentation]
+maps = [{ output = \"shades\", axis = 1, labels = [\"background\", \"bright\"] }]
+";
+    std::fs::write(dir.join("model.toml"), card).unwrap();
+    let mut tasks = String::from("default = \"day\"\n[[cameras]]\nname = \"front\"\nmax_width = 64\nmax_height = 48\n");
+    for (name, divisor) in tenants {
+        tasks.push_str(&format!(
+            "[[sets.day.tenants]]\nname = \"{name}\"\nmodel = \"model.toml\"\ncameras = [\"front\"]\nevery = {divisor}\n"
+        ));
+    }
+    std::fs::write(dir.join("tasks.toml"), tasks).unwrap();
+}
+
+/// A folder of pictures of `size` with a bright right half, darker from frame to frame.
+fn pictures(dir: &Path, count: u8, size: (u32, u32)) {
+    std::fs::create_dir_all(dir).unwrap();
+    for i in 0..count {
+        let picture = image::RgbImage::from_fn(size.0, size.1, |x, _| image::Rgb([if x >= size.0 / 2 { 250 - i } else { 10 }; 3]));
+        picture.save(dir.join(format!("{i:04}.png"))).unwrap();
+    }
+}
+
+/// Small ONNX files, written field by field.
+mod onnx {
+    fn varint(mut value: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while value >= 128 {
+            bytes.push(value as u8 | 128);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+        bytes
+    }
+
+    fn number(field: u64, value: u64) -> Vec<u8> {
+        [varint(field << 3), varint(value)].concat()
+    }
+
+    fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
+        [varint(field << 3 | 2), varint(value.len() as u64), value.to_vec()].concat()
+    }
+
+    fn node(op: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8>]) -> Vec<u8> {
+        let mut node: Vec<u8> = inputs.iter().flat_map(|i| bytes(1, i.as_bytes())).collect();
+        node.extend(bytes(2, output.as_bytes()));
+        node.extend(bytes(4, op.as_bytes()));
+        attributes.iter().for_each(|a| node.extend(bytes(5, a)));
+        bytes(1, &node)
+    }
+
+    /// A graph input (field 11) or output (field 12).
+    fn value(field: u64, name: &str, elem: u64, dims: &[u64]) -> Vec<u8> {
+        let dims: Vec<u8> = dims.iter().flat_map(|&d| bytes(1, &number(1, d))).collect();
+        let tensor = [number(1, elem), bytes(2, &dims)].concat();
+        bytes(field, &[bytes(1, name.as_bytes()), bytes(2, &bytes(1, &tensor))].concat())
+    }
+
+    fn initializer(name: &str, dims: &[u64], values: &[f32]) -> Vec<u8> {
+        let mut tensor: Vec<u8> = dims.iter().flat_map(|&d| number(1, d)).collect();
+        tensor.extend(number(2, 1));
+        tensor.extend(bytes(8, name.as_bytes()));
+        tensor.extend(bytes(9, &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>()));
+        bytes(5, &tensor)
+    }
+
+    fn model(graph: &[Vec<u8>]) -> Vec<u8> {
+        let opset = bytes(8, &number(2, 13));
+        [number(1, 8), bytes(7, &graph.concat()), opset].concat()
+    }
+
+    /// A picture of 32 x 24 pixels to two scores a pixel: `2 - mean / 64` and `mean / 64 - 2` of its colours.
+    pub fn shades() -> Vec<u8> {
+        let weight = 1.0 / 3.0 / 64.0;
+        let weights = [[-weight; 3], [weight; 3]].concat();
+        model(&[
+            node("Conv", &["picture", "w", "b"], "shades", &[]),
+            initializer("w", &[2, 3, 1, 1], &weights),
+            initializer("b", &[2], &[2.0, -2.0]),
+            value(11, "picture", 1, &[1, 3, 24, 32]),
+            value(12, "shades", 1, &[1, 2, 24, 32]),
+        ])
+    }
+
+    /// `y = reshape(x, shape)` with the shape as an input, and `double/y:0 = y + y`.
+    pub fn reshaping() -> Vec<u8> {
+        model(&[
+            node("Reshape", &["x", "shape"], "y", &[]),
+            node("Add", &["y", "y"], "double/y:0", &[]),
+            value(11, "x", 1, &[2, 3]),
+            value(11, "shape", 7, &[2]),
+            value(12, "double/y:0", 1, &[3, 2]),
+        ])
+    }
+}
+
+/// A `.npy` file.
+fn npy(descr: &str, shape: &str, body: &[u8]) -> Vec<u8> {
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    while (header.len() + 11) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let length = (header.len() as u16).to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), body].concat()
+}
+
+#[test]
+fn help_teaches_and_wrong_usage_is_code_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let help = platoon(dir.path(), &["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(stdout(&help).contains("First steps") && help.stderr.is_empty());
+    for command in ["plan", "inspect", "verify", "replay", "infer", "doctor"] {
+        let help = platoon(dir.path(), &[command, "--help"]);
+        assert_eq!(help.status.code(), Some(0), "{command}");
+        assert!(stdout(&help).contains("Example"), "{command}");
+    }
+    let wrong: [&[&str]; 6] = [
+        &[],
+        &["fly"],
+        &["replay"],
+        &["replay", "--input", "x", "--overlay"],
+        &["replay", "--input", "x", "--rate", "0"],
+        &["plan", "--workers", "0"],
+    ];
+    for arguments in wrong {
+        let output = platoon(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn bad_input_is_one_line_that_names_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    std::fs::write(dir.join("noise.plan"), [7; 300]).unwrap();
+    std::fs::write(dir.join("typo.toml"), "default = \"day\"\ncolour = 3\n").unwrap();
+    std::fs::write(dir.join("noise.onnx"), "not a network").unwrap();
+    let cases: [(&[&str], &str); 9] = [
+        (&["plan"], "tasks.toml"),
+        (&["plan", "--tasks", "typo.toml"], "typo.toml:2"),
+        (&["plan", "--board", "nowhere"], "nowhere"),
+        (&["plan", "--backend", "cuda"], "cuda"),
+        (&["inspect", "noise.plan"], "noise.plan"),
+        (&["verify", "noise.plan"], "noise.plan"),
+        (&["verify", "none.plan"], "none.plan"),
+        (&["replay", "--frozen", "--input", "."], "--frozen"),
+        (&["infer", "--model", "noise.onnx", "--input", "x.npy", "--out", "o"], "noise.onnx"),
+    ];
+    for (arguments, named) in cases {
+        let output = platoon(dir, arguments);
+        let line = complaint(&output);
+        assert!(line.contains(named), "{arguments:?}: {line}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_replay_compiles_what_it_needs_and_gives_the_same_bytes_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    task_file(dir, &[("every", 1), ("second", 2)]);
+    pictures(&dir.join("frames"), 5, (64, 48));
+    let run = |out: &str, more: &[&str]| {
+        let arguments = [
+            "replay",
+            "--tasks",
+            "tasks.toml",
+            "--input",
+            "frames",
+            "--out",
+            out,
+            "--masks",
+            "--overlay",
+        ];
+        let output = platoon(dir, &[&arguments, more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        (
+            stdout(&output),
+            std::fs::read_to_string(dir.join(out).join("results.jsonl")).unwrap(),
+        )
+    };
+    let (table, first) = run("a", &[]);
+    assert!(table.contains("every") && table.contains("5 frames"), "{table}");
+    let (summary, again) = run("b", &["--frozen", "--json"]);
+    assert_eq!(first, again);
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["tenants"]["second"]["held"], 2);
+
+    let lines: Vec<serde_json::Value> = first.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(lines.len(), 5);
+    assert_eq!(lines[3]["source"], "0003.png");
+    let every = &lines[3]["tenants"]["every"];
+    assert_eq!((every["status"].as_str(), every["of_frame"].as_u64()), (Some("fresh"), Some(3)));
+    let map = &every["maps"]["shades"];
+    assert_eq!(map["fractions"], serde_json::json!([0.5, 0.5]));
+    let second = &lines[3]["tenants"]["second"];
+    assert_eq!((second["status"].as_str(), second["of_frame"].as_u64()), (Some("held"), Some(2)));
+    assert_eq!(second["maps"], lines[2]["tenants"]["second"]["maps"], "a held result repeats");
+
+    let mask = image::open(dir.join("a").join(map["file"].as_str().unwrap())).unwrap().into_luma8();
+    assert_eq!(mask.dimensions(), (64, 48));
+    assert!(mask.enumerate_pixels().all(|(x, _, p)| p.0[0] == u8::from(x >= 32)));
+    assert!(!dir.join("a/masks/0003.second.png").exists(), "a held map is not written twice");
+    assert_eq!(
+        image::open(dir.join("a/overlay/0004.png")).unwrap().into_rgb8().dimensions(),
+        (64, 48)
+    );
+    assert!(dir.join("a/overlay/contact.png").exists() && dir.join("a/summary.json").exists());
+    assert_eq!(std::fs::read_to_string(dir.join("a/timing.jsonl")).unwrap().lines().count(), 5);
+}
+
+#[test]
+fn a_changed_network_is_compiled_again_unless_frozen() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    task_file(dir, &[("only", 1)]);
+    pictures(&dir.join("frames"), 1, (32, 24));
+    let plan = || std::fs::read(dir.join("plans/host/day.plan")).unwrap();
+    let replay = |more: &[&str]| {
+        let arguments = ["replay", "--tasks", "tasks.toml", "--input", "frames/0000.png"];
+        let output = platoon(dir, &[&arguments, more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    replay(&[]);
+    let before = plan();
+    replay(&[]);
+    assert_eq!(plan(), before, "nothing changed");
+    let card = std::fs::read_to_string(dir.join("model.toml")).unwrap();
+    std::fs::write(dir.join("model.toml"), card.replace("bright", "light")).unwrap();
+    replay(&["--frozen"]);
+    assert_eq!(plan(), before, "frozen plans stay");
+    replay(&[]);
+    assert_ne!(plan(), before);
+}
+
+#[test]
+fn pictures_that_cannot_be_used_are_named_and_the_replay_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    task_file(dir, &[("only", 1)]);
+    let frames = dir.join("frames");
+    pictures(&frames, 4, (64, 48));
+    std::fs::write(frames.join("0001.png"), "no picture").unwrap();
+    pictures(&dir.join("large"), 1, (65, 48));
+    std::fs::copy(dir.join("large/0000.png"), frames.join("0002.png")).unwrap();
+    let output = platoon(dir, &["replay", "--tasks", "tasks.toml", "--input", "frames", "--out", "out"]);
+    assert_eq!(output.status.code(), Some(1));
+    let complaints = String::from_utf8(output.stderr.clone()).unwrap();
+    let complaints: Vec<&str> = complaints.lines().collect();
+    assert_eq!(complaints.len(), 2, "{complaints:?}");
+    assert!(complaints[0].contains("0001.png") && complaints[1].contains("0002.png") && complaints[1].contains("65x48"));
+    assert!(stdout(&output).contains("2 pictures could not be used"));
+    let results = std::fs::read_to_string(dir.join("out/results.jsonl")).unwrap();
+    let states: Vec<(String, u64)> = results
+        .lines()
+        .map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap()["tenants"]["only"].clone())
+        .map(|t| (t["status"].as_str().unwrap().to_owned(), t["of_frame"].as_u64().unwrap()))
+        .collect();
+    let expected = [("fresh", 0), ("stale", 0), ("stale", 0), ("fresh", 3)].map(|(s, f)| (s.to_owned(), f));
+    assert_eq!(states, expected);
+}
+
+#[test]
+fn plans_are_made_inspected_verified_and_found_by_the_doctor() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    task_file(dir, &[("only", 1)]);
+    let made = platoon(dir, &["plan", "--tasks", "tasks.toml", "--json"]);
+    assert_eq!(made.status.code(), Some(0), "{}", String::from_utf8_lossy(&made.stderr));
+    let made: serde_json::Value = serde_json::from_str(&stdout(&made)).unwrap();
+    assert_eq!(
+        (&made["plans"][0]["task_set"], &made["plans"][0]["prediction"]),
+        (&"day".into(), &"estimated".into())
+    );
+    let unknown = complaint(&platoon(dir, &["plan", "--tasks", "tasks.toml", "--task-set", "night"]));
+    assert!(unknown.contains("`night`") && unknown.contains("`day`"), "{unknown}");
+
+    let plan = "plans/host/day.plan";
+    assert!(stdout(&platoon(dir, &["inspect", plan])).contains("tenant t0 \"only\""));
+    let summary: serde_json::Value = serde_json::from_str(&stdout(&platoon(dir, &["inspect", plan, "--json"]))).unwrap();
+    assert_eq!(
+        (&summary["sound"], &summary["tenants"][0]["kind"]),
+        (&true.into(), &"segmentation".into())
+    );
+    let verified = platoon(dir, &["verify", plan]);
+    assert_eq!(verified.status.code(), Some(0));
+    assert!(stdout(&verified).contains("names this plan"));
+    assert_eq!(platoon(dir, &["doctor"]).status.code(), Some(0));
+
+    let weights = std::fs::read_dir(dir.join("plans/host/weights"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let mut bytes = std::fs::read(&weights).unwrap();
+    bytes[0] ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    let name = weights.file_name().unwrap().to_string_lossy().into_owned();
+    assert!(complaint(&platoon(dir, &["verify", plan])).contains(&name));
+    let doctor = platoon(dir, &["doctor", "--json"]);
+    assert_eq!(doctor.status.code(), Some(1));
+    let doctor: serde_json::Value = serde_json::from_str(&stdout(&doctor)).unwrap();
+    assert!(doctor["plans"]["found"]["error"].as_str().unwrap().contains(&name));
+}
+
+#[test]
+fn infer_fixes_shapes_and_writes_tensors_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    std::fs::write(dir.join("net.onnx"), onnx::reshaping()).unwrap();
+    let values = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.5];
+    let body: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    std::fs::write(dir.join("x.npy"), npy("<f4", "(2, 3)", &body)).unwrap();
+    let shape: Vec<u8> = [3i64, -1].iter().flat_map(|v| v.to_le_bytes()).collect();
+    std::fs::write(dir.join("s.npy"), npy("<i8", "(2,)", &shape)).unwrap();
+    let given = ["infer", "--model", "net.onnx", "--out", "out", "--input", "x=x.npy"];
+    let output = platoon(dir, &[&given[..], &["--input", "shape=s.npy"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let expected = r#"{"outputs":{"double/y:0":{"file":"out/double_y_0.npy","shape":[3,2],"dtype":"float32"}}}"#;
+    assert_eq!(stdout(&output), format!("{expected}\n"));
+    let written = std::fs::read(dir.join("out/double_y_0.npy")).unwrap();
+    let doubled: Vec<u8> = values.iter().flat_map(|v| (2.0 * v).to_le_bytes()).collect();
+    assert_eq!(written[written.len() - doubled.len()..], doubled);
+
+    assert!(
+        complaint(&platoon(dir, &given)).contains("`shape`"),
+        "an input without data is named"
+    );
+    std::fs::write(dir.join("short.npy"), npy("<f4", "(2, 3)", &body[4..])).unwrap();
+    let short = [
+        "infer",
+        "--model",
+        "net.onnx",
+        "--out",
+        "out",
+        "--input",
+        "shape=s.npy",
+        "--input",
+        "x=short.npy",
+    ];
+    assert!(complaint(&platoon(dir, &short)).contains("short.npy"));
+}
