@@ -7,6 +7,7 @@
 
 mod builder;
 mod error;
+mod feed;
 mod file;
 mod fold;
 mod host;
@@ -19,6 +20,7 @@ mod scan;
 mod tests;
 
 pub use error::{ImportError, Kind};
+pub use feed::{Feed, ModelInput, model_inputs, read_tensor};
 
 use crate::limits::MAX_OPERATORS;
 use crate::planner::graph::{Graph, Named, verify};

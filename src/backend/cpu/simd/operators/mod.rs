@@ -1,7 +1,7 @@
 //! Operators on the vector kernels: tactics that serve channels-last f32 operators, one file each.
 //!
-//! Each turns an operator into a [`Kernel`]: weights packed, views resolved to [`site::Site`]s, elementwise primitives
-//! behind the first one turned into a fused [`tail::Tail`]. Where an operator does not have the form that a tactic
+//! Each turns an operator into a [`Kernel`]: weights packed, views resolved to `Site`s, elementwise primitives
+//! behind the first one turned into a fused `Tail`. Where an operator does not have the form that a tactic
 //! serves, compiling gives `None`; `plan::tactic::fits` states the same conditions for planners and checks.
 //!
 //! # Why the pointers are sound

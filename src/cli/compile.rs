@@ -1,0 +1,110 @@
+//! From a task file to plans on disk: what `plan` always does, and `replay` where something is missing or stale.
+
+use super::options::ActivationType;
+use crate::board::BoardRecord;
+use crate::plan::deployment::Deployment;
+use crate::planner::tasks::Tasks;
+use crate::planner::{self, CompileOptions, Compiled, Searcher};
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use std::path::Path;
+
+/// How networks are compiled. The options are part of what a plan is made from: other options, another plan.
+#[derive(Args)]
+pub struct HowToCompile {
+    /// How operators are ordered and put on streams
+    #[arg(long, value_enum, default_value = "streams")]
+    searcher: SearcherName,
+    /// Seed of searchers that draw lots
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    seed: u64,
+    /// Accept plans that are predicted to miss deadlines, and store the misses (always so for board host)
+    #[arg(long)]
+    best_effort: bool,
+    /// Type that activations are stored in
+    #[arg(long, value_enum, default_value = "f32")]
+    dtype: ActivationType,
+    /// Extent of axes that a network leaves symbolic
+    #[arg(long, value_name = "N")]
+    batch: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SearcherName {
+    /// One network after another on one stream
+    Sequential,
+    /// A stream for each network
+    Streams,
+}
+
+impl HowToCompile {
+    /// The planner's options.
+    pub fn options(&self) -> CompileOptions {
+        CompileOptions {
+            searcher: match self.searcher {
+                SearcherName::Sequential => Searcher::Sequential,
+                SearcherName::Streams => Searcher::Streams,
+            },
+            seed: self.seed,
+            best_effort: self.best_effort,
+            dtype: self.dtype.dtype(),
+            batch: self.batch,
+            ..CompileOptions::default()
+        }
+    }
+}
+
+/// Compiles the named task sets and writes them to `folder`, telling `progress` the name of each before its turn.
+pub fn compile(
+    tasks: &Tasks,
+    names: &[&str],
+    board: &BoardRecord,
+    options: &CompileOptions,
+    folder: &Path,
+    mut progress: impl FnMut(&str),
+) -> anyhow::Result<Vec<Compiled>> {
+    let mut compiled = Vec::new();
+    for name in names {
+        progress(name);
+        let set = planner::compile_task_set(tasks, name, board, options).with_context(|| format!("task set `{name}`"))?;
+        compiled.push(set);
+    }
+    planner::write_deployment(folder, tasks, board, &compiled)?;
+    Ok(compiled)
+}
+
+/// The task sets to compile before `wanted` can run from `folder`: it, and every other one the table there holds, where
+/// the task file, the models, the board or the options are no longer what their plans were made from.
+pub fn stale<'a>(
+    tasks: &'a Tasks,
+    wanted: &'a str,
+    board: &BoardRecord,
+    options: &CompileOptions,
+    folder: &Path,
+) -> anyhow::Result<Vec<&'a str>> {
+    let all = || tasks.sets.keys().map(String::as_str);
+    let deployment = match Deployment::load(folder) {
+        Ok(deployment) => deployment,
+        // A table that does not load may fail for any of its plans.
+        Err(_) if folder.join("table").exists() => return Ok(all().collect()),
+        Err(_) => return Ok(vec![wanted]),
+    };
+    let table = &deployment.table;
+    let default_agrees = table.default_task_set == tasks.default || !table.entries.iter().any(|e| e.task_set == tasks.default);
+    let table_agrees = table.slots == tasks.slots && default_agrees;
+    let mut stale = Vec::new();
+    for name in all() {
+        let plan = deployment.plans.iter().find(|p| p.task_set == name);
+        let fresh = match plan {
+            None => name != wanted,
+            Some(plan) => {
+                let source = planner::source_digest(tasks, name, board, options).with_context(|| format!("task set `{name}`"))?;
+                plan.source == source && (table_agrees || name != wanted)
+            }
+        };
+        if !fresh {
+            stale.push(name);
+        }
+    }
+    Ok(stale)
+}

@@ -1,0 +1,228 @@
+//! `platoon infer`: any network on tensors from files, through the same path as a plan of one tenant.
+
+use super::inspect::read_bounded;
+use super::options::{ActivationType, Common};
+use super::{Outcome, npy, output};
+use crate::board::BoardRecord;
+use crate::ids::TenantId;
+use crate::plan::deployment::Deployment;
+use crate::plan::format::{Plan, Port};
+use crate::planner::import::{self, Feed, ModelInput};
+use crate::planner::{self, CompileOptions, Compiled};
+use crate::runtime::Engine;
+use crate::tensor::{DType, Data, Tensor};
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use half::f16;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Bytes of the largest `.npy` file that is read.
+const MAX_NPY: u64 = 2 << 30;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  platoon infer --model net.onnx --input x.npy --out out/
+  platoon infer --model two.onnx --input a=a.npy --input b=b.pb --out out/ --dtype f16
+
+Inputs are .npy files (f4, f2, i4, i8, u1, b1) or ONNX tensor files (.pb). NAME may be left out where the model has one
+input, or where a .pb file holds the name. Inputs that give shapes (shape, axes, pads, scales, sizes, starts, k, clip
+bounds) are fixed as constants. Each output goes to DIR/<name>.npy; a line of JSON on stdout lists them.")]
+pub struct Arguments {
+    /// The ONNX file
+    #[arg(long, value_name = "F.onnx")]
+    model: PathBuf,
+    /// Data of an input; once for each
+    #[arg(long, value_name = "[NAME=]FILE")]
+    input: Vec<String>,
+    /// Where the outputs are written
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Extent of axes that the network leaves symbolic and its data does not give
+    #[arg(long, value_name = "N")]
+    batch: Option<u32>,
+    /// Type that activations are stored in
+    #[arg(long, value_enum, default_value = "f32")]
+    dtype: ActivationType,
+}
+
+pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let board = common.board()?;
+    let inputs = import::model_inputs(&arguments.model)?;
+    let mut feeds = read_inputs(&arguments.input, &inputs)?;
+    let mut fixed = BTreeMap::new();
+    let mut shapes = BTreeMap::new();
+    for input in &inputs {
+        let feed = feeds.get(&input.name).with_context(|| format!("no data for input `{}`: give --input {}=FILE", input.name, input.name))?;
+        if input.gives_shape {
+            fixed.insert(input.name.clone(), feed.tensor.clone());
+            feeds.remove(&input.name);
+        } else if let Some(value) = feed.beyond {
+            bail!("input `{}` holds {value}, which does not fit the 32-bit integers that Platoon computes with", input.name);
+        } else {
+            shapes.insert(input.name.clone(), feed.tensor.shape().dims().to_vec());
+        }
+    }
+    let options = CompileOptions {
+        dtype: arguments.dtype.dtype(),
+        batch: arguments.batch,
+        best_effort: true,
+        ..CompileOptions::default()
+    };
+    let compiled = planner::compile_network(&arguments.model, fixed, shapes, &board, &options)?;
+    let mut engine = Engine::with(deployment(compiled, &board)?, &common.engine_options())?;
+    let outputs = infer(&mut engine, &feeds)?;
+    engine.close();
+    std::fs::create_dir_all(&arguments.out).with_context(|| format!("{}: cannot be made", arguments.out.display()))?;
+    let listed = write_outputs(&arguments.out, outputs)?;
+    output::print(&json!({ "outputs": listed }).to_string())?;
+    Ok(Outcome::Good)
+}
+
+/// The data of each input by name.
+fn read_inputs(given: &[String], inputs: &[ModelInput]) -> anyhow::Result<BTreeMap<String, Feed>> {
+    let mut feeds = BTreeMap::new();
+    for text in given {
+        // A name may hold `=`, and so may a path: the model's names decide.
+        let named = inputs.iter().find_map(|i| Some((i.name.as_str(), text.strip_prefix(i.name.as_str())?.strip_prefix('=')?)));
+        let (name, file) = match named {
+            Some((name, file)) => (Some(name), Path::new(file)),
+            None => (None, Path::new(text.as_str())),
+        };
+        let (stored, feed) = read_feed(file)?;
+        let stored = inputs.iter().map(|i| i.name.as_str()).find(|i| *i == stored);
+        let name = match (name.or(stored), inputs) {
+            (Some(name), _) => name,
+            (None, [only]) => only.name.as_str(),
+            (None, _) => {
+                let known: Vec<String> = inputs.iter().map(|i| i.name.clone()).collect();
+                bail!("--input {text}: say which input it is, NAME=FILE; the model has {}", super::plan::names(&known));
+            }
+        };
+        ensure!(feeds.insert(name.to_owned(), feed).is_none(), "input `{name}` is given twice");
+    }
+    Ok(feeds)
+}
+
+/// The tensor of a file, and the name stored with it (empty for `.npy`).
+fn read_feed(file: &Path) -> anyhow::Result<(String, Feed)> {
+    if file.extension().is_some_and(|e| e.eq_ignore_ascii_case("pb")) {
+        return Ok(import::read_tensor(file)?);
+    }
+    let bytes = read_bounded(file, MAX_NPY)?;
+    let feed = npy::read(&bytes).with_context(|| file.display().to_string())?;
+    Ok((String::new(), feed))
+}
+
+/// The compiled network as a deployment in memory: a table of one plan with one slot.
+fn deployment(compiled: Compiled, board: &BoardRecord) -> anyhow::Result<Deployment> {
+    let table = planner::table(std::slice::from_ref(&compiled), board, &compiled.plan.task_set, 1)?;
+    let weights = compiled.weight_files.into_iter().map(|(_, bytes)| bytes);
+    Ok(Deployment::assemble(table, vec![compiled.plan], weights.collect())?)
+}
+
+/// Runs one frame: the outputs' names and tensors, and whether each is widened to i64.
+fn infer(engine: &mut Engine, feeds: &BTreeMap<String, Feed>) -> anyhow::Result<Vec<(String, Tensor, bool)>> {
+    let tenant = TenantId(0);
+    let plan: Plan = engine.plan().clone();
+    let ports = &plan.tenants[tenant.index()].inputs;
+    let mut draft = engine.begin()?;
+    for (index, port) in ports.iter().enumerate() {
+        let feed = feeds.get(&port.name).with_context(|| format!("no data for input `{}`", port.name))?;
+        let tensor = converted(&feed.tensor, port)?;
+        draft.copy_input(tenant, index, tensor.bytes()).with_context(|| format!("input `{}`", port.name))?;
+    }
+    let ticket = draft.submit()?;
+    engine.wait(&ticket, None)?;
+    let result = engine.result(&ticket, tenant)?;
+    let mut outputs = Vec::new();
+    for (port, bytes) in result.tensors() {
+        let tensor = Tensor::from_bytes(port.view.dtype, port.view.layout.shape, bytes);
+        let tensor = tensor.with_context(|| format!("output `{}` was not computed", port.name))?;
+        outputs.push((port.name.clone(), tensor, port.widened));
+    }
+    engine.release(ticket)?;
+    Ok(outputs)
+}
+
+/// The tensor in the port's type; floats are converted between their widths, anything else must be of the type.
+fn converted(tensor: &Tensor, port: &Port) -> anyhow::Result<Tensor> {
+    let data = match (tensor.data(), port.view.dtype) {
+        (Data::F32(v), DType::F16) => Data::F16(v.iter().map(|&x| f16::from_f32(x)).collect()),
+        (Data::F16(v), DType::F32) => Data::F32(v.iter().map(|x| x.to_f32()).collect()),
+        (_, wanted) => {
+            ensure!(
+                tensor.dtype() == wanted,
+                "input `{}` takes {wanted}, the file holds {}",
+                port.name,
+                tensor.dtype()
+            );
+            return Ok(tensor.clone());
+        }
+    };
+    Tensor::new(tensor.shape(), data).with_context(|| format!("input `{}`", port.name))
+}
+
+fn write_outputs(folder: &Path, outputs: Vec<(String, Tensor, bool)>) -> anyhow::Result<Map<String, Value>> {
+    let mut taken = BTreeSet::new();
+    let mut listed = Map::new();
+    for (name, tensor, widened) in outputs {
+        let file = folder.join(format!("{}.npy", unused(&file_name(&name), &mut taken)));
+        std::fs::write(&file, npy::write(&tensor, widened)).with_context(|| format!("{}: cannot be written", file.display()))?;
+        let dtype = if widened { "int64" } else { tensor.dtype().name() };
+        listed.insert(name, json!({ "file": relative(&file), "shape": tensor.shape().dims(), "dtype": dtype }));
+    }
+    Ok(listed)
+}
+
+/// `name` with every character outside `[A-Za-z0-9_.-]` replaced by `_`.
+fn file_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' };
+    name.chars().map(plain).collect()
+}
+
+/// `name`, or where it is taken, `name` with the lowest free number behind it.
+fn unused(name: &str, taken: &mut BTreeSet<String>) -> String {
+    let numbered = (2..).map(|n| format!("{name}_{n}"));
+    let free = std::iter::once(name.to_owned()).chain(numbered).find(|n| !taken.contains(n)).unwrap_or_default();
+    taken.insert(free.clone());
+    free
+}
+
+/// `file` relative to the current directory, where it lies below it.
+fn relative(file: &Path) -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    file.strip_prefix(here).unwrap_or(file).to_path_buf()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_names_become_distinct_file_names() {
+        let mut taken = BTreeSet::new();
+        let names: Vec<String> = ["a/b:0", "a_b_0", "x.y-z", "a b 0"].iter().map(|n| unused(&file_name(n), &mut taken)).collect();
+        assert_eq!(names, ["a_b_0", "a_b_0_2", "x.y-z", "a_b_0_3"]);
+    }
+
+    #[test]
+    fn inputs_are_told_by_name_by_file_or_by_being_the_only_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("k=v.npy");
+        std::fs::write(&path, npy::write(&Tensor::zeros(DType::U8, crate::tensor::Shape::SCALAR), false)).unwrap();
+        let input = |name: &str| ModelInput {
+            name: name.into(),
+            gives_shape: false,
+        };
+        let file = path.display().to_string();
+        let names = |given: &[String], inputs: &[ModelInput]| read_inputs(given, inputs).map(|f| f.into_keys().collect::<Vec<_>>());
+        assert_eq!(names(&[file.clone()], &[input("x")]).unwrap(), ["x"]);
+        assert_eq!(names(&[format!("b={file}")], &[input("a"), input("b")]).unwrap(), ["b"]);
+        let unnamed = names(&[file.clone()], &[input("a"), input("b")]).unwrap_err().to_string();
+        assert!(unnamed.contains("`a`, `b`"), "{unnamed}");
+        assert!(names(&[format!("a={file}"), format!("a={file}")], &[input("a")]).is_err());
+    }
+}

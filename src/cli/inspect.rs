@@ -1,0 +1,116 @@
+//! `platoon inspect`: what a plan file holds.
+
+use super::{Outcome, output};
+use crate::plan::check::check;
+use crate::plan::dump::dump;
+use crate::plan::file::decode;
+use crate::plan::format::{Basis, Digest, Plan};
+use crate::plan::table::Entry;
+use anyhow::Context;
+use clap::Args;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  platoon inspect plans/host/urban.plan           operators, buffers, streams and schedule as text
+  platoon inspect plans/host/urban.plan --json    the figures that programs ask for
+
+The file need not be sound: it is shown as it is. `platoon verify` says whether it holds.")]
+pub struct Arguments {
+    /// The plan file
+    #[arg(value_name = "FILE.plan")]
+    file: PathBuf,
+    /// Print a summary as JSON instead
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let plan = read_plan(&arguments.file)?;
+    if arguments.json {
+        output::print(&format!("{:#}", summary(&plan)))?;
+    } else {
+        output::print(&dump(&plan))?;
+    }
+    Ok(Outcome::Good)
+}
+
+/// Reads and decodes a plan file; nothing in it is checked yet.
+pub fn read_plan(file: &Path) -> anyhow::Result<Plan> {
+    let bytes = read_bounded(file, crate::limits::MAX_PLAN_FILE)?;
+    decode(&bytes).with_context(|| file.display().to_string())
+}
+
+/// The bytes of a file, refused before they are read where it is longer than `most` bytes.
+pub fn read_bounded(file: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
+    let unreadable = || format!("{}: cannot be read", file.display());
+    let bytes = std::fs::metadata(file).with_context(unreadable)?.len();
+    anyhow::ensure!(bytes <= most, "{}: {bytes} bytes are more than such a file may have ({most})", file.display());
+    std::fs::read(file).with_context(unreadable)
+}
+
+fn summary(plan: &Plan) -> Value {
+    let tenants: Vec<Value> = plan
+        .tenants
+        .iter()
+        .enumerate()
+        .map(|(i, t)| {
+            let operators = plan.operators.iter().filter(|o| o.tenant.index() == i).count();
+            let cameras: Vec<&str> = t.cameras.iter().filter_map(|c| Some(plan.cameras.get(c.index())?.name.as_str())).collect();
+            let ports = |ports: &[crate::plan::format::Port]| -> Vec<Value> {
+                let port = |p: &crate::plan::format::Port| json!({ "name": p.name, "shape": p.view.layout.shape.dims(), "dtype": p.view.dtype.name() });
+                ports.iter().map(port).collect()
+            };
+            json!({
+                "name": t.name,
+                "model": t.model,
+                "kind": t.kind.name(),
+                "cameras": cameras,
+                "rate": { "divisor": t.rate.divisor, "phase": t.rate.phase },
+                "priority": t.urgency.priority,
+                "deadline_ms": t.urgency.deadline.map(|d| d.as_ms()),
+                "operators": operators,
+                "inputs": ports(&t.inputs),
+                "outputs": ports(&t.outputs),
+            })
+        })
+        .collect();
+    let frames: Vec<Value> = plan
+        .cycle
+        .iter()
+        .zip(plan.prediction.frames.iter())
+        .map(|(schedule, predicted)| {
+            json!({
+                "tenants": schedule.tenants.iter().filter_map(|t| Some(plan.tenants.get(t.index())?.name.as_str())).collect::<Vec<_>>(),
+                "segments": schedule.segments.len(),
+                "syncs": schedule.syncs.len(),
+                "predicted_ms": predicted.total.as_ms(),
+            })
+        })
+        .collect();
+    json!({
+        "task_set": plan.task_set,
+        "digest": Entry::of(plan).digest.to_string(),
+        "board": plan.board.to_string(),
+        "source": plan.source.to_string(),
+        "searcher": plan.searcher,
+        "sound": check(plan.clone()).map_or_else(|e| json!(e.to_string()), |_| json!(true)),
+        "operators": plan.operators.len(),
+        "streams": plan.streams.len(),
+        "arena_bytes": plan.arena_bytes,
+        "persistent_bytes": plan.persistent_bytes,
+        "input_bytes": plan.input_bytes,
+        "output_bytes": plan.output_bytes,
+        "weights": plan.weight_files.iter().map(|w| json!({ "digest": digest(&w.digest), "bytes": w.bytes })).collect::<Vec<_>>(),
+        "tenants": tenants,
+        "prediction": match plan.prediction.basis { Basis::Estimated => "estimated", Basis::Measured => "measured" },
+        "best_effort": plan.prediction.best_effort,
+        "cycle": frames,
+    })
+}
+
+fn digest(digest: &Digest) -> String {
+    digest.to_string()
+}

@@ -1,0 +1,116 @@
+//! What goes where: results to stdout, everything else to stderr.
+
+use std::io::{self, Write};
+
+/// Writes a result to stdout, ending in a line break.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        stdout.write_all(b"\n")?;
+    }
+    Ok(stdout.flush()?)
+}
+
+/// Writes one line to stderr, with the program's name in front; line breaks in `text` become blanks.
+pub fn complain(text: &str) {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // Where even stderr is closed there is nobody to tell.
+    let _ = writeln!(io::stderr(), "platoon: {line}");
+}
+
+/// An error with its causes in one line: `what: why: why`. A cause that its effect's text ends with already is not repeated.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut last = text.clone();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let why = cause.to_string();
+        if !last.ends_with(&why) {
+            text.push_str(": ");
+            text.push_str(&why);
+        }
+        last = why;
+        next = cause.source();
+    }
+    text
+}
+
+/// True if the reader of stdout went away, as `head` does: no failure of ours.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    kind == Some(io::ErrorKind::BrokenPipe)
+}
+
+/// A table for people: the first column to the left, the others to the right.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these headings.
+    pub fn new(headings: &[&str]) -> Table {
+        Table {
+            rows: vec![headings.iter().map(|h| h.to_string()).collect()],
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// The table's text, a line a row.
+    pub fn render(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| self.rows.iter().filter_map(|r| r.get(column)).map(|c| c.chars().count()).max();
+        let widths: Vec<usize> = (0..columns).map(|c| width(c).unwrap_or(0)).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let cells: Vec<String> = row
+                .iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(i, (cell, &width))| if i == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") })
+                .collect();
+            text.push_str(cells.join("  ").trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Bytes in MB (10^6) with two decimals.
+pub fn megabytes(bytes: u64) -> String {
+    format!("{:.2}", bytes as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    enum Error {
+        #[error("no plan: {0}")]
+        Told(#[source] io::Error),
+        #[error("no plan")]
+        Untold(#[source] io::Error),
+    }
+
+    #[test]
+    fn every_cause_is_told_once() {
+        let cause = || io::Error::other("disk full");
+        assert_eq!(chain(&Error::Told(cause())), "no plan: disk full");
+        assert_eq!(chain(&Error::Untold(cause())), "no plan: disk full");
+        let outer = anyhow::Error::new(Error::Told(cause())).context("urban");
+        assert_eq!(chain(outer.as_ref()), "urban: no plan: disk full");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&["name", "ms"]);
+        table.row(["a longer name".into(), "1.25".into()]);
+        table.row(["b".into(), "100.00".into()]);
+        assert_eq!(table.render(), "name               ms\na longer name    1.25\nb              100.00\n");
+    }
+}

@@ -1,0 +1,109 @@
+//! `platoon plan`: task sets to plans.
+
+use super::options::Common;
+use super::{Outcome, compile, output};
+use crate::plan::format::{Basis, Plan};
+use anyhow::bail;
+use clap::Args;
+use serde_json::{Value, json};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  platoon plan                                 every task set of plans/tasks.toml, for this machine
+  platoon plan --task-set urban --dtype f16    one task set, activations stored in 16 bits
+  platoon plan --board boards/box.toml         for another board
+
+Plans go to <plans>/<board>/: <task-set>.plan, table, weights/. Times are estimates from counted operations and
+bytes; a replay measures.")]
+pub struct Arguments {
+    /// A task set to compile; may be given several times [default: all of the file]
+    #[arg(long, value_name = "NAME")]
+    task_set: Vec<String>,
+    #[command(flatten)]
+    compile: compile::HowToCompile,
+    /// Print the table as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let board = common.board()?;
+    let tasks = common.tasks()?;
+    for name in &arguments.task_set {
+        if !tasks.sets.contains_key(name) {
+            bail!("{}: no task set `{name}`; there are {}", tasks.path.display(), names(tasks.sets.keys()));
+        }
+    }
+    let wanted: Vec<&str> = match arguments.task_set.as_slice() {
+        [] => tasks.sets.keys().map(String::as_str).collect(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    let folder = common.folder(&board);
+    let options = arguments.compile.options();
+    let compiled = compile::compile(&tasks, &wanted, &board, &options, &folder, |name| log::info!("compiling {name}"))?;
+    let plans: Vec<&Plan> = compiled.iter().map(|c| &c.plan).collect();
+    if arguments.json {
+        let rows: Vec<Value> = plans.iter().map(|p| figures(p)).collect();
+        output::print(&format!("{:#}", json!({ "folder": folder, "plans": rows })))?;
+    } else {
+        output::print(&table(&plans))?;
+        output::print(&format!("written to {}", folder.display()))?;
+    }
+    Ok(Outcome::Good)
+}
+
+/// Names in backquotes, comma-separated.
+pub fn names<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
+    names.into_iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn weight_bytes(plan: &Plan) -> u64 {
+    plan.weight_files.iter().map(|w| w.bytes).sum()
+}
+
+/// The longest predicted frame of the cycle, in milliseconds.
+fn predicted_ms(plan: &Plan) -> f64 {
+    plan.prediction.frames.iter().map(|f| f.total.as_ms()).fold(0.0, f64::max)
+}
+
+fn basis(plan: &Plan) -> &'static str {
+    match plan.prediction.basis {
+        Basis::Estimated => "estimated",
+        Basis::Measured => "measured",
+    }
+}
+
+fn misses(plan: &Plan) -> usize {
+    plan.prediction.frames.iter().map(|f| f.misses.len()).sum()
+}
+
+fn table(plans: &[&Plan]) -> String {
+    let mut table = output::Table::new(&["task set", "tenants", "operators", "weights MB", "arena MB", "frame ms", "", "expected misses"]);
+    for plan in plans {
+        table.row([
+            plan.task_set.clone(),
+            plan.tenants.len().to_string(),
+            plan.operators.len().to_string(),
+            output::megabytes(weight_bytes(plan)),
+            output::megabytes(plan.arena_bytes),
+            format!("{:.2}", predicted_ms(plan)),
+            basis(plan).into(),
+            misses(plan).to_string(),
+        ]);
+    }
+    table.render()
+}
+
+fn figures(plan: &Plan) -> Value {
+    json!({
+        "task_set": plan.task_set,
+        "tenants": plan.tenants.len(),
+        "operators": plan.operators.len(),
+        "weight_bytes": weight_bytes(plan),
+        "arena_bytes": plan.arena_bytes,
+        "predicted_ms": predicted_ms(plan),
+        "prediction": basis(plan),
+        "expected_misses": misses(plan),
+    })
+}

@@ -1,0 +1,158 @@
+//! `platoon replay`: a task set over recorded pictures.
+
+use super::options::Common;
+use super::{Outcome, compile, output, plan};
+use crate::board::BoardRecord;
+use crate::plan::format::Plan;
+use crate::replay::run::{Event, Settings, replay};
+use crate::replay::sink::{Extras, Sink};
+use crate::replay::source::Source;
+use crate::runtime::Engine;
+use anyhow::{Context, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  platoon replay --input frames/ --out out/ --overlay      pictures to look at in out/overlay
+  platoon replay --task-set highway --input 0001.jpg --json
+  platoon replay --input frames/ --rate 10 --frozen        as a camera at 10 Hz would, plans as they are
+
+The input is a JPEG or PNG file, or a folder of them in order of their names; with several cameras, a folder
+with a subfolder for each, named like the camera. A picture that does not decode or is too large is reported; its
+tenants repeat their old results, the replay goes on and ends with exit code 1.
+DIR gets results.jsonl (a line a frame, the same bytes on every run), timing.jsonl, summary.json, and masks/ and
+overlay/ if asked for. Ctrl-C ends the replay after the frame at hand.")]
+pub struct Arguments {
+    /// The task set to run [default: the task file's]
+    #[arg(long, value_name = "NAME")]
+    task_set: Option<String>,
+    /// The recorded pictures
+    #[arg(long, value_name = "DIR|FILE")]
+    input: PathBuf,
+    /// Most frames to run
+    #[arg(long, value_name = "N")]
+    frames: Option<usize>,
+    /// Where results are written
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Draw the results on the pictures
+    #[arg(long, requires = "out")]
+    overlay: bool,
+    /// Write label maps as PNG, one byte a pixel
+    #[arg(long, requires = "out")]
+    masks: bool,
+    /// Frames a second, as a camera gives them [default: each as soon as its predecessor is done]
+    #[arg(long, value_name = "HZ", value_parser = rate)]
+    rate: Option<f64>,
+    /// Run the plans as they are; compile nothing
+    #[arg(long)]
+    frozen: bool,
+    #[command(flatten)]
+    compile: compile::HowToCompile,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(hz) if (0.001..=10_000.0).contains(&hz) => Ok(hz),
+        _ => Err("give frames a second, from 0.001 to 10000".into()),
+    }
+}
+
+/// Set by Ctrl-C.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let board = common.board()?;
+    let folder = common.folder(&board);
+    if !arguments.frozen {
+        bring_up_to_date(common, arguments, &board, &folder)?;
+    }
+    let mut engine = Engine::open(&folder, &common.engine_options()).with_context(|| match arguments.frozen {
+        true => format!("{}: no usable plans (without --frozen they would be compiled)", folder.display()),
+        false => format!("{}: no usable plans", folder.display()),
+    })?;
+    if let Some(name) = &arguments.task_set {
+        let known: Vec<String> = engine.task_sets().into_iter().map(String::from).collect();
+        if !known.contains(name) {
+            bail!("no task set `{name}`; there are {}", plan::names(&known));
+        }
+        engine.select(name).with_context(|| format!("task set `{name}`"))?;
+    }
+    let task_set = arguments.task_set.as_deref().unwrap_or(engine.task_set()).to_owned();
+    let plan = engine.deployment().plans.iter().find(|p| p.task_set == task_set);
+    let plan: Plan = plan.with_context(|| format!("task set `{task_set}` has no plan"))?.deref().clone();
+    let source = Source::open(&arguments.input, &cameras(&plan))?;
+    let count = source.frames().min(arguments.frames.unwrap_or(usize::MAX));
+    let sink = arguments.out.as_deref().map(|out| sink(out, arguments, &plan, count)).transpose()?;
+    ctrlc::set_handler(|| {
+        // A second Ctrl-C does not wait for the frame.
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    })?;
+    let bar = progress(count);
+    let settings = Settings {
+        frames: count,
+        rate: arguments.rate,
+        stop: &STOP,
+    };
+    let summary = replay(&mut engine, &plan, &source, &settings, sink, &mut |event| match event {
+        Event::Done(frames) => bar.set_position(frames as u64),
+        Event::Problem(problem) => bar.suspend(|| output::complain(&output::chain(problem))),
+    })?;
+    bar.finish_and_clear();
+    engine.close();
+    let text = if arguments.json { format!("{:#}", summary.to_json()) } else { summary.to_table() };
+    output::print(&text)?;
+    Ok(if summary.problems == 0 { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Compiles what the replay's task set lacks.
+fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord, folder: &Path) -> anyhow::Result<()> {
+    let tasks = common.tasks()?;
+    let options = arguments.compile.options();
+    let wanted = arguments.task_set.as_deref().unwrap_or(&tasks.default);
+    if !tasks.sets.contains_key(wanted) {
+        bail!("{}: no task set `{wanted}`; there are {}", tasks.path.display(), plan::names(tasks.sets.keys()));
+    }
+    let stale = compile::stale(&tasks, wanted, board, &options, folder)?;
+    if !stale.is_empty() {
+        let bar = ProgressBar::new_spinner();
+        bar.enable_steady_tick(Duration::from_millis(100));
+        compile::compile(&tasks, &stale, board, &options, folder, |name| bar.set_message(format!("compiling {name}")))?;
+        bar.finish_and_clear();
+    }
+    Ok(())
+}
+
+/// The cameras' names, and whether any tenant looks through them.
+fn cameras(plan: &Plan) -> Vec<(&str, bool)> {
+    let used = |index: usize| plan.tenants.iter().any(|t| t.cameras.iter().any(|c| c.index() == index));
+    plan.cameras.iter().enumerate().map(|(i, c)| (c.name.as_str(), used(i))).collect()
+}
+
+fn sink(out: &Path, arguments: &Arguments, plan: &Plan, frames: usize) -> anyhow::Result<Sink> {
+    let extras = Extras {
+        masks: arguments.masks,
+        overlay: arguments.overlay,
+    };
+    let names: Vec<String> = plan.cameras.iter().map(|c| c.name.clone()).collect();
+    let used = cameras(plan).iter().filter(|c| c.1).count();
+    Ok(Sink::create(out, extras, names, frames.saturating_mul(used))?)
+}
+
+/// A bar on stderr, hidden where that is no terminal.
+fn progress(frames: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} frames, {per_sec}, {eta} left");
+    let bar = ProgressBar::new(frames as u64);
+    style.map_or(bar.clone(), |style| bar.with_style(style))
+}

@@ -1,0 +1,22 @@
+//! Recorded frames through the on-board loop, and what came out of them.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`source`] | which pictures make up a frame |
+//! | [`picture`] | pictures in memory; JPEG and PNG |
+//! | [`run`] | the loop: pictures in, frames through the engine, records out |
+//! | [`record`] | from the engine's views to records that stay |
+//! | [`results`] | the records, and their JSON |
+//! | [`labels`] | label maps at the size of their pictures |
+//! | [`overlay`] | records drawn on pictures |
+//! | [`report`] | latencies and counts |
+//! | [`sink`] | the folder all that is written to |
+pub mod labels;
+pub mod overlay;
+pub mod picture;
+pub mod record;
+pub mod report;
+pub mod results;
+pub mod run;
+pub mod sink;
+pub mod source;

@@ -1,0 +1,219 @@
+//! Pictures for people: a frame with everything the tenants found in it.
+//!
+//! Label maps are blended over the picture, boxes drawn with class and score, and a panel names each tenant with its
+//! findings and, where its result is not of this frame, says so.
+pub mod canvas;
+pub mod contact;
+pub mod font;
+pub mod palette;
+mod panel;
+
+use super::labels;
+use super::picture::Picture;
+use super::results::{DetectionRecord, FrameRecord, MapRecord, Output, TenantRecord};
+use crate::limits::MAX_IMAGE_SIDE;
+use crate::primitive::Fit;
+use crate::task::Status;
+use canvas::{Canvas, Rect};
+
+/// Share of a label's colour in a blended pixel, of 256 parts.
+const MASK_ALPHA: u32 = 112;
+
+/// Draws the results of `frame` that belong to `camera` (an index of the table) on that camera's picture.
+pub fn draw(picture: Picture, frame: &FrameRecord, camera: usize) -> Picture {
+    let scale = scale(picture.height());
+    let mut canvas = Canvas::new(picture);
+    for map in frame.tenants.iter().flat_map(|t| maps(t, camera)) {
+        blend(&mut canvas, map);
+    }
+    for tenant in &frame.tenants {
+        let thickness = if tenant.status == Status::Fresh {
+            scale + 1
+        } else {
+            scale.div_ceil(2)
+        };
+        // The best box is drawn last, over the others.
+        for detection in detections(tenant, camera).rev() {
+            draw_box(&mut canvas, detection, thickness as i32, scale);
+        }
+    }
+    panel::draw(&mut canvas, frame, camera, scale);
+    canvas.finish()
+}
+
+/// Pixels a font dot, by the picture's height.
+fn scale(height: u32) -> u32 {
+    ((height + 180) / 360).clamp(1, 8)
+}
+
+fn maps(tenant: &TenantRecord, camera: usize) -> impl Iterator<Item = &MapRecord> {
+    let all = match &tenant.output {
+        Output::Maps(all) => all.as_slice(),
+        _ => &[],
+    };
+    all.iter().filter(move |m| m.camera == camera)
+}
+
+fn detections(tenant: &TenantRecord, camera: usize) -> impl DoubleEndedIterator<Item = &DetectionRecord> {
+    let all = match &tenant.output {
+        Output::Detections(all) => all.as_slice(),
+        _ => &[],
+    };
+    all.iter().filter(move |d| d.camera == camera)
+}
+
+fn blend(canvas: &mut Canvas, map: &MapRecord) {
+    let label_color = |label: u8| {
+        let name = map.labels.get(usize::from(label)).map_or("", String::as_str);
+        (!palette::is_background(usize::from(label), name)).then(|| palette::color(label.into(), name))
+    };
+    let size = (canvas.width(), canvas.height());
+    if map.size == size {
+        canvas.labels(&map.pixels, label_color, MASK_ALPHA);
+    } else if let Some(pixels) = labels::to_source(&map.pixels, map.size, Fit::Stretch, size) {
+        // A held map of an earlier picture of another size.
+        canvas.labels(&pixels, label_color, MASK_ALPHA);
+    }
+}
+
+fn draw_box(canvas: &mut Canvas, detection: &DetectionRecord, thickness: i32, scale: u32) {
+    let color = palette::color(detection.class, &detection.label);
+    // Far outside every picture is as good as infinity.
+    let far = 4.0 * MAX_IMAGE_SIDE as f32;
+    let [x0, y0, x1, y1] = detection.bounds.map(|v| v.round().clamp(-far, far) as i32);
+    let rect = Rect {
+        x: x0,
+        y: y0,
+        width: x1 - x0 + 1,
+        height: y1 - y0 + 1,
+    };
+    canvas.outline(rect, thickness, color);
+    let text = format!("{} {:.0}%", name(&detection.label, detection.class), 100.0 * detection.score);
+    let plate = canvas::plate_size(&text, scale);
+    // Above the box where there is room, else just inside its top edge; never over the picture's sides.
+    let y = if y0 >= plate.height { y0 - plate.height } else { y0.max(0) };
+    let x = x0.min(canvas.width() as i32 - plate.width).max(0);
+    canvas.plate(x, y, &text, scale, color);
+}
+
+/// A class's name, or its number where it has none.
+fn name(label: &str, class: u32) -> String {
+    if label.is_empty() {
+        format!("class {class}")
+    } else {
+        label.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::results::{ClassRecord, ItemRecord};
+
+    fn frame(status: Status, output: Output) -> FrameRecord {
+        let tenant = TenantRecord {
+            name: "scout".into(),
+            status,
+            of_frame: Some(0),
+            output,
+        };
+        FrameRecord {
+            frame: 4,
+            sources: vec![("front".into(), Some("a.jpg".into()))],
+            task_set: "urban".into(),
+            plan: String::new(),
+            tenants: vec![tenant],
+        }
+    }
+
+    fn grey(width: u32, height: u32) -> Picture {
+        Picture::filled(width, height, [90; 3]).unwrap()
+    }
+
+    fn changed(picture: &Picture) -> Vec<(usize, usize)> {
+        let (w, h) = picture.size();
+        (0..h as usize)
+            .flat_map(|y| (0..w as usize).map(move |x| (x, y)))
+            .filter(|&(x, y)| picture.pixel(x, y) != [90; 3])
+            .collect()
+    }
+
+    fn car(bounds: [f32; 4]) -> Output {
+        Output::Detections(vec![DetectionRecord {
+            camera: 0,
+            class: 2,
+            label: "car".into(),
+            score: 0.88,
+            bounds,
+        }])
+    }
+
+    #[test]
+    fn a_box_is_drawn_where_it_is_with_its_plate_above() {
+        let with = draw(grey(640, 360), &frame(Status::Fresh, car([400.0, 200.0, 500.0, 260.0])), 0);
+        let without = draw(grey(640, 360), &frame(Status::Fresh, Output::Detections(vec![])), 0);
+        assert_eq!(with.pixel(400, 230), palette::color(2, "car"));
+        assert_eq!(with.pixel(450, 230), [90; 3]);
+        assert_ne!(with.pixel(404, 195), [90; 3]);
+        assert_eq!(without.pixel(404, 195), [90; 3]);
+    }
+
+    #[test]
+    fn results_of_another_camera_are_not_drawn() {
+        let boxed = frame(Status::Fresh, car([400.0, 200.0, 500.0, 260.0]));
+        assert_eq!(draw(grey(640, 360), &boxed, 1).pixel(400, 230), [90; 3]);
+    }
+
+    #[test]
+    fn wild_numbers_do_no_harm() {
+        for bounds in [
+            [f32::NAN; 4],
+            [-1e30, -1e30, 1e30, 1e30],
+            [9.0, 9.0, -9.0, -9.0],
+            [f32::INFINITY; 4],
+        ] {
+            let picture = draw(grey(64, 48), &frame(Status::Stale, car(bounds)), 0);
+            assert_eq!(picture.size(), (64, 48));
+        }
+    }
+
+    #[test]
+    fn maps_tint_all_but_the_background_and_follow_the_picture_size() {
+        let map = |size: (u32, u32)| MapRecord {
+            name: "da".into(),
+            camera: 0,
+            labels: ["background".to_string(), "road".to_string()].into(),
+            fractions: vec![0.5, 0.5],
+            file: None,
+            size,
+            pixels: (0..size.0 * size.1).map(|i| u8::from(i % size.0 >= size.0 / 2)).collect(),
+        };
+        for size in [(640, 360), (320, 180)] {
+            let picture = draw(grey(640, 360), &frame(Status::Held, Output::Maps(vec![map(size)])), 0);
+            assert_eq!(picture.pixel(500, 300), canvas::mix([90; 3], palette::color(1, "road"), MASK_ALPHA));
+            assert!(
+                changed(&picture).iter().all(|&(x, y)| x >= 320 || y < 180),
+                "the background stays as it is"
+            );
+        }
+    }
+
+    #[test]
+    fn a_held_result_looks_different_from_a_fresh_one() {
+        let top = |status| {
+            let class = ClassRecord {
+                class: 7,
+                label: "bus".into(),
+                score: 0.5,
+            };
+            let item = ItemRecord {
+                camera: 0,
+                top: vec![class],
+            };
+            draw(grey(640, 360), &frame(status, Output::Items(vec![item])), 0)
+        };
+        assert_ne!(top(Status::Fresh), top(Status::Held));
+        assert_ne!(top(Status::Held), top(Status::Stale));
+        assert!(!changed(&top(Status::Fresh)).is_empty());
+    }
+}

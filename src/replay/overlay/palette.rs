@@ -1,0 +1,87 @@
+//! Colours of classes and labels: the same name or number always gets the same colour.
+
+use super::canvas::Color;
+
+/// Colours that people of the field know by name, most specific first.
+const NAMED: [(&str, Color); 26] = [
+    ("lane", [255, 214, 10]),
+    ("drivable", [38, 200, 120]),
+    ("sidewalk", [244, 80, 222]),
+    ("crosswalk", [140, 140, 200]),
+    ("road", [150, 90, 230]),
+    ("curb", [255, 120, 40]),
+    ("building", [120, 130, 150]),
+    ("wall", [132, 126, 176]),
+    ("fence", [200, 160, 140]),
+    ("pole", [190, 190, 190]),
+    ("traffic light", [250, 176, 40]),
+    ("traffic sign", [236, 224, 30]),
+    ("stop sign", [230, 40, 60]),
+    ("vegetation", [108, 150, 40]),
+    ("terrain", [150, 220, 140]),
+    ("sky", [80, 150, 210]),
+    ("person", [240, 40, 90]),
+    ("rider", [255, 60, 20]),
+    ("motorcycle", [70, 90, 255]),
+    ("bicycle", [180, 40, 60]),
+    ("car", [30, 160, 255]),
+    ("truck", [255, 140, 30]),
+    ("bus", [30, 210, 200]),
+    ("train", [60, 190, 160]),
+    ("dog", [200, 130, 60]),
+    ("cat", [220, 170, 90]),
+];
+
+/// Colours of numbers, neighbours far apart.
+const NUMBERED: [Color; 12] = [
+    [255, 90, 70],
+    [40, 180, 250],
+    [90, 210, 70],
+    [250, 190, 30],
+    [180, 90, 240],
+    [20, 210, 190],
+    [250, 100, 190],
+    [150, 190, 40],
+    [90, 110, 250],
+    [250, 140, 60],
+    [60, 200, 130],
+    [210, 70, 110],
+];
+
+/// The colour of class `number` called `name` (which may be empty).
+pub fn color(number: u32, name: &str) -> Color {
+    let name = name.to_ascii_lowercase();
+    let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let known = |wanted: &str| wanted.split(' ').all(|w| words.contains(&w));
+    let named = NAMED.iter().find(|(wanted, _)| known(wanted)).map(|(_, color)| *color);
+    named.unwrap_or(NUMBERED[number as usize % NUMBERED.len()])
+}
+
+/// True for a label that stands for "nothing in particular", which is left unpainted: the first one, where its name
+/// says so or it has none.
+pub fn is_background(number: usize, name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    number == 0
+        && ["", "background", "bg", "none", "other", "rest", "unlabeled", "not"]
+            .iter()
+            .any(|b| name.split([' ', '_', '-']).next() == Some(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_before_numbers() {
+        assert_eq!(color(2, "car"), color(13, "Car"));
+        assert_eq!(color(0, "lane_mark"), NAMED[0].1);
+        assert_ne!(color(0, "carpet"), color(0, "car"));
+        assert_eq!(color(1, ""), color(13, "teapot"));
+    }
+
+    #[test]
+    fn only_a_first_label_without_meaning_is_background() {
+        assert!(is_background(0, "background") && is_background(0, "") && is_background(0, "not drivable"));
+        assert!(!is_background(0, "road") && !is_background(1, "background"));
+    }
+}

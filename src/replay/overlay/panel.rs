@@ -1,0 +1,200 @@
+//! The panel in the picture's corner: the frame, and each tenant with its status and findings.
+
+use super::canvas::{Canvas, Color, INK, Rect, WHITE};
+use super::{detections, font, maps, name, palette};
+use crate::replay::results::{FrameRecord, ItemRecord, Output, TenantRecord};
+use crate::task::Status;
+
+const DIM: Color = [176, 182, 192];
+const FRESH: Color = [90, 220, 120];
+const HELD: Color = [255, 190, 60];
+const STALE: Color = [255, 80, 70];
+/// Darkness of the panel, of 256 parts.
+const ALPHA: u32 = 168;
+/// Most findings listed for a tenant.
+const MOST: usize = 6;
+/// Labels below this share of the picture are not listed.
+const LEAST_SHARE: f64 = 0.001;
+/// Length of a full score bar, in font dots.
+const BAR: u32 = 36;
+
+/// One line of the panel.
+enum Line {
+    /// The frame, above everything else.
+    Title(String),
+    /// A tenant: its name, its status, and the status's colour.
+    Tenant(String, String, Color),
+    /// A finding with its colour.
+    Swatch(Color, String),
+    /// A finding with a bar of this share of the full length.
+    Bar(f32, String),
+}
+
+/// Draws the panel at the top left.
+pub fn draw(canvas: &mut Canvas, frame: &FrameRecord, camera: usize, scale: u32) {
+    let unit = scale as i32;
+    let row = (font::GLYPH_HEIGHT as i32 + 3) * unit;
+    let lines = lines(frame, camera);
+    let gaps = lines.iter().filter(|l| matches!(l, Line::Tenant(..))).count() as i32;
+    let inner = lines.iter().map(|l| width(l, scale)).max().unwrap_or(0);
+    let (left, top, pad) = (6 * unit, 6 * unit, 6 * unit);
+    let panel = Rect {
+        x: left,
+        y: top,
+        width: inner + 2 * pad,
+        height: lines.len() as i32 * row + gaps * 4 * unit + 2 * pad - 3 * unit,
+    };
+    canvas.fill(panel, INK, ALPHA);
+    let x = left + pad;
+    let mut y = top + pad;
+    for line in &lines {
+        match line {
+            Line::Title(text) => canvas.text(x, y, text, scale, WHITE),
+            Line::Tenant(tenant, status, color) => {
+                y += 4 * unit;
+                let mark = Rect {
+                    x,
+                    y,
+                    width: 3 * unit,
+                    height: 7 * unit,
+                };
+                canvas.fill(mark, *color, 256);
+                canvas.text(x + 6 * unit, y, tenant, scale, WHITE);
+                let after = font::width(tenant, scale) as i32 + (6 + 2 * font::ADVANCE as i32) * unit;
+                canvas.text(x + after, y, status, scale, *color);
+            }
+            Line::Swatch(color, text) => {
+                let swatch = Rect {
+                    x: x + 6 * unit,
+                    y,
+                    width: 7 * unit,
+                    height: 7 * unit,
+                };
+                canvas.fill(swatch, *color, 256);
+                canvas.text(x + 17 * unit, y, text, scale, DIM);
+            }
+            Line::Bar(share, text) => {
+                let full = (BAR * scale) as i32;
+                let bar = Rect {
+                    x: x + 6 * unit,
+                    y: y + unit,
+                    width: full,
+                    height: 5 * unit,
+                };
+                canvas.fill(bar, WHITE, 48);
+                let width = (share.clamp(0.0, 1.0) * full as f32).round() as i32;
+                canvas.fill(Rect { width, ..bar }, FRESH, 256);
+                canvas.text(x + full + 10 * unit, y, text, scale, DIM);
+            }
+        }
+        y += row;
+    }
+}
+
+fn width(line: &Line, scale: u32) -> i32 {
+    let dots = |text: &str| font::width(text, 1);
+    let width = match line {
+        Line::Title(text) => dots(text),
+        Line::Tenant(tenant, status, _) => 6 + dots(tenant) + 2 * font::ADVANCE + dots(status),
+        Line::Swatch(_, text) => 17 + dots(text),
+        Line::Bar(_, text) => BAR + 10 + dots(text),
+    };
+    (width * scale) as i32
+}
+
+fn lines(frame: &FrameRecord, camera: usize) -> Vec<Line> {
+    let file = frame.sources.get(camera).and_then(|s| s.1.as_deref()).unwrap_or("no picture");
+    let mut lines = vec![Line::Title(format!(
+        "{}  frame {}  {}",
+        frame.task_set,
+        frame.frame,
+        shorten(file, 28)
+    ))];
+    for tenant in &frame.tenants {
+        let (status, color) = status(tenant);
+        lines.push(Line::Tenant(shorten(&tenant.name, 24), status, color));
+        match &tenant.output {
+            Output::Detections(_) => counts(tenant, camera, &mut lines),
+            Output::Maps(_) => shares(tenant, camera, &mut lines),
+            Output::Items(items) => items.iter().filter(|i| i.camera == camera).for_each(|i| best(i, &mut lines)),
+            Output::Tensors(_) => {}
+        }
+    }
+    lines
+}
+
+fn status(tenant: &TenantRecord) -> (String, Color) {
+    let of = |word: &str| tenant.of_frame.map_or(word.to_string(), |f| format!("{word}, of frame {f}"));
+    match tenant.status {
+        Status::Fresh => ("fresh".into(), FRESH),
+        Status::Held => (of("HELD"), HELD),
+        Status::Stale => (of("STALE"), STALE),
+        Status::None => ("no result yet".into(), DIM),
+    }
+}
+
+/// How many boxes of each class, the most frequent first.
+fn counts(tenant: &TenantRecord, camera: usize, lines: &mut Vec<Line>) {
+    let mut classes: Vec<(u32, &str, usize)> = Vec::new();
+    for found in detections(tenant, camera) {
+        match classes.iter_mut().find(|c| c.0 == found.class) {
+            Some(class) => class.2 += 1,
+            None => classes.push((found.class, &found.label, 1)),
+        }
+    }
+    classes.sort_by_key(|&(class, _, n)| (std::cmp::Reverse(n), class));
+    for (class, label, n) in classes.into_iter().take(MOST) {
+        lines.push(Line::Swatch(
+            palette::color(class, label),
+            format!("{n} x {}", shorten(&name(label, class), 24)),
+        ));
+    }
+}
+
+/// The labels that cover most of each map.
+fn shares(tenant: &TenantRecord, camera: usize, lines: &mut Vec<Line>) {
+    for map in maps(tenant, camera) {
+        let mut labels: Vec<(usize, &str, f64)> = map
+            .fractions
+            .iter()
+            .enumerate()
+            .map(|(i, &share)| (i, map.labels.get(i).map_or("", String::as_str), share))
+            .filter(|(i, label, share)| *share >= LEAST_SHARE && !palette::is_background(*i, label))
+            .collect();
+        labels.sort_by(|a, b| b.2.total_cmp(&a.2));
+        for (i, label, share) in labels.into_iter().take(MOST) {
+            let number = u32::try_from(i).unwrap_or(u32::MAX);
+            let text = format!("{} {:.1}%", shorten(&name(label, number), 24), 100.0 * share);
+            lines.push(Line::Swatch(palette::color(number, label), text));
+        }
+    }
+}
+
+/// The three best classes.
+fn best(item: &ItemRecord, lines: &mut Vec<Line>) {
+    for class in item.top.iter().take(3) {
+        let text = format!("{:.2} {}", class.score, shorten(&name(&class.label, class.class), 24));
+        lines.push(Line::Bar(class.score, text));
+    }
+}
+
+/// At most `most` characters of `text`, the cut marked; only the first of several comma-separated names.
+fn shorten(text: &str, most: usize) -> String {
+    let text = text.split(',').next().unwrap_or_default();
+    if text.chars().count() <= most {
+        return text.to_string();
+    }
+    text.chars().take(most.saturating_sub(2)).chain("..".chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_cut() {
+        assert_eq!(shorten("tabby, tabby cat", 10), "tabby");
+        assert_eq!(shorten("0123456789", 10), "0123456789");
+        assert_eq!(shorten("0123456789a", 10), "01234567..");
+    }
+}

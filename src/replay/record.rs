@@ -1,0 +1,148 @@
+//! From the engine's typed views, which die with their slot, to records that stay.
+
+use super::labels;
+use super::results::{ClassRecord, DetectionRecord, ItemRecord, MapRecord, Output, TenantRecord, TensorRecord, file_part};
+use crate::plan::format::{Digest, Plan, Tenant};
+use crate::primitive::Fit;
+use crate::runtime::TenantResult;
+use crate::task::{ResultKind, Status};
+
+/// Records tenants' results frame by frame, and repeats the last record of a tenant whose result is of an earlier frame.
+pub struct Recorder {
+    masks: bool,
+    last: Vec<Option<TenantRecord>>,
+}
+
+impl Recorder {
+    /// A recorder for the tenants of `plan`; with `masks`, label maps are given the files they will be written to.
+    pub fn new(plan: &Plan, masks: bool) -> Recorder {
+        Recorder {
+            masks,
+            last: vec![None; plan.tenants.len()],
+        }
+    }
+
+    /// The record of tenant number `index` of `plan`. `sizes` has the size of each camera's newest picture, in table order.
+    pub fn record(&mut self, plan: &Plan, index: usize, result: &TenantResult<'_>, sizes: &[Option<(u32, u32)>]) -> TenantRecord {
+        let tenant = &plan.tenants[index];
+        if result.status == Status::None {
+            return TenantRecord {
+                name: tenant.name.clone(),
+                status: Status::None,
+                of_frame: None,
+                output: empty(tenant.kind),
+            };
+        }
+        let of_frame = Some(result.of_frame);
+        if let Some(last) = &self.last[index]
+            && last.of_frame == of_frame
+        {
+            return TenantRecord {
+                status: result.status,
+                ..last.clone()
+            };
+        }
+        let mut record = TenantRecord {
+            name: tenant.name.clone(),
+            status: result.status,
+            of_frame,
+            output: output(plan, tenant, result, sizes),
+        };
+        if self.masks {
+            name_masks(&mut record, result.of_frame);
+        }
+        self.last[index] = Some(record.clone());
+        record
+    }
+}
+
+/// Names the file of each label map: `masks/<frame>.<tenant>.png`, or `masks/<frame>.<tenant>.<map>.png` where there are several.
+fn name_masks(record: &mut TenantRecord, frame: u64) {
+    if let Output::Maps(maps) = &mut record.output {
+        let single = maps.len() == 1;
+        for map in maps {
+            let part = if single { String::new() } else { format!(".{}", file_part(&map.name)) };
+            map.file = Some(format!("masks/{frame:04}.{}{part}.png", file_part(&record.name)));
+        }
+    }
+}
+
+fn empty(kind: ResultKind) -> Output {
+    match kind {
+        ResultKind::Detection => Output::Detections(Vec::new()),
+        ResultKind::Segmentation => Output::Maps(Vec::new()),
+        ResultKind::Classification => Output::Items(Vec::new()),
+        ResultKind::Tensors => Output::Tensors(Vec::new()),
+    }
+}
+
+fn output(plan: &Plan, tenant: &Tenant, result: &TenantResult<'_>, sizes: &[Option<(u32, u32)>]) -> Output {
+    let label = |class: u32| result.labels().get(class as usize).cloned().unwrap_or_default();
+    let images = || tenant.cameras.iter().map(|c| c.index()).enumerate();
+    match tenant.kind {
+        ResultKind::Detection => {
+            let of = |(image, camera)| {
+                result.detections_of(image).map(move |d| DetectionRecord {
+                    camera,
+                    class: d.class,
+                    label: label(d.class),
+                    score: d.score,
+                    bounds: d.bounds,
+                })
+            };
+            Output::Detections(images().flat_map(of).collect())
+        }
+        ResultKind::Segmentation => Output::Maps(maps(plan, tenant, result, sizes)),
+        ResultKind::Classification => {
+            let class = |(class, score)| ClassRecord {
+                class,
+                label: label(class),
+                score,
+            };
+            let of = |(image, camera)| ItemRecord {
+                camera,
+                top: result.top(image).map(class).collect(),
+            };
+            Output::Items(images().map(of).collect())
+        }
+        ResultKind::Tensors => {
+            let tensors = result.tensors().map(|(port, bytes)| TensorRecord {
+                name: port.name.clone(),
+                shape: port.view.layout.shape.dims().to_vec(),
+                dtype: port.view.dtype.name(),
+                digest: Digest::of(bytes).to_string(),
+            });
+            Output::Tensors(tensors.collect())
+        }
+    }
+}
+
+fn maps(plan: &Plan, tenant: &Tenant, result: &TenantResult<'_>, sizes: &[Option<(u32, u32)>]) -> Vec<MapRecord> {
+    let mut records = Vec::new();
+    for map in result.maps() {
+        let (Ok(width), Ok(height)) = (u32::try_from(map.width), u32::try_from(map.height)) else {
+            continue;
+        };
+        let camera = tenant.cameras.get(map.image).map_or(0, |c| c.index());
+        let size = sizes.get(camera).copied().flatten().unwrap_or((width, height));
+        let fit = map.fit.unwrap_or(Fit::Stretch);
+        let Some(pixels) = labels::to_source(map.data, (width, height), fit, size) else {
+            continue;
+        };
+        let camera_name = plan.cameras.get(camera).map_or("", |c| c.name.as_str());
+        records.push(MapRecord {
+            name: if tenant.cameras.len() > 1 {
+                format!("{}/{camera_name}", map.name)
+            } else {
+                map.name.to_string()
+            },
+            camera,
+            labels: map.labels.into(),
+            fractions: labels::fractions(&pixels, map.labels.len()),
+            file: None,
+            size,
+            pixels: pixels.into(),
+        });
+    }
+    records
+}

@@ -1,0 +1,243 @@
+//! The replay itself: pictures in, frames through the engine, records out.
+
+use super::picture::{Picture, PictureError};
+use super::record::Recorder;
+use super::report::{Summary, timing};
+use super::results::FrameRecord;
+use super::sink::{Sink, SinkError};
+use super::source::Source;
+use crate::error::RunError;
+use crate::ids::TenantId;
+use crate::plan::format::{Camera, Plan};
+use crate::plan::table::Entry;
+use crate::runtime::{Engine, FrameReport, Image, Ticket};
+use crate::task::PixelFormat;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Pictures that are decoded ahead of a replay at a fixed rate.
+const AHEAD: usize = 2;
+
+/// How a replay runs.
+pub struct Settings<'a> {
+    /// Most frames.
+    pub frames: usize,
+    /// Frames a second, as a camera would give them: a frame whose successor is due already is dropped. `None` runs every
+    /// frame as soon as its predecessor is done.
+    pub rate: Option<f64>,
+    /// Set from outside to end the replay after the frame at hand.
+    pub stop: &'a AtomicBool,
+}
+
+/// What happens during a replay, for a progress bar and for messages.
+pub enum Event<'a> {
+    /// A frame is done, or dropped; so many are behind us.
+    Done(usize),
+    /// A picture cannot be used: its camera gives no image in this frame.
+    Problem(&'a FrameError),
+}
+
+/// Why a picture cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// It cannot be read or decoded.
+    #[error(transparent)]
+    Picture(#[from] PictureError),
+    /// It is larger than its camera's largest image.
+    #[error("{file}: {width}x{height} pixels are more than camera `{camera}` may give ({max_width}x{max_height}, set in tasks.toml)")]
+    Large {
+        /// The file.
+        file: String,
+        /// The camera.
+        camera: String,
+        /// The picture's width.
+        width: u32,
+        /// The picture's height.
+        height: u32,
+        /// The camera's largest width.
+        max_width: u32,
+        /// The camera's largest height.
+        max_height: u32,
+    },
+}
+
+/// Why a replay ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The engine refused or faulted.
+    #[error("frame {frame} did not run")]
+    Run {
+        /// The frame.
+        frame: usize,
+        /// Why.
+        source: RunError,
+    },
+    /// Results cannot be written.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+}
+
+/// Every camera's picture in one frame, in table order.
+type Pictures = Vec<Option<Result<Picture, PictureError>>>;
+
+/// Runs the frames of `source` through the task set of `plan`, which must be the engine's selected one, and writes to
+/// `sink` where there is one.
+pub fn replay(
+    engine: &mut Engine,
+    plan: &Plan,
+    source: &Source,
+    settings: &Settings<'_>,
+    mut sink: Option<Sink>,
+    observe: &mut dyn FnMut(Event<'_>),
+) -> Result<Summary, ReplayError> {
+    let count = source.frames().min(settings.frames);
+    let mut frames = Frames {
+        recorder: Recorder::new(plan, sink.as_ref().is_some_and(Sink::has_masks)),
+        sizes: vec![None; source.cameras()],
+        plan_digest: Entry::of(plan).digest.to_string(),
+        summary: Summary::new(plan),
+        plan,
+        engine,
+        source,
+    };
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let mut pictures: Box<dyn Iterator<Item = Pictures>> = match settings.rate {
+            None => Box::new((0..count).map(|frame| source.read(frame))),
+            Some(_) => {
+                let (to_loop, from_reader) = mpsc::sync_channel(AHEAD);
+                // Ends by itself when the loop is done: its channel is closed then.
+                scope.spawn(move || (0..count).map(|frame| source.read(frame)).try_for_each(|p| to_loop.send(p)));
+                Box::new(from_reader.into_iter())
+            }
+        };
+        for index in 0..count {
+            let Some(pictures) = pictures.next().filter(|_| !settings.stop.load(Ordering::Relaxed)) else {
+                break;
+            };
+            if settings.rate.is_some_and(|hz| index + 1 < count && !paced(start, index, hz)) {
+                frames.summary.dropped += 1;
+            } else {
+                frames.run(index, pictures, sink.as_mut(), observe)?;
+            }
+            observe(Event::Done(index + 1));
+        }
+        Ok::<(), ReplayError>(())
+    })?;
+    let mut summary = frames.summary;
+    summary.wall = start.elapsed();
+    if let Some(sink) = sink {
+        sink.finish(&summary)?;
+    }
+    Ok(summary)
+}
+
+/// Sleeps until frame `index` is due; false where the next one is due already.
+fn paced(start: Instant, index: usize, hz: f64) -> bool {
+    let due = |index: usize| Duration::try_from_secs_f64(index as f64 / hz).unwrap_or(Duration::MAX);
+    let now = start.elapsed();
+    std::thread::sleep(due(index).saturating_sub(now));
+    now < due(index + 1)
+}
+
+struct Frames<'a> {
+    engine: &'a mut Engine,
+    plan: &'a Plan,
+    source: &'a Source,
+    recorder: Recorder,
+    /// Size of each camera's newest picture.
+    sizes: Vec<Option<(u32, u32)>>,
+    plan_digest: String,
+    summary: Summary,
+}
+
+impl Frames<'_> {
+    fn run(
+        &mut self,
+        index: usize,
+        pictures: Pictures,
+        sink: Option<&mut Sink>,
+        observe: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), ReplayError> {
+        let pictures = self.usable(index, pictures, observe);
+        let failed = |source| ReplayError::Run { frame: index, source };
+        let images: Vec<Option<Image<'_>>> = pictures.iter().map(|p| p.as_ref().map(image)).collect();
+        let ticket = self.engine.submit(&images).map_err(failed)?;
+        let report = self.engine.wait(&ticket, None).map_err(failed)?;
+        self.summary.add(&report);
+        if let Some(sink) = sink {
+            let record = self.record(index, &ticket, &report).map_err(failed)?;
+            sink.frame(&record, &timing(self.plan, &report), &pictures)?;
+        }
+        self.engine.release(ticket).map_err(failed)
+    }
+
+    /// The pictures that the engine can take; the others are reported.
+    fn usable(&mut self, index: usize, pictures: Pictures, observe: &mut dyn FnMut(Event<'_>)) -> Vec<Option<Picture>> {
+        let mut usable = Vec::with_capacity(pictures.len());
+        for (camera, picture) in pictures.into_iter().enumerate() {
+            let checked = picture.map(|p| self.checked(index, camera, p));
+            usable.push(match checked {
+                None => None,
+                Some(Ok(picture)) => {
+                    self.sizes[camera] = Some(picture.size());
+                    Some(picture)
+                }
+                Some(Err(problem)) => {
+                    self.summary.problems += 1;
+                    observe(Event::Problem(&problem));
+                    None
+                }
+            });
+        }
+        usable
+    }
+
+    fn checked(&self, index: usize, camera: usize, picture: Result<Picture, PictureError>) -> Result<Picture, FrameError> {
+        let picture = picture?;
+        let Camera { name, max_width, max_height, .. } = &self.plan.cameras[camera];
+        if picture.width() <= *max_width && picture.height() <= *max_height {
+            return Ok(picture);
+        }
+        Err(FrameError::Large {
+            file: self.source.file(index, camera).map_or_else(String::new, |f| f.display().to_string()),
+            camera: name.clone(),
+            width: picture.width(),
+            height: picture.height(),
+            max_width: *max_width,
+            max_height: *max_height,
+        })
+    }
+
+    fn record(&mut self, index: usize, ticket: &Ticket, report: &FrameReport) -> Result<FrameRecord, RunError> {
+        let mut tenants = Vec::new();
+        for tenant in (0..self.plan.tenants.len()).filter_map(TenantId::from_index) {
+            let result = self.engine.result(ticket, tenant)?;
+            tenants.push(self.recorder.record(self.plan, tenant.index(), &result, &self.sizes));
+        }
+        let source = |(camera, of): (usize, &Camera)| (of.name.clone(), self.source.file(index, camera).map(file_name));
+        Ok(FrameRecord {
+            frame: report.frame,
+            sources: self.plan.cameras.iter().enumerate().map(source).collect(),
+            task_set: self.plan.task_set.clone(),
+            plan: self.plan_digest.clone(),
+            tenants,
+        })
+    }
+}
+
+fn image(picture: &Picture) -> Image<'_> {
+    Image {
+        data: picture.rgb(),
+        width: picture.width(),
+        height: picture.height(),
+        stride: 3 * picture.width(),
+        format: PixelFormat::Rgb8,
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
