@@ -3,8 +3,8 @@
 use super::error::{Fallible, ImportError, Reason, limit, malformed};
 use super::file;
 use super::host::{Elem, Host};
-use super::proto::{GraphProto, NodeProto, TensorProto};
 use super::is_standard;
+use super::proto::{GraphProto, NodeProto, TensorProto};
 use crate::tensor::{Data, Shape, Tensor};
 use prost::Message;
 use std::path::Path;
@@ -82,7 +82,11 @@ pub fn model_inputs(path: &Path) -> Result<Vec<ModelInput>, ImportError> {
 }
 
 fn gives_shape(graph: &GraphProto, name: &str) -> bool {
-    let reads = |node: &NodeProto| parameters(&node.op_type).iter().any(|&at| node.input.get(at).is_some_and(|i| i == name));
+    let reads = |node: &NodeProto| {
+        parameters(&node.op_type)
+            .iter()
+            .any(|&at| node.input.get(at).is_some_and(|i| i == name))
+    };
     graph.node.iter().any(|node| is_standard(&node.domain) && reads(node))
 }
 

@@ -155,7 +155,15 @@ fn each_picture_of_a_batch_has_its_camera_and_its_detections() {
         _ => None,
     });
     assert_eq!(prepared.collect::<Vec<_>>(), [CameraId(0), CameraId(1)]);
-    assert_eq!(count(&plan, |p| *p == Primitive::Copy), 0);
+    // Both are written straight into the batch.
+    let batch = |o: &&crate::plan::format::Operator| matches!(o.calls[0].primitive, Primitive::Prepare(_));
+    let places = plan
+        .operators
+        .iter()
+        .filter(batch)
+        .map(|o| (o.outputs[0].buffer, o.outputs[0].origin));
+    let places: Vec<_> = places.collect();
+    assert_eq!((places[0].0, places[0].1, places[1].1), (places[1].0, 0, 3 * 32 * 32));
     assert!(plan.tenants[0].inputs.is_empty());
 }
 
