@@ -126,7 +126,7 @@ impl PixelFormat {
             return None;
         }
         let rows = match self {
-            PixelFormat::Nv12 if width % 2 != 0 || height % 2 != 0 => return None,
+            PixelFormat::Nv12 if !width.is_multiple_of(2) || !height.is_multiple_of(2) => return None,
             PixelFormat::Nv12 => u64::from(height) + u64::from(height) / 2,
             _ => u64::from(height),
         };

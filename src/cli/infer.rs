@@ -242,9 +242,11 @@ mod tests {
         };
         let file = path.display().to_string();
         let names = |given: &[String], inputs: &[ModelInput]| read_inputs(given, inputs).map(|f| f.into_keys().collect::<Vec<_>>());
-        assert_eq!(names(&[file.clone()], &[input("x")]).unwrap(), ["x"]);
+        assert_eq!(names(std::slice::from_ref(&file), &[input("x")]).unwrap(), ["x"]);
         assert_eq!(names(&[format!("b={file}")], &[input("a"), input("b")]).unwrap(), ["b"]);
-        let unnamed = names(&[file.clone()], &[input("a"), input("b")]).unwrap_err().to_string();
+        let unnamed = names(std::slice::from_ref(&file), &[input("a"), input("b")])
+            .unwrap_err()
+            .to_string();
         assert!(unnamed.contains("`a`, `b`"), "{unnamed}");
         assert!(names(&[format!("a={file}"), format!("a={file}")], &[input("a")]).is_err());
     }

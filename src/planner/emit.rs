@@ -22,9 +22,12 @@ fn space(room: Room) -> Space {
     }
 }
 
+/// Weight files as the plan records them, their sections, and their contents.
+type Weights = (Vec<WeightFile>, Vec<Section>, Vec<(Digest, Vec<u8>)>);
+
 /// Weight files, one a network that has weights, and the sections of all in the order of `lowered.sections`. Networks whose
 /// files have one content share it.
-fn weights(lowered: &Lowered) -> (Vec<WeightFile>, Vec<Section>, Vec<(Digest, Vec<u8>)>) {
+fn weights(lowered: &Lowered) -> Weights {
     let (mut files, mut sections, mut bytes) = (Vec::<WeightFile>::new(), Vec::new(), Vec::new());
     for tenant in 0..lowered.tenants.len() {
         let mut builder = WeightFileBuilder::new(files.len() as u32);

@@ -70,9 +70,9 @@ fn borders_in(graph: &mut Graph) {
 
 /// Converts results that were f32 back.
 fn borders_out(graph: &mut Graph, single: &[bool]) {
-    for index in 0..graph.outputs.len() {
+    for (index, &single) in single.iter().enumerate() {
         let value = graph.outputs[index].value;
-        if graph.value(value).dtype != DType::F16 || !single[index] {
+        if graph.value(value).dtype != DType::F16 || !single {
             continue;
         }
         let name = format!("{}.f32", graph.outputs[index].name);

@@ -147,25 +147,25 @@ pub enum PlannerError {
     },
     /// A card that does not match its network's file.
     #[error(transparent)]
-    Card(#[from] CardError),
+    Card(Box<CardError>),
     /// The ONNX file.
     #[error(transparent)]
-    Import(#[from] ImportError),
+    Import(Box<ImportError>),
     /// The network is not what its card says.
     #[error(transparent)]
-    Attach(#[from] AttachError),
+    Attach(Box<AttachError>),
     /// A pass broke the graph: a bug.
     #[error(transparent)]
-    Pass(#[from] PassError),
+    Pass(Box<PassError>),
     /// The network does not become operators.
     #[error(transparent)]
-    Lower(#[from] LowerError),
+    Lower(Box<LowerError>),
     /// The decisions are not legal.
     #[error(transparent)]
-    Schedule(#[from] ScheduleError),
+    Schedule(Box<ScheduleError>),
     /// The deadlines cannot be met.
     #[error(transparent)]
-    Infeasible(#[from] cost::Infeasible),
+    Infeasible(Box<cost::Infeasible>),
     /// The buffers do not fit.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -203,6 +203,27 @@ pub enum PlannerError {
         error: std::io::Error,
     },
 }
+
+/// Errors of the stages are boxed, so that a result stays small.
+macro_rules! boxed {
+    ($($variant:ident($error:ty)),*) => {$(
+        impl From<$error> for PlannerError {
+            fn from(error: $error) -> PlannerError {
+                PlannerError::$variant(Box::new(error))
+            }
+        }
+    )*};
+}
+
+boxed!(
+    Card(CardError),
+    Import(ImportError),
+    Attach(AttachError),
+    Pass(PassError),
+    Lower(LowerError),
+    Schedule(ScheduleError),
+    Infeasible(cost::Infeasible)
+);
 
 /// Bytes a camera's image may take: four a pixel, so that rows of three-byte pixels may be padded.
 fn camera_bytes(width: u32, height: u32) -> u64 {

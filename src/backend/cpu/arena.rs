@@ -102,8 +102,9 @@ impl<'a> Span<'a> {
     pub fn part(self, offset: usize, bytes: usize) -> Span<'a> {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset, "a part outside its span");
         // SAFETY: the offset is inside the block by the check above.
+        let pointer = unsafe { self.pointer.add(offset) };
         Span {
-            pointer: unsafe { self.pointer.add(offset) },
+            pointer,
             bytes,
             block: PhantomData,
         }

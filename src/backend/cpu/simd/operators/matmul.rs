@@ -140,8 +140,8 @@ impl MatMul {
         let shape = self.out.site.shape;
         let r = shape.rank();
         let mut leading = [0..1, 0..1, 0..1, 0..1];
-        for axis in 0..r - 2 {
-            leading[axis] = 0..shape.dim(axis);
+        for (axis, range) in leading.iter_mut().enumerate().take(r - 2) {
+            *range = 0..shape.dim(axis);
         }
         let usize_range = |range: &Range<u32>| range.start as usize..range.end as usize;
         let mut m = 0..shape.dim(r - 2) as usize;
