@@ -171,7 +171,7 @@ fn each_picture_of_a_batch_has_its_camera_and_its_detections() {
 fn scores_become_label_maps_in_either_order_of_axes() {
     let size = (Role::LabelMap, 0, DType::U8, vec![1, 6, 8]);
     let first = planned(pictures(&[1, 3, 6, 8], &[1, 2, 6, 8]), map(1, None), 1);
-    assert_eq!(roles(&first), [size.clone()]);
+    assert_eq!(roles(&first), std::slice::from_ref(&size));
     let last = planned(pictures(&[1, 6, 8, 3], &[1, 3, 4, 2]), map(3, Some((8, 6))), 1);
     assert_eq!(roles(&last), [size]);
     assert_eq!(count(&last, |p| matches!(p, Primitive::Resize(_))), 1);
