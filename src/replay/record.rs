@@ -7,10 +7,25 @@ use crate::primitive::Fit;
 use crate::runtime::TenantResult;
 use crate::task::{ResultKind, Status};
 
-/// Records tenants' results frame by frame, and repeats the last record of a tenant whose result is of an earlier frame.
+/// Records tenants' results frame by frame, and repeats the last record of a tenant that has no newer result.
 pub struct Recorder {
     masks: bool,
-    last: Vec<Option<TenantRecord>>,
+    last: Vec<Option<Last>>,
+}
+
+struct Last {
+    /// The frame in which the engine computed the result.
+    computed: u64,
+    record: TenantRecord,
+}
+
+/// What is known of each camera's newest picture, in table order.
+#[derive(Clone, Copy, Debug)]
+pub struct Newest {
+    /// Width and height in pixels.
+    pub size: (u32, u32),
+    /// The frame it was given in.
+    pub frame: u64,
 }
 
 impl Recorder {
@@ -18,42 +33,59 @@ impl Recorder {
     pub fn new(plan: &Plan, masks: bool) -> Recorder {
         Recorder {
             masks,
-            last: vec![None; plan.tenants.len()],
+            last: plan.tenants.iter().map(|_| None).collect(),
         }
     }
 
-    /// The record of tenant number `index` of `plan`. `sizes` has the size of each camera's newest picture, in table order.
-    pub fn record(&mut self, plan: &Plan, index: usize, result: &TenantResult<'_>, sizes: &[Option<(u32, u32)>]) -> TenantRecord {
+    /// The record of tenant number `index` of `plan`.
+    ///
+    /// A result that the engine computed from an old picture, because a newer one was missing, is stale and of the frame
+    /// of that picture.
+    pub fn record(
+        &mut self,
+        plan: &Plan,
+        index: usize,
+        result: &TenantResult<'_>,
+        old_image: bool,
+        newest: &[Option<Newest>],
+    ) -> TenantRecord {
         let tenant = &plan.tenants[index];
-        if result.status == Status::None {
-            return TenantRecord {
-                name: tenant.name.clone(),
-                status: Status::None,
-                of_frame: None,
-                output: empty(tenant.kind),
-            };
-        }
-        let of_frame = Some(result.of_frame);
-        if let Some(last) = &self.last[index]
-            && last.of_frame == of_frame
-        {
-            return TenantRecord {
-                status: result.status,
-                ..last.clone()
-            };
-        }
-        let mut record = TenantRecord {
+        let of = |status, of_frame, output| TenantRecord {
             name: tenant.name.clone(),
-            status: result.status,
+            status,
             of_frame,
-            output: output(plan, tenant, result, sizes),
+            output,
         };
-        if self.masks {
-            name_masks(&mut record, result.of_frame);
+        if result.status == Status::None {
+            return of(Status::None, None, empty(tenant.kind));
         }
-        self.last[index] = Some(record.clone());
+        let (status, of_frame) = match (result.status, old_image) {
+            (Status::Fresh, true) => (Status::Stale, oldest(tenant, newest).unwrap_or(result.of_frame)),
+            (status, _) => (status, result.of_frame),
+        };
+        let repeated = |last: &&mut Last| last.computed == result.of_frame || last.record.of_frame == Some(of_frame);
+        if let Some(last) = self.last[index].as_mut().filter(repeated) {
+            last.computed = result.of_frame;
+            return TenantRecord {
+                status,
+                ..last.record.clone()
+            };
+        }
+        let mut record = of(status, Some(of_frame), output(plan, tenant, result, newest));
+        if self.masks {
+            name_masks(&mut record, of_frame);
+        }
+        self.last[index] = Some(Last {
+            computed: result.of_frame,
+            record: record.clone(),
+        });
         record
     }
+}
+
+/// The frame of the oldest picture that the tenant looks at.
+fn oldest(tenant: &Tenant, newest: &[Option<Newest>]) -> Option<u64> {
+    tenant.cameras.iter().filter_map(|c| Some((*newest.get(c.index())?)?.frame)).min()
 }
 
 /// Names the file of each label map: `masks/<frame>.<tenant>.png`, or `masks/<frame>.<tenant>.<map>.png` where there are several.
@@ -80,7 +112,7 @@ fn empty(kind: ResultKind) -> Output {
     }
 }
 
-fn output(plan: &Plan, tenant: &Tenant, result: &TenantResult<'_>, sizes: &[Option<(u32, u32)>]) -> Output {
+fn output(plan: &Plan, tenant: &Tenant, result: &TenantResult<'_>, newest: &[Option<Newest>]) -> Output {
     let label = |class: u32| result.labels().get(class as usize).cloned().unwrap_or_default();
     let images = || tenant.cameras.iter().map(|c| c.index()).enumerate();
     match tenant.kind {
@@ -96,7 +128,7 @@ fn output(plan: &Plan, tenant: &Tenant, result: &TenantResult<'_>, sizes: &[Opti
             };
             Output::Detections(images().flat_map(of).collect())
         }
-        ResultKind::Segmentation => Output::Maps(maps(plan, tenant, result, sizes)),
+        ResultKind::Segmentation => Output::Maps(maps(plan, tenant, result, newest)),
         ResultKind::Classification => {
             let class = |(class, score)| ClassRecord {
                 class,
@@ -121,14 +153,14 @@ fn output(plan: &Plan, tenant: &Tenant, result: &TenantResult<'_>, sizes: &[Opti
     }
 }
 
-fn maps(plan: &Plan, tenant: &Tenant, result: &TenantResult<'_>, sizes: &[Option<(u32, u32)>]) -> Vec<MapRecord> {
+fn maps(plan: &Plan, tenant: &Tenant, result: &TenantResult<'_>, newest: &[Option<Newest>]) -> Vec<MapRecord> {
     let mut records = Vec::new();
     for map in result.maps() {
         let (Ok(width), Ok(height)) = (u32::try_from(map.width), u32::try_from(map.height)) else {
             continue;
         };
         let camera = tenant.cameras.get(map.image).map_or(0, |c| c.index());
-        let size = sizes.get(camera).copied().flatten().unwrap_or((width, height));
+        let size = newest.get(camera).copied().flatten().map_or((width, height), |n| n.size);
         let fit = map.fit.unwrap_or(Fit::Stretch);
         let Some(pixels) = labels::to_source(map.data, (width, height), fit, size) else {
             continue;

@@ -1,7 +1,7 @@
 //! The replay itself: pictures in, frames through the engine, records out.
 
 use super::picture::{Picture, PictureError};
-use super::record::Recorder;
+use super::record::{Newest, Recorder};
 use super::report::{Summary, timing};
 use super::results::FrameRecord;
 use super::sink::{Sink, SinkError};
@@ -95,7 +95,7 @@ pub fn replay(
     let count = source.frames().min(settings.frames);
     let mut frames = Frames {
         recorder: Recorder::new(plan, sink.as_ref().is_some_and(Sink::has_masks)),
-        sizes: vec![None; source.cameras()],
+        newest: vec![None; source.cameras()],
         plan_digest: Entry::of(plan).digest.to_string(),
         summary: Summary::new(plan),
         plan,
@@ -147,8 +147,8 @@ struct Frames<'a> {
     plan: &'a Plan,
     source: &'a Source,
     recorder: Recorder,
-    /// Size of each camera's newest picture.
-    sizes: Vec<Option<(u32, u32)>>,
+    /// Each camera's newest picture.
+    newest: Vec<Option<Newest>>,
     plan_digest: String,
     summary: Summary,
 }
@@ -165,6 +165,11 @@ impl Frames<'_> {
         let failed = |source| ReplayError::Run { frame: index, source };
         let images: Vec<Option<Image<'_>>> = pictures.iter().map(|p| p.as_ref().map(image)).collect();
         let ticket = self.engine.submit(&images).map_err(failed)?;
+        let frame = ticket.frame();
+        for (newest, picture) in self.newest.iter_mut().zip(&pictures) {
+            let given = picture.as_ref().map(|p| Newest { size: p.size(), frame });
+            *newest = given.or(*newest);
+        }
         let report = self.engine.wait(&ticket, None).map_err(failed)?;
         self.summary.add(&report);
         if let Some(sink) = sink {
@@ -181,10 +186,7 @@ impl Frames<'_> {
             let checked = picture.map(|p| self.checked(index, camera, p));
             usable.push(match checked {
                 None => None,
-                Some(Ok(picture)) => {
-                    self.sizes[camera] = Some(picture.size());
-                    Some(picture)
-                }
+                Some(Ok(picture)) => Some(picture),
                 Some(Err(problem)) => {
                     self.summary.problems += 1;
                     observe(Event::Problem(&problem));
@@ -223,7 +225,8 @@ impl Frames<'_> {
         let mut tenants = Vec::new();
         for tenant in (0..self.plan.tenants.len()).filter_map(TenantId::from_index) {
             let result = self.engine.result(ticket, tenant)?;
-            tenants.push(self.recorder.record(self.plan, tenant.index(), &result, &self.sizes));
+            let old_image = report.tenants.iter().any(|t| t.tenant == tenant && t.old_image);
+            tenants.push(self.recorder.record(self.plan, tenant.index(), &result, old_image, &self.newest));
         }
         let source = |(camera, of): (usize, &Camera)| (of.name.clone(), self.source.file(index, camera).map(file_name));
         Ok(FrameRecord {

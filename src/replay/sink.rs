@@ -5,6 +5,7 @@ use super::picture::{self, Picture, WriteError};
 use super::report::Summary;
 use super::results::{FrameRecord, Output, file_part};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -42,6 +43,8 @@ pub struct Sink {
     results: Lines,
     timing: Lines,
     sheet: ContactSheet,
+    /// The file written last for each map of each tenant.
+    masks: BTreeMap<(usize, String), String>,
 }
 
 struct Lines {
@@ -92,6 +95,7 @@ impl Sink {
             extras,
             cameras,
             sheet: ContactSheet::new(pictures),
+            masks: BTreeMap::new(),
         })
     }
 
@@ -104,10 +108,14 @@ impl Sink {
     pub fn frame(&mut self, frame: &FrameRecord, timing: &Value, pictures: &[Option<Picture>]) -> Result<(), SinkError> {
         self.results.push(&frame.to_json())?;
         self.timing.push(timing)?;
-        for tenant in frame.tenants.iter().filter(|t| t.of_frame == Some(frame.frame)) {
+        for (index, tenant) in frame.tenants.iter().enumerate() {
             if let Output::Maps(maps) = &tenant.output {
                 for (map, file) in maps.iter().filter_map(|m| Some((m, m.file.as_ref()?))) {
-                    picture::write_map(&self.folder.join(file), &map.pixels, map.size)?;
+                    // A repeated map has been written under its old frame.
+                    let last = self.masks.insert((index, map.name.clone()), file.clone());
+                    if last.as_ref() != Some(file) {
+                        picture::write_map(&self.folder.join(file), &map.pixels, map.size)?;
+                    }
                 }
             }
         }

@@ -30,6 +30,12 @@ pub struct Rect {
 }
 
 impl Rect {
+    /// True if the rectangles share a pixel. Both lie near the picture, so that their far edges can be counted.
+    pub fn meets(&self, other: &Rect) -> bool {
+        let across = self.x < other.x + other.width && other.x < self.x + self.width;
+        across && self.y < other.y + other.height && other.y < self.y + self.height
+    }
+
     /// The part of the rectangle inside a picture of `width` x `height`: columns and rows, or `None` if there is none.
     fn clipped(self, width: u32, height: u32) -> Option<(std::ops::Range<usize>, std::ops::Range<usize>)> {
         let span = |start: i32, length: i32, limit: u32| {

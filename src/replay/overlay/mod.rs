@@ -26,15 +26,20 @@ pub fn draw(picture: Picture, frame: &FrameRecord, camera: usize) -> Picture {
     for map in frame.tenants.iter().flat_map(|t| maps(t, camera)) {
         blend(&mut canvas, map);
     }
+    let mut plates = Vec::new();
     for tenant in &frame.tenants {
         let thickness = if tenant.status == Status::Fresh {
             scale + 1
         } else {
             scale.div_ceil(2)
         };
-        // The best box is drawn last, over the others.
+        // The best box is drawn last, over the others, but is the first to choose where its plate goes.
         for detection in detections(tenant, camera).rev() {
-            draw_box(&mut canvas, detection, thickness as i32, scale);
+            let color = palette::color(detection.class, &detection.label);
+            canvas.outline(outline(detection), thickness as i32, color);
+        }
+        for detection in detections(tenant, camera) {
+            draw_plate(&mut canvas, detection, &mut plates, scale);
         }
     }
     panel::draw(&mut canvas, frame, camera, scale);
@@ -76,24 +81,40 @@ fn blend(canvas: &mut Canvas, map: &MapRecord) {
     }
 }
 
-fn draw_box(canvas: &mut Canvas, detection: &DetectionRecord, thickness: i32, scale: u32) {
-    let color = palette::color(detection.class, &detection.label);
+/// The rectangle of a detection, its right and bottom edge included.
+fn outline(detection: &DetectionRecord) -> Rect {
     // Far outside every picture is as good as infinity.
     let far = 4.0 * MAX_IMAGE_SIDE as f32;
     let [x0, y0, x1, y1] = detection.bounds.map(|v| v.round().clamp(-far, far) as i32);
-    let rect = Rect {
+    Rect {
         x: x0,
         y: y0,
         width: x1 - x0 + 1,
         height: y1 - y0 + 1,
-    };
-    canvas.outline(rect, thickness, color);
+    }
+}
+
+/// Names a detection on a plate above its box, or inside the box's top edge where the picture ends; higher, where another
+/// plate is in the way and there is room. Adds the plate to `plates`.
+fn draw_plate(canvas: &mut Canvas, detection: &DetectionRecord, plates: &mut Vec<Rect>, scale: u32) {
+    let rect = outline(detection);
     let text = format!("{} {:.0}%", name(&detection.label, detection.class), 100.0 * detection.score);
     let plate = canvas::plate_size(&text, scale);
-    // Above the box where there is room, else just inside its top edge; never over the picture's sides.
-    let y = if y0 >= plate.height { y0 - plate.height } else { y0.max(0) };
-    let x = x0.min(canvas.width() as i32 - plate.width).max(0);
-    canvas.plate(x, y, &text, scale, color);
+    let above = rect.y - plate.height;
+    let mut place = Rect {
+        x: rect.x.min(canvas.width() as i32 - plate.width).max(0),
+        y: if above >= 0 { above } else { rect.y.max(0) },
+        ..plate
+    };
+    while let Some(other) = plates.iter().find(|other| place.meets(other)) {
+        let higher = other.y - place.height;
+        if higher < 0 {
+            break;
+        }
+        place.y = higher;
+    }
+    canvas.plate(place.x, place.y, &text, scale, palette::color(detection.class, &detection.label));
+    plates.push(place);
 }
 
 /// A class's name, or its number where it has none.
@@ -156,6 +177,26 @@ mod tests {
         assert_eq!(with.pixel(450, 230), [90; 3]);
         assert_ne!(with.pixel(404, 195), [90; 3]);
         assert_eq!(without.pixel(404, 195), [90; 3]);
+    }
+
+    #[test]
+    fn plates_of_boxes_in_one_place_stand_above_each_other() {
+        let Output::Detections(mut all) = car([400.0, 200.0, 500.0, 260.0]) else {
+            unreachable!("cars are detections")
+        };
+        all.push(DetectionRecord {
+            class: 7,
+            label: "truck".into(),
+            score: 0.4,
+            ..all[0].clone()
+        });
+        let both = draw(grey(640, 360), &frame(Status::Fresh, Output::Detections(all)), 0);
+        let plate = canvas::plate_size("car 88%", scale(360));
+        // One pixel inside the left edge of each plate, left of its text.
+        let at = |row: i32| both.pixel(401, (200 - plate.height * row - plate.height / 2) as usize);
+        assert_eq!(at(0), canvas::mix([90; 3], palette::color(2, "car"), 230));
+        assert_eq!(at(1), canvas::mix([90; 3], palette::color(7, "truck"), 230));
+        assert_eq!(at(2), [90; 3]);
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn lines(frame: &FrameRecord, camera: usize) -> Vec<Line> {
         "{}  frame {}  {}",
         frame.task_set,
         frame.frame,
-        shorten(file, 28)
+        shorten(file, 20)
     ))];
     for tenant in &frame.tenants {
         let (status, color) = status(tenant);
