@@ -7,6 +7,7 @@ use super::proto::{GraphProto, NodeProto, TensorProto};
 use super::is_standard;
 use crate::tensor::{Data, Shape, Tensor};
 use prost::Message;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Bytes of the largest tensor file that is read.
@@ -81,9 +82,27 @@ pub fn model_inputs(path: &Path) -> Result<Vec<ModelInput>, ImportError> {
         .collect())
 }
 
+/// True if an operator has `name` as a parameter, or a shape is computed from its elements.
 fn gives_shape(graph: &GraphProto, name: &str) -> bool {
-    let reads = |node: &NodeProto| parameters(&node.op_type).iter().any(|&at| node.input.get(at).is_some_and(|i| i == name));
-    graph.node.iter().any(|node| is_standard(&node.domain) && reads(node))
+    let standard = || graph.node.iter().filter(|node| is_standard(&node.domain));
+    let mut wanted: BTreeSet<&str> = BTreeSet::new();
+    for node in standard() {
+        let parameters = parameters(&node.op_type).iter().filter_map(|&at| node.input.get(at));
+        if parameters.clone().any(|input| input == name) {
+            return true;
+        }
+        // Bounds of a clip and ratios of a dropout may be computed while the network runs.
+        if !matches!(node.op_type.as_str(), "Clip" | "Dropout") {
+            wanted.extend(parameters.map(String::as_str));
+        }
+    }
+    // Nodes stand before those that read them; a shape depends on no element.
+    for node in graph.node.iter().rev().filter(|node| node.op_type != "Shape") {
+        if node.output.iter().any(|output| !output.is_empty() && wanted.contains(output.as_str())) {
+            wanted.extend(node.input.iter().map(String::as_str));
+        }
+    }
+    wanted.contains(name)
 }
 
 /// Positions of the inputs of an ONNX operator that are parameters rather than data.
