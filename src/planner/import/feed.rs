@@ -4,7 +4,7 @@ use super::error::{Fallible, ImportError, Reason, limit, malformed};
 use super::file;
 use super::host::{Elem, Host};
 use super::is_standard;
-use super::proto::{GraphProto, NodeProto, TensorProto};
+use super::proto::{GraphProto, TensorProto};
 use crate::tensor::{Data, Shape, Tensor};
 use prost::Message;
 use std::collections::BTreeSet;
