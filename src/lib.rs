@@ -42,6 +42,8 @@
 compile_error!("platoon runs on Linux on x86-64 and aarch64");
 
 pub mod backend;
+#[cfg(feature = "bench")]
+pub mod bench;
 pub mod board;
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -3,6 +3,7 @@
 //! Exit codes: 0 done; 1 the input or the result is bad, with one line on stderr that chains the causes; 2 wrong usage.
 //! Results go to stdout, progress and logs to stderr.
 
+mod bench;
 mod compile;
 mod doctor;
 mod infer;
@@ -52,6 +53,8 @@ enum Command {
     Replay(replay::Arguments),
     /// Run one network on tensors from files
     Infer(infer::Arguments),
+    /// Compare task sets with another runtime in the same run, or profile their operators
+    Bench(bench::Arguments),
     /// Say what this machine has, and what to do about what it lacks
     Doctor(doctor::Arguments),
 }
@@ -75,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&common, &arguments),
         Command::Infer(arguments) => infer::run(&common, &arguments),
+        Command::Bench(arguments) => bench::run(&common, &arguments),
         Command::Doctor(arguments) => doctor::run(&common, &arguments),
     };
     match outcome {

@@ -60,8 +60,7 @@ impl Feed {
 pub struct ModelInput {
     /// Its name.
     pub name: String,
-    /// True if some node takes its shape, or another parameter that must be known beforehand, from this input, or computes
-    /// it from this input.
+    /// True if some node takes its shape, or another parameter that must be known beforehand, from this input.
     pub gives_shape: bool,
 }
 
@@ -75,31 +74,39 @@ pub fn model_inputs(path: &Path) -> Result<Vec<ModelInput>, ImportError> {
     let graph = graph.ok_or_else(|| malformed("not an ONNX model: it holds no graph").in_file(path))?;
     let given = |name: &str| graph.initializer.iter().any(|i| i.name == name);
     let inputs = graph.input.iter().filter(|i| !given(&i.name));
-    let parameters = parameter_values(graph);
     Ok(inputs
         .map(|i| ModelInput {
             name: i.name.clone(),
-            gives_shape: parameters.contains(i.name.as_str()),
+            gives_shape: gives_shape(graph, &i.name),
         })
         .collect())
 }
 
-/// Names of values that must be known before the network runs: parameters of nodes, and all that these are computed from.
-/// `Shape` ends the chain, for shapes are known without the elements.
-fn parameter_values(graph: &GraphProto) -> BTreeSet<&str> {
-    let mut known = BTreeSet::new();
-    // Nodes stand in topological order, so that what comes after a node has been seen when walking backwards.
-    for node in graph.node.iter().rev().filter(|n| is_standard(&n.domain)) {
-        let feeds_parameter = node.op_type != "Shape" && node.output.iter().any(|o| known.contains(o.as_str()));
-        let positions = parameters(&node.op_type);
-        let reads = node
-            .input
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| feeds_parameter || positions.contains(at));
-        known.extend(reads.map(|(_, name)| name.as_str()));
+/// True if an operator has `name` as a parameter, or a shape is computed from its elements.
+fn gives_shape(graph: &GraphProto, name: &str) -> bool {
+    let standard = || graph.node.iter().filter(|node| is_standard(&node.domain));
+    let mut wanted: BTreeSet<&str> = BTreeSet::new();
+    for node in standard() {
+        let parameters = parameters(&node.op_type).iter().filter_map(|&at| node.input.get(at));
+        if parameters.clone().any(|input| input == name) {
+            return true;
+        }
+        // Bounds of a clip and ratios of a dropout may be computed while the network runs.
+        if !matches!(node.op_type.as_str(), "Clip" | "Dropout") {
+            wanted.extend(parameters.map(String::as_str));
+        }
     }
-    known
+    // Nodes stand before those that read them; a shape depends on no element.
+    for node in graph.node.iter().rev().filter(|node| node.op_type != "Shape") {
+        if node
+            .output
+            .iter()
+            .any(|output| !output.is_empty() && wanted.contains(output.as_str()))
+        {
+            wanted.extend(node.input.iter().map(String::as_str));
+        }
+    }
+    wanted.contains(name)
 }
 
 /// Positions of the inputs of an ONNX operator that are parameters rather than data.
@@ -147,7 +154,6 @@ fn decoded(proto: &TensorProto, path: &Path) -> Fallible<Feed> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::proto::NodeProto;
     use super::*;
     use crate::tensor::DType;
 
@@ -174,29 +180,6 @@ mod tests {
         assert_eq!((name.as_str(), feed.tensor.as_f32().unwrap()), ("x", &[1.0, 2.0][..]));
         let (_, feed) = read(&file(&[], 9, &[1])).unwrap();
         assert_eq!((feed.tensor.dtype(), feed.widened), (DType::Bool, false));
-    }
-
-    #[test]
-    fn what_parameters_are_computed_from_gives_shapes_and_data_does_not() {
-        let node = |op: &str, inputs: &[&str], output: &str| NodeProto {
-            op_type: op.into(),
-            input: inputs.iter().map(|i| i.to_string()).collect(),
-            output: vec![output.into()],
-            ..NodeProto::default()
-        };
-        let graph = GraphProto {
-            node: vec![
-                node("Shape", &["x"], "size"),
-                node("Concat", &["size", "more"], "shape"),
-                node("Relu", &["x"], "y"),
-                node("Expand", &["y", "shape"], "z"),
-                node("Clip", &["z", "", "high"], "out"),
-            ],
-            ..GraphProto::default()
-        };
-        let known = parameter_values(&graph);
-        assert!(["shape", "size", "more", "high"].iter().all(|n| known.contains(n)));
-        assert!(["x", "y", "z", "out"].iter().all(|n| !known.contains(n)));
     }
 
     #[test]

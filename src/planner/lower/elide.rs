@@ -43,6 +43,7 @@ pub fn homes(graph: &Graph, units: &[Unit], natural: &[Layout], elide: bool) -> 
         graph,
         natural,
         producers: producers(graph),
+        spatial: over_pixels(graph, units),
         homes: vec![None; graph.values.len()],
     };
     if elide {
@@ -91,7 +92,21 @@ struct Search<'a> {
     graph: &'a Graph,
     natural: &'a [Layout],
     producers: Vec<Option<usize>>,
+    /// For each node, whether its operator has a primitive over pixels.
+    spatial: Vec<bool>,
     homes: Vec<Option<Home>>,
+}
+
+fn over_pixels(graph: &Graph, units: &[Unit]) -> Vec<bool> {
+    let mut spatial = vec![false; graph.nodes.len()];
+    for unit in units {
+        let Unit::Operator(nodes) = unit else { continue };
+        let any = nodes
+            .iter()
+            .any(|&n| matches!(&graph.nodes[n].op, Op::Primitive(p) if is_spatial(p)));
+        nodes.iter().for_each(|&n| spatial[n] = any);
+    }
+    spatial
 }
 
 impl Search<'_> {
@@ -125,10 +140,15 @@ impl Search<'_> {
         }
     }
 
-    /// True if the elements that lie side by side in storage of its own do so there, where kernels need that.
+    /// True if the elements that lie side by side in storage of its own do so there, where kernels need that. A picture of one
+    /// channel has no neighbours to keep: kernels step from pixel to pixel by strides.
     fn keeps_runs(&self, producer: usize, natural: &Layout, there: &Layout) -> bool {
-        let spatial = matches!(&self.graph.nodes[producer].op, Op::Primitive(p) if is_spatial(p));
         let run = (0..natural.shape.rank()).find(|&a| natural.shape.dim(a) > 1 && natural.stride(a) == 1);
-        !spatial && natural.shape.rank() < 3 || run.is_none_or(|axis| there.stride(axis) == 1)
+        let free = if self.spatial[producer] {
+            natural.shape.dim(1) <= 1
+        } else {
+            natural.shape.rank() < 3
+        };
+        free || run.is_none_or(|axis| there.stride(axis) == 1)
     }
 }

@@ -9,6 +9,8 @@ mod fold_pad;
 mod hardswish;
 mod rewrite;
 mod silu;
+#[cfg(test)]
+mod tests;
 
 use super::graph::{Graph, VerifyError, verify};
 

@@ -1,7 +1,8 @@
 //! The planner as a whole: graphs compiled in every way give what their nodes give one by one.
 
+mod ends;
 mod files;
-mod nets;
+pub mod nets;
 mod oracle;
 mod views;
 

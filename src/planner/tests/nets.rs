@@ -100,6 +100,7 @@ impl Net {
         self.same(Primitive::Binary(function), &[a, b])
     }
 
+    #[allow(clippy::too_many_arguments)] // one call a layer reads best in one line
     pub fn conv(&mut self, draw: &mut Draw, x: ValueId, outputs: u32, kernel: u32, stride: u32, groups: u32, bias: bool) -> ValueId {
         let dims = self.dims(x);
         let mut window = Window::new(&[kernel, kernel]);

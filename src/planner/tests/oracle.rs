@@ -110,6 +110,8 @@ pub fn run(compiled: &Compiled, inputs: &[Vec<Tensor>], workers: usize) -> Vec<V
     let deployment = Deployment::assemble(table, vec![compiled.plan.clone()], files).unwrap();
     let options = Options {
         workers: Some(workers),
+        // Slow kernels on a busy machine are no hang.
+        watchdog: None,
         ..Options::default()
     };
     let mut engine = Engine::with(deployment, &options).unwrap();

@@ -78,6 +78,25 @@ fn heads_are_concatenated_through_their_reshapes() {
 }
 
 #[test]
+fn a_single_channel_is_written_between_the_others() {
+    // Boxes, objectness, classes: the parts of one level of a detector's head.
+    let (mut net, mut draw) = (Net::default(), Draw::new(10));
+    let x = net.input(&[1, 6, 6, 4]);
+    let x = net.transpose(x, &[0, 3, 1, 2]);
+    let boxes = net.conv(&mut draw, x, 4, 1, 1, 1, true);
+    let object = net.conv(&mut draw, x, 1, 1, 1, 1, true);
+    let object = net.unary(Unary::Sigmoid, object);
+    let classes = net.conv(&mut draw, x, 3, 1, 1, 1, true);
+    let classes = net.unary(Unary::Sigmoid, classes);
+    let all = net.concat(1, &[boxes, object, classes]);
+    let rows = net.transpose(all, &[0, 2, 3, 1]);
+    net.output(rows);
+    let plan = compiled(net, &[&[1, 6, 6, 4]]);
+    assert_eq!((plan.operators.len(), copies(&plan)), (3, 0));
+    assert!(plan.operators.iter().all(|o| o.tactic.kernel == Kernel::ConvIgemm));
+}
+
+#[test]
 fn a_part_that_is_an_input_or_used_twice_is_copied() {
     let (mut net, mut draw) = (Net::default(), Draw::new(4));
     let x = net.input(&[1, 4, 6, 6]);

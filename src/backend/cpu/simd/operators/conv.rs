@@ -40,6 +40,10 @@ struct Conv {
     direct: bool,
     /// Pixels run on across rows in every tensor that is walked pixel by pixel.
     merged: bool,
+    /// Floats from the first tap to each, in the order of the taps.
+    offsets: Vec<usize>,
+    /// Rows and columns that a window spans.
+    reach: (usize, usize),
     zeros: Block,
 }
 
@@ -95,6 +99,11 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
     let merged = out.rows_merge() && tail.rows_merge() && (!direct || x.rows_merge());
     let longest = if folded { window.kernel[1] as usize * cin } else { cin };
     let zeros = Block::new(longest * 4)?;
+    let [down, across] = [window.dilation[0] as usize * x.row, window.dilation[1] as usize * x.pixel];
+    let columns = if folded { 1 } else { window.kernel[1] as usize };
+    let offset = |t: usize| t / columns * down + t % columns * across;
+    let offsets = (0..window.kernel[0] as usize * columns).map(offset).collect();
+    let reach = (window.reach(0)? as usize, window.reach(1)? as usize);
     let kernels = context.kernels;
     let group = (cin, cout);
     Some(Box::new(Conv {
@@ -110,6 +119,8 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
         folded,
         direct,
         merged,
+        offsets,
+        reach,
         zeros,
     }))
 }
@@ -203,8 +214,8 @@ impl Conv {
 
     fn run_indirect(&self, memory: &Memory<'_>, run: &Run, out: *mut f32, scratch: &mut [u8]) {
         let (cin, cout) = self.group;
-        let [kh, kw] = [self.window.kernel[0] as usize, self.window.kernel[1] as usize];
-        let (taps, length) = if self.folded { (kh, kw * cin) } else { (kh * kw, cin) };
+        let taps = self.offsets.len();
+        let length = if self.folded { self.window.kernel[1] as usize * cin } else { cin };
         let channel = run.group * cout + run.channels.start;
         let input = self
             .x
@@ -212,44 +223,32 @@ impl Conv {
             .pointer(memory)
             .wrapping_add(run.image * self.x.image + run.group * cin)
             .cast_const();
-        let zeros = self.zeros.span().pointer::<f32>(0, length).cast_const();
         let (tables, patches) = self.tables(scratch);
         let m = run.pixels.len();
         let (rows, outs) = tables.split_at_mut(self.kernels.row_slots(BLOCK, taps));
         let mut used = 0;
-        for (p, pixel) in run.pixels.clone().enumerate() {
-            let (oy, ox) = (pixel / self.out.w, pixel % self.out.w);
+        let mr = self.kernels.mr();
+        let (mut oy, mut ox) = (run.pixels.start / self.out.w, run.pixels.start % self.out.w);
+        for (p, to) in outs[..m].iter_mut().enumerate() {
             let (top, left) = self.corner(oy, ox);
-            outs[p] = out
+            *to = out
                 .wrapping_add(run.image * self.out.image + oy * self.out.row + ox * self.out.pixel + channel)
                 .cast_const();
-            for ky in 0..kh {
-                let iy = top + ky as i64 * i64::from(self.window.dilation[0]);
-                let inside = (0..self.x.h as i64).contains(&iy);
-                let row = if inside {
-                    input.wrapping_add(iy as usize * self.x.row)
-                } else {
-                    zeros
-                };
-                if self.folded {
-                    rows[self.kernels.row_slot(p, ky, taps)] = if !inside {
-                        zeros
-                    } else if left >= 0 && left as usize + kw <= self.x.w {
-                        row.wrapping_add(left as usize * self.x.pixel)
-                    } else {
-                        let patch = &mut patches[used..used + length];
-                        used += length;
-                        self.patch(row, left, patch);
-                        patch.as_ptr()
-                    };
-                    continue;
+            // A pixel's taps lie `mr` slots apart.
+            let slots = &mut rows[self.kernels.row_slot(p, 0, taps)..];
+            let inside = top >= 0 && left >= 0 && top as usize + self.reach.0 <= self.x.h && left as usize + self.reach.1 <= self.x.w;
+            if inside {
+                let corner = input.wrapping_add(top as usize * self.x.row + left as usize * self.x.pixel);
+                for (slot, &offset) in slots.iter_mut().step_by(mr).zip(&self.offsets) {
+                    *slot = corner.wrapping_add(offset);
                 }
-                for kx in 0..kw {
-                    let ix = left + kx as i64 * i64::from(self.window.dilation[1]);
-                    let hit = inside && (0..self.x.w as i64).contains(&ix);
-                    let from = if hit { row.wrapping_add(ix as usize * self.x.pixel) } else { zeros };
-                    rows[self.kernels.row_slot(p, ky * kw + kx, taps)] = from;
-                }
+            } else {
+                self.border(input, (top, left), slots, &mut patches[used..used + self.patch_floats() / BLOCK]);
+                used += self.patch_floats() / BLOCK;
+            }
+            ox += 1;
+            if ox == self.out.w {
+                (oy, ox) = (oy + 1, 0);
             }
         }
         let (y, x) = (run.pixels.start / self.out.w, run.pixels.start % self.out.w);
@@ -268,6 +267,44 @@ impl Conv {
         // SAFETY: every slot of a valid pixel was filled above with a pointer to `length` floats of the input, of a
         // patch or of the zeros; outputs are the run's own pixels; panels as in `run_direct`.
         unsafe { self.kernels.igemm(&args) }
+    }
+
+    /// The taps of a pixel whose window reaches into the padding, `mr` slots apart.
+    fn border(&self, input: *const f32, (top, left): (i64, i64), slots: &mut [*const f32], patches: &mut [f32]) {
+        let cin = self.group.0;
+        let [kh, kw] = [self.window.kernel[0] as usize, self.window.kernel[1] as usize];
+        let zeros = self.zeros.span().pointer::<f32>(0, self.zeros.bytes().len() / 4).cast_const();
+        let mut slots = slots.iter_mut().step_by(self.kernels.mr());
+        let mut patches = patches.chunks_exact_mut(kw * cin);
+        for ky in 0..kh {
+            let iy = top + ky as i64 * i64::from(self.window.dilation[0]);
+            let inside = (0..self.x.h as i64).contains(&iy);
+            let row = if inside {
+                input.wrapping_add(iy as usize * self.x.row)
+            } else {
+                zeros
+            };
+            if self.folded {
+                let whole = left >= 0 && left as usize + kw <= self.x.w;
+                let (Some(slot), Some(patch)) = (slots.next(), patches.next()) else {
+                    return;
+                };
+                *slot = match (inside, whole) {
+                    (false, _) => zeros,
+                    (true, true) => row.wrapping_add(left as usize * self.x.pixel),
+                    (true, false) => {
+                        self.patch(row, left, patch);
+                        patch.as_ptr()
+                    }
+                };
+                continue;
+            }
+            for (kx, slot) in (0..kw).zip(&mut slots) {
+                let ix = left + kx as i64 * i64::from(self.window.dilation[1]);
+                let hit = inside && (0..self.x.w as i64).contains(&ix);
+                *slot = if hit { row.wrapping_add(ix as usize * self.x.pixel) } else { zeros };
+            }
+        }
     }
 
     /// A kernel row that reaches into the padding, as floats with zeros.

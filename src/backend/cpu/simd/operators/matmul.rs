@@ -24,6 +24,9 @@ const PANELS: usize = 4;
 /// Fewer tiles than this are cut further along the columns.
 const ENOUGH_TILES: usize = 16;
 
+/// Tiles along the rows where the right matrix is packed per tile.
+const FEW_TILES: usize = 8;
+
 /// A matrix `[.., rows, columns]` with strides, seen in the product's orientation.
 #[derive(Clone, Copy)]
 struct Matrix {
@@ -163,10 +166,11 @@ impl MatMul {
                 .next_multiple_of(self.kernels.mr())
                 .clamp(self.kernels.mr(), ROWS)
         };
-        let row_block = if self.packed.is_some() {
-            row_block
-        } else {
-            row_block.max(ROWS.min(rows.len()).max(1))
+        // Where the right matrix is packed per tile, taller tiles pack it less often; copied rows must fit the scratch.
+        let row_block = match self.packed {
+            Some(_) => row_block,
+            None if self.copies() => ROWS.min(rows.len()).max(1),
+            None => rows.len().div_ceil(FEW_TILES).max(ROWS).min(rows.len()).max(1),
         };
         let positions: usize = leading.iter().map(|l| l.len()).product();
         let row_blocks = rows.len().div_ceil(row_block);
@@ -193,6 +197,11 @@ impl MatMul {
         (0..r - 2).map(|axis| at[axis] * site.stride(axis).max(0) as usize).sum()
     }
 
+    /// True if the left rows are not contiguous along K.
+    fn copies(&self) -> bool {
+        self.a.column != 1 && self.size.2 > 1
+    }
+
     /// Floats of scratch for a packed right block and a copied left block.
     fn scratch_floats(&self) -> (usize, usize) {
         let k = self.size.2;
@@ -201,7 +210,7 @@ impl MatMul {
         } else {
             packed_len(k, PANELS * self.kernels.nr())
         };
-        let copied = if self.a.column == 1 || k <= 1 { 0 } else { ROWS * k };
+        let copied = if self.copies() { ROWS * k } else { 0 };
         (packed, copied)
     }
 }

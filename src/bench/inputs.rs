@@ -1,0 +1,115 @@
+//! Pictures and tensors to run on: noise from a fixed seed, so that every run does the same work.
+
+use crate::plan::format::{Camera, Plan};
+use crate::planner::card::CardInput;
+use crate::runtime::Image;
+use crate::task::PixelFormat;
+use crate::tensor::DType;
+use half::f16;
+
+/// Steele, Lea and Flood's SplitMix64 (2014).
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in 0..1.
+    fn unit(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1 << 24) as f32
+    }
+}
+
+/// A picture of its own.
+pub struct Picture {
+    data: Vec<u8>,
+    width: u32,
+    height: u32,
+}
+
+impl Picture {
+    /// RGB noise, as large as the camera's largest picture.
+    pub fn of(camera: &Camera) -> Picture {
+        let mut noise = Noise(u64::from(camera.max_width) << 32 | u64::from(camera.max_height));
+        let bytes = camera.max_width as usize * camera.max_height as usize * 3;
+        Picture {
+            data: (0..bytes).map(|_| noise.next() as u8).collect(),
+            width: camera.max_width,
+            height: camera.max_height,
+        }
+    }
+
+    /// The picture as an engine takes it.
+    pub fn image(&self) -> Image<'_> {
+        Image {
+            data: &self.data,
+            width: self.width,
+            height: self.height,
+            stride: self.width * 3,
+            format: PixelFormat::Rgb8,
+        }
+    }
+}
+
+/// The range of a network's input that pixels of 0 and 255 lie in, over all channels.
+pub fn range(input: &CardInput) -> (f32, f32) {
+    let ends = input.mean.iter().zip(&input.std).flat_map(|(m, s)| [-m / s, (255.0 - m) / s]);
+    ends.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)))
+}
+
+/// Data for every tensor input of a plan: tenant, port, bytes. Floats are uniform in the tenant's range (one a tenant);
+/// integers are 0, which is a valid index anywhere.
+pub fn tensors(plan: &Plan, ranges: &[(f32, f32)]) -> Vec<(usize, usize, Vec<u8>)> {
+    let mut noise = Noise(plan.tenants.len() as u64);
+    let mut all = Vec::new();
+    for (tenant, (record, &(low, high))) in plan.tenants.iter().zip(ranges).enumerate() {
+        for (index, port) in record.inputs.iter().enumerate() {
+            let elements = port.view.layout.shape.elements() as usize;
+            let mut float = || low + (high - low) * noise.unit();
+            let bytes = match port.view.dtype {
+                DType::F32 => (0..elements).flat_map(|_| float().to_ne_bytes()).collect(),
+                DType::F16 => (0..elements).flat_map(|_| f16::from_f32(float()).to_ne_bytes()).collect(),
+                dtype => vec![0; elements * dtype.bytes() as usize],
+            };
+            all.push((tenant, index, bytes));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::primitive::{ColorOrder, Fit};
+
+    #[test]
+    fn a_range_spans_what_preparation_gives_for_black_and_white() {
+        let input = CardInput {
+            tensor: None,
+            fit: Fit::Stretch,
+            fill: 0,
+            order: ColorOrder::Rgb,
+            mean: [127.5, 0.0, 100.0],
+            std: [127.5, 255.0, 50.0],
+        };
+        assert_eq!(range(&input), (-2.0, 3.1));
+    }
+
+    #[test]
+    fn pictures_are_the_same_on_every_run_and_as_large_as_said() {
+        let camera = Camera {
+            name: "front".into(),
+            max_width: 5,
+            max_height: 3,
+            bytes: 60,
+        };
+        let (a, b) = (Picture::of(&camera), Picture::of(&camera));
+        assert_eq!((a.data.len(), a.image().stride), (45, 15));
+        assert_eq!(a.data, b.data);
+        assert!(a.data.iter().any(|&x| x != a.data[0]), "noise has more than one value");
+    }
+}

@@ -1,0 +1,84 @@
+//! Comparisons: task sets against a peer in the same run on the same machine, and where their time goes.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`mixes`] | what is compared: a task set, and its networks alone |
+//! | [`inputs`] | pictures and tensors to run on, the same on every run |
+//! | [`ours`] | our side: one engine that runs both |
+//! | [`peers`] | the other side |
+//! | [`measure`] | turns of both sides, and the figures of a side |
+//! | [`report`] | the figures as rows and as JSON, with what they depend on |
+//! | [`profile`] | the time of each operator alone |
+
+pub mod inputs;
+pub mod measure;
+pub mod mixes;
+pub mod ours;
+pub mod peers;
+pub mod profile;
+pub mod report;
+
+use crate::backend::cpu::kernels::CompileError;
+use crate::error::RunError;
+use crate::plan::deployment::LoadError;
+use crate::planner::PlannerError;
+use crate::runtime::OpenError;
+
+/// Why something cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The task file has no such task set.
+    #[error("no task set `{name}`; there are {known}")]
+    TaskSet {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The task set has no such tenant.
+    #[error("task set `{task_set}` has no tenant `{name}`; there are {known}")]
+    Tenant {
+        /// The task set.
+        task_set: String,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// Networks alone are compiled with one batch, and the tenants' cameras do not say which.
+    #[error("the tenants of task set `{0}` have different numbers of cameras: give the batch of their networks with --batch")]
+    Batch(String),
+    /// A task set does not compile.
+    #[error("task set `{name}` does not compile")]
+    Plan {
+        /// The task set.
+        name: String,
+        /// Why.
+        #[source]
+        error: Box<PlannerError>,
+    },
+    /// Compiled plans are no deployment.
+    #[error("the compiled plans do not load")]
+    Load(#[from] LoadError),
+    /// No engine opens on the plans.
+    #[error("the compiled plans do not open")]
+    Open(#[from] OpenError),
+    /// A frame did not run.
+    #[error("a frame did not run")]
+    Run(#[from] RunError),
+    /// A profiled operator has no kernel.
+    #[error("operator `{name}` has no kernel here")]
+    Kernel {
+        /// The operator.
+        name: String,
+        /// Why.
+        #[source]
+        error: CompileError,
+    },
+    /// The system has not enough memory.
+    #[error("{0} bytes of memory are not to be had")]
+    Memory(u64),
+    /// The peer stopped in the middle of a comparison.
+    #[error("the peer stopped")]
+    Peer(#[from] peers::PeerError),
+}

@@ -1,0 +1,184 @@
+//! The other side of a comparison: a process that loads the same networks and is told when to run them.
+//!
+//! It talks lines of JSON over its standard streams, so that turns of both sides can alternate in one run.
+
+mod ort;
+
+use crate::plan::format::Plan;
+use crate::units::Nanos;
+use serde_json::{Map, Value, json};
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout};
+
+use super::mixes::Network;
+
+/// Longest line that a peer may send, in bytes.
+const MAX_LINE: u64 = 1 << 20;
+
+/// Why there is no peer, or no more.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// Its interpreter does not start.
+    #[error("`{program}` does not start: name a Python that has onnxruntime with --peer or PLATOON_PEER_PYTHON")]
+    Start {
+        /// The interpreter.
+        program: String,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// It started and cannot work.
+    #[error(
+        "`{program}` has no onnxruntime ({why}): install onnxruntime and numpy there, or name another with --peer or PLATOON_PEER_PYTHON"
+    )]
+    Absent {
+        /// The interpreter.
+        program: String,
+        /// What it said.
+        why: String,
+    },
+    /// It reports that something failed.
+    #[error("it says: {0}")]
+    Failed(String),
+    /// It said something that is no answer.
+    #[error("its answer is not understood: {0:?}")]
+    Answer(String),
+    /// It ended, or its streams broke.
+    #[error("it does not answer")]
+    Lost(#[source] io::Error),
+}
+
+/// A peer at work.
+pub struct Peer {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: String,
+    process: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// ONNX Runtime in the Python interpreter `program`.
+    pub fn onnxruntime(program: &str) -> Result<Peer, PeerError> {
+        ort::start(program)
+    }
+
+    /// Loads networks, replacing those before; each session gets `threads` threads. Inputs get the shapes that `plan`,
+    /// which has the networks as its tenants, gives them.
+    pub fn load(&mut self, networks: &[Network], plan: &Plan, threads: usize) -> Result<(), PeerError> {
+        let inputs = |tenant: usize| -> Map<String, Value> {
+            let ports = plan.tenants.get(tenant).map_or(&[][..], |t| &t.inputs);
+            ports.iter().map(|p| (p.name.clone(), json!(p.view.layout.shape.dims()))).collect()
+        };
+        let network = |(index, n): (usize, &Network)| json!({ "onnx": n.onnx, "inputs": inputs(index), "range": [n.range.0, n.range.1] });
+        let all: Vec<Value> = networks.iter().enumerate().map(network).collect();
+        let answer = self.ask(&json!({ "load": all, "threads": threads }))?;
+        match answer["loaded"].as_u64() {
+            Some(count) if count == networks.len() as u64 => Ok(()),
+            _ => Err(PeerError::Answer(answer.to_string())),
+        }
+    }
+
+    /// Runs the networks one after another, `warm` uncounted times, then `count` times: the times of these.
+    pub fn run(&mut self, warm: usize, count: usize) -> Result<Vec<Nanos>, PeerError> {
+        let answer = self.ask(&json!({ "run": count, "warm": warm }))?;
+        times(&answer, count)
+    }
+
+    fn ask(&mut self, request: &Value) -> Result<Value, PeerError> {
+        let gone = || PeerError::Lost(io::ErrorKind::BrokenPipe.into());
+        let requests = self.requests.as_mut().ok_or_else(gone)?;
+        writeln!(requests, "{request}")
+            .and_then(|()| requests.flush())
+            .map_err(PeerError::Lost)?;
+        read_answer(&mut self.answers)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It ends at the end of its input; one that does not is ended.
+        drop(self.requests.take());
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The next line as JSON; what the peer reports as failed is an error.
+fn read_answer(answers: &mut impl BufRead) -> Result<Value, PeerError> {
+    let mut line = String::new();
+    let read = io::Read::take(answers, MAX_LINE).read_line(&mut line).map_err(PeerError::Lost)?;
+    if read == 0 {
+        return Err(PeerError::Lost(io::ErrorKind::UnexpectedEof.into()));
+    }
+    let answer: Value = serde_json::from_str(&line).map_err(|_| PeerError::Answer(line.trim_end().to_string()))?;
+    match answer.get("error").and_then(Value::as_str) {
+        Some(why) => Err(PeerError::Failed(why.to_string())),
+        None => Ok(answer),
+    }
+}
+
+/// The times of an answer, of which there must be `count`.
+fn times(answer: &Value, count: usize) -> Result<Vec<Nanos>, PeerError> {
+    let times: Option<Vec<Nanos>> = answer["ns"]
+        .as_array()
+        .and_then(|all| all.iter().map(|n| n.as_u64().map(Nanos)).collect());
+    times
+        .filter(|t| t.len() == count)
+        .ok_or_else(|| PeerError::Answer(answer.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(text: &str) -> Result<Value, PeerError> {
+        read_answer(&mut text.as_bytes())
+    }
+
+    #[test]
+    fn answers_are_read_a_line_at_a_time() {
+        let mut stream = "{\"version\": \"1.2\"}\n{\"ns\": [3, 4]}\n".as_bytes();
+        assert_eq!(read_answer(&mut stream).unwrap()["version"], "1.2");
+        assert_eq!(times(&read_answer(&mut stream).unwrap(), 2).unwrap(), [Nanos(3), Nanos(4)]);
+        assert!(
+            matches!(read_answer(&mut stream), Err(PeerError::Lost(_))),
+            "the stream is at its end"
+        );
+    }
+
+    #[test]
+    fn whatever_is_no_answer_is_an_error_that_shows_it() {
+        assert!(matches!(answer("{\"error\": \"no such file\"}\n"), Err(PeerError::Failed(why)) if why == "no such file"));
+        assert!(matches!(answer("Traceback\n"), Err(PeerError::Answer(line)) if line == "Traceback"));
+        for text in [
+            "{\"ns\": [3]}",
+            "{\"ns\": [3, -4]}",
+            "{\"ns\": [3, 4.5]}",
+            "{\"ns\": 3}",
+            "{}",
+            "[]",
+        ] {
+            let answer = answer(text).unwrap();
+            assert!(matches!(times(&answer, 2), Err(PeerError::Answer(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_missing_interpreter_says_how_to_name_one() {
+        let error = Peer::onnxruntime("./no-such-python").err().expect("there is no such program");
+        assert!(matches!(error, PeerError::Start { .. }));
+        assert!(
+            error.to_string().contains("`./no-such-python`") && error.to_string().contains("--peer"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_program_that_is_no_python_is_told_from_one_that_does_not_start() {
+        let error = Peer::onnxruntime("true").err().expect("it says nothing");
+        assert!(matches!(&error, PeerError::Absent { program, .. } if program == "true"), "{error}");
+    }
+}

@@ -1,0 +1,210 @@
+//! `platoon bench`: task sets against a peer in the same run, and where their time goes.
+
+use super::options::Common;
+use super::{Outcome, compile, output};
+use crate::bench::mixes::Mix;
+use crate::bench::ours::Ours;
+use crate::bench::peers::Peer;
+use crate::bench::profile::{OperatorTime, profile};
+use crate::bench::report::{HEADINGS, Provenance, Report};
+use crate::bench::{BenchError, measure};
+use crate::board::BoardRecord;
+use crate::planner::CompileOptions;
+use crate::planner::tasks::Tasks;
+use crate::runtime;
+use anyhow::Context;
+use clap::Args;
+use indicatif::ProgressBar;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// Operators that a profile shows.
+const SHOWN: usize = 15;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  platoon bench                                    every task set of plans/tasks.toml against onnxruntime
+  platoon bench --mix urban --peer .venv/bin/python --json bench.json
+  platoon bench --profile urban                    the slowest operators of a task set
+  platoon bench --profile urban/scout              or of one of its tenants
+
+Both sides take turns in one run, on as many threads as there are workers. `frame` is a task set's whole frame: camera
+images prepared, networks side by side, results decoded. `networks` is tensors in, tensors out, which is what the peer
+computes, one network after another. Every tenant runs in every frame. `to peer` divides medians: below 1 is faster.
+The peer is onnxruntime in the Python that --peer or the variable PLATOON_PEER_PYTHON names [default: python3].")]
+pub struct Arguments {
+    /// A task set to compare; may be given several times [default: all of the file]
+    #[arg(long, value_name = "NAME")]
+    mix: Vec<String>,
+    /// Counted frames of each side
+    #[arg(long, value_name = "N", default_value = "40")]
+    frames: NonZeroUsize,
+    /// The peer's Python, or `none`
+    #[arg(long, value_name = "PYTHON|none")]
+    peer: Option<String>,
+    /// Write the figures, with what they depend on, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Measure each operator alone on one worker instead
+    #[arg(long, value_name = "TASKSET[/TENANT]", conflicts_with_all = ["mix", "peer", "json"])]
+    profile: Option<String>,
+    #[command(flatten)]
+    compile: compile::HowToCompile,
+}
+
+pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let board = common.board()?;
+    let tasks = common.tasks()?;
+    let options = CompileOptions {
+        best_effort: true,
+        ..arguments.compile.options()
+    };
+    let text = match &arguments.profile {
+        Some(what) => slowest(&tasks, what, &board, &options, arguments.frames.get())?,
+        None => compare(common, arguments, &tasks, &board, &options)?,
+    };
+    output::print(&text)?;
+    Ok(Outcome::Good)
+}
+
+fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<String> {
+    let names: Vec<&str> = match arguments.mix.as_slice() {
+        [] => tasks.sets.keys().map(String::as_str).collect(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    let mixes = names.into_iter().map(|name| Mix::of(tasks, name)).collect::<Result<Vec<_>, _>>()?;
+    let mut peer = peer(arguments.peer.clone());
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let workers = common.workers.map_or(cores.min(board.units as usize), NonZeroUsize::get);
+    let engine = runtime::Options {
+        workers: Some(workers),
+        ..common.engine_options()
+    };
+    let version = peer.as_ref().map(|p| (p.name.to_string(), p.version.clone()));
+    let mut report = Report {
+        provenance: Provenance::here(&board.name, workers, version),
+        sets: Vec::new(),
+    };
+    for mix in mixes {
+        let bar = ProgressBar::new(arguments.frames.get() as u64);
+        bar.println(format!("{}: compiling", mix.name));
+        let compiled = mix.compile(board, options)?;
+        if let Some(peer) = &mut peer {
+            peer.load(&mix.networks, &compiled.networks.plan, workers)
+                .map_err(BenchError::from)?;
+        }
+        let mut ours = Ours::open(&mix, compiled, board, &engine)?;
+        let measured = measure::compare(&mut ours, peer.as_mut(), arguments.frames.get(), |done| {
+            bar.set_position(done as u64)
+        });
+        ours.close();
+        bar.finish_and_clear();
+        let models = mix.networks.iter().map(|n| n.model.clone()).collect();
+        report.sets.push((mix.name, models, measured?));
+    }
+    if let Some(file) = &arguments.json {
+        std::fs::write(file, format!("{:#}\n", report.json())).with_context(|| format!("{}: cannot be written", file.display()))?;
+    }
+    let mut table = output::Table::new(&HEADINGS);
+    report.rows().into_iter().for_each(|row| table.row(row));
+    Ok(format!("{}{}", table.render(), report.provenance.line()))
+}
+
+/// The peer that was asked for, or none, said on stderr.
+fn peer(asked: Option<String>) -> Option<Peer> {
+    let program = asked.or_else(|| std::env::var("PLATOON_PEER_PYTHON").ok());
+    let program = program.unwrap_or_else(|| "python3".into());
+    if program == "none" {
+        return None;
+    }
+    match Peer::onnxruntime(&program) {
+        Ok(peer) => Some(peer),
+        Err(error) => {
+            output::complain(&format!("no peer, only our own figures: {}", output::chain(&error)));
+            None
+        }
+    }
+}
+
+/// The table of the slowest operators of a task set, or of one of its tenants.
+fn slowest(tasks: &Tasks, what: &str, board: &BoardRecord, options: &CompileOptions, passes: usize) -> anyhow::Result<String> {
+    // A task set's own name may hold a slash.
+    let (name, tenant) = match what.rsplit_once('/') {
+        Some((name, tenant)) if !tasks.sets.contains_key(what) => (name, Some(tenant)),
+        _ => (what, None),
+    };
+    let mix = Mix::of(tasks, name)?;
+    let compiled = mix.compile_frame(board, options)?;
+    if let Some(tenant) = tenant
+        && !compiled.plan.tenants.iter().any(|t| t.name == tenant)
+    {
+        let known: Vec<&str> = compiled.plan.tenants.iter().map(|t| t.name.as_str()).collect();
+        return Err(BenchError::Tenant {
+            task_set: name.into(),
+            name: tenant.into(),
+            known: known.join(", "),
+        }
+        .into());
+    }
+    let ranges: Vec<(f32, f32)> = mix.networks.iter().map(|n| n.range).collect();
+    let mut operators = profile(compiled, &ranges, board, passes)?;
+    operators.retain(|o| tenant.is_none_or(|t| o.tenant == t));
+    Ok(profile_table(&operators))
+}
+
+fn profile_table(operators: &[OperatorTime]) -> String {
+    let total: u64 = operators.iter().map(|o| o.time.0).sum();
+    let share = |time: u64| format!("{:.1}", 100.0 * time as f64 / total.max(1) as f64);
+    let ms = |time: u64| format!("{:.3}", time as f64 / 1e6);
+    let mut table = output::Table::new(&["operator", "tenant", "kernel", "output", "ms", "%", "GFLOP/s", "GB/s"]);
+    for o in operators.iter().take(SHOWN) {
+        table.row([
+            o.name.clone(),
+            o.tenant.clone(),
+            o.kernel.clone(),
+            o.shape.clone(),
+            ms(o.time.0),
+            share(o.time.0),
+            format!("{:.1}", o.gflops()),
+            format!("{:.1}", o.gigabytes()),
+        ]);
+    }
+    let rest: u64 = operators.iter().skip(SHOWN).map(|o| o.time.0).sum();
+    if let Some(count) = operators.len().checked_sub(SHOWN).filter(|&n| n > 0) {
+        let blank = String::new;
+        table.row([format!("{count} others"), blank(), blank(), blank(), ms(rest), share(rest)]);
+    }
+    format!("{}{} operators, {} ms on one worker\n", table.render(), operators.len(), ms(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Nanos;
+
+    #[test]
+    fn a_profile_shows_the_slowest_and_sums_up_the_others() {
+        let operator = |n: u64| OperatorTime {
+            tenant: "t".into(),
+            name: format!("op{n}"),
+            kernel: "Copy".into(),
+            shape: "[1,2]".into(),
+            time: Nanos(n * 1_000_000),
+            macs: 0,
+            bytes: n * 3_000_000,
+        };
+        let text = profile_table(&(1..=17).rev().map(operator).collect::<Vec<_>>());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 1 + SHOWN + 2, "{text}");
+        assert!(
+            lines[1].starts_with("op17") && lines[1].contains("17.000") && lines[1].ends_with("3.0"),
+            "{text}"
+        );
+        assert!(
+            lines[16].starts_with("2 others") && lines[16].contains("3.000") && lines[16].ends_with("2.0"),
+            "{text}"
+        );
+        assert_eq!(lines[17], "17 operators, 153.000 ms on one worker");
+    }
+}

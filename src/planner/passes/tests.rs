@@ -1,0 +1,243 @@
+//! Which patterns each pass knows, and which look-alikes it leaves alone. That results stay what they were is tested with
+//! whole networks, in `planner::tests`.
+
+use super::{PassSet, run};
+use crate::limits::MAX_RANK;
+use crate::planner::graph::{Graph, Op, ValueId, ViewOp};
+use crate::planner::tests::nets::{Draw, Net};
+use crate::primitive::{Binary, PadMode, PoolKind, Primitive, Scalar, Unary, Window};
+use crate::tensor::{Data, Shape, Tensor};
+
+/// The primitives left after `set`, in order.
+fn primitives(net: Net, output: ValueId, set: PassSet) -> Vec<Primitive> {
+    let graph = passed(net, output, set);
+    let primitive = |op: &Op| match op {
+        Op::Primitive(p) => Some(*p),
+        _ => None,
+    };
+    graph.nodes.iter().filter_map(|n| primitive(&n.op)).collect()
+}
+
+fn passed(mut net: Net, output: ValueId, set: PassSet) -> Graph {
+    net.output(output);
+    run(net.graph, set).unwrap()
+}
+
+fn scalar(net: &mut Net, value: f32) -> ValueId {
+    net.constant(Tensor::new(Shape::SCALAR, Data::F32(vec![value])).unwrap())
+}
+
+fn picture() -> (Net, Draw, ValueId) {
+    let mut net = Net::default();
+    let x = net.input(&[1, 4, 6, 6]);
+    (net, Draw::new(1), x)
+}
+
+fn pad(net: &mut Net, x: ValueId, channels: i32, value: f32) -> ValueId {
+    let mut begin = [0; MAX_RANK];
+    (begin[1], begin[2], begin[3]) = (channels, 1, 2);
+    let d = net.dims(x);
+    let mode = PadMode::Constant(Scalar(value));
+    let dims = [d[0], d[1] + channels as u32, d[2] + 2, d[3] + 3];
+    net.node(Op::Primitive(Primitive::Pad { mode, begin }), &[x], &dims)
+}
+
+#[test]
+fn scale_and_shift_fold_into_every_kind_of_product() {
+    let (mut net, mut draw, x) = picture();
+    let y = net.conv(&mut draw, x, 4, 3, 1, 2, false);
+    let scale = net.constant(draw.tensor(&[1, 4, 1, 1]));
+    let shift = net.constant(draw.tensor(&[4, 1, 1]));
+    let y = net.binary(Binary::Mul, y, scale);
+    let y = net.binary(Binary::Sub, y, shift);
+    let left = primitives(net, y, PassSet::FOLD_BATCHNORM);
+    assert!(matches!(left[..], [Primitive::Conv { groups: 2, .. }]), "{left:?}");
+
+    let mut net = Net::default();
+    let x = net.input(&[5, 4]);
+    let w = net.constant(draw.tensor(&[4, 3]));
+    let y = net.node(Op::Primitive(Primitive::MatMul), &[x, w], &[5, 3]);
+    let scale = net.constant(draw.tensor(&[3]));
+    let shift = net.constant(draw.tensor(&[1, 3]));
+    let y = net.binary(Binary::Mul, y, scale);
+    let y = net.binary(Binary::Add, y, shift);
+    assert_eq!(primitives(net, y, PassSet::FOLD_BATCHNORM), [Primitive::MatMul]);
+}
+
+#[test]
+fn what_varies_along_another_axis_or_is_read_twice_does_not_fold() {
+    let (mut net, mut draw, x) = picture();
+    let y = net.conv(&mut draw, x, 4, 3, 1, 1, true);
+    let along_rows = net.constant(draw.tensor(&[6, 1]));
+    let y = net.binary(Binary::Mul, y, along_rows);
+    assert_eq!(primitives(net, y, PassSet::FOLD_BATCHNORM).len(), 2);
+
+    let (mut net, mut draw, x) = picture();
+    let y = net.conv(&mut draw, x, 4, 3, 1, 1, true);
+    let scale = net.constant(draw.tensor(&[4, 1, 1]));
+    let z = net.binary(Binary::Mul, y, scale);
+    let y = net.binary(Binary::Add, z, y);
+    assert_eq!(primitives(net, y, PassSet::FOLD_BATCHNORM).len(), 3);
+
+    // A constant minus the product is no scale and shift of this form.
+    let (mut net, mut draw, x) = picture();
+    let y = net.conv(&mut draw, x, 4, 3, 1, 1, true);
+    let one = scalar(&mut net, 1.0);
+    let dims = net.dims(y);
+    let one = net.view(ViewOp::Broadcast, one, &dims);
+    let y = net.same(Primitive::Binary(Binary::Sub), &[one, y]);
+    assert_eq!(primitives(net, y, PassSet::FOLD_BATCHNORM).len(), 2);
+}
+
+#[test]
+fn a_product_with_ones_own_sigmoid_is_silu() {
+    let (mut net, _, x) = picture();
+    let gate = net.unary(Unary::Sigmoid, x);
+    let y = net.binary(Binary::Mul, gate, x);
+    assert_eq!(primitives(net, y, PassSet::SILU), [Primitive::Unary(Unary::Silu)]);
+
+    let (mut net, _, x) = picture();
+    let z = net.unary(Unary::Neg, x);
+    let gate = net.unary(Unary::Sigmoid, z);
+    let y = net.binary(Binary::Mul, x, gate);
+    assert_eq!(primitives(net, y, PassSet::SILU).len(), 3);
+}
+
+#[test]
+fn every_spelling_of_hard_swish_is_known() {
+    let shifted = |net: &mut Net, x: ValueId, top: f32| {
+        let three = scalar(net, 3.0);
+        let y = net.binary(Binary::Add, x, three);
+        net.unary(Unary::Clip(Scalar(0.0), Scalar(top)), y)
+    };
+    let six = |net: &mut Net| scalar(net, 6.0);
+    let hard_swish = [Primitive::Unary(Unary::HardSwish)];
+
+    let (mut net, _, x) = picture();
+    let gate = net.unary(Unary::HardSigmoid(Scalar(1.0 / 6.0), Scalar(0.5)), x);
+    let y = net.binary(Binary::Mul, gate, x);
+    assert_eq!(primitives(net, y, PassSet::HARDSWISH), hard_swish);
+
+    let (mut net, _, x) = picture();
+    let gate = shifted(&mut net, x, 6.0);
+    let six_ = six(&mut net);
+    let gate = net.binary(Binary::Div, gate, six_);
+    let y = net.binary(Binary::Mul, x, gate);
+    assert_eq!(primitives(net, y, PassSet::HARDSWISH), hard_swish);
+
+    let (mut net, _, x) = picture();
+    let gate = shifted(&mut net, x, 6.0);
+    let y = net.binary(Binary::Mul, x, gate);
+    let sixth = scalar(&mut net, 1.0 / 6.0);
+    let y = net.binary(Binary::Mul, y, sixth);
+    assert_eq!(primitives(net, y, PassSet::HARDSWISH), hard_swish);
+
+    // Clipped elsewhere, it is another function.
+    let (mut net, _, x) = picture();
+    let gate = shifted(&mut net, x, 5.0);
+    let y = net.binary(Binary::Mul, x, gate);
+    let six_ = six(&mut net);
+    let y = net.binary(Binary::Div, y, six_);
+    assert_eq!(primitives(net, y, PassSet::HARDSWISH).len(), 4);
+
+    // PyTorch's default slope of hard sigmoid in ONNX, 0.2, does not make a hard swish either.
+    let (mut net, _, x) = picture();
+    let gate = net.unary(Unary::HardSigmoid(Scalar(0.2), Scalar(0.5)), x);
+    let y = net.binary(Binary::Mul, gate, x);
+    assert_eq!(primitives(net, y, PassSet::HARDSWISH).len(), 2);
+}
+
+#[test]
+fn zero_padding_moves_into_the_window_behind_it() {
+    let (mut net, mut draw, x) = picture();
+    let y = pad(&mut net, x, 0, 0.0);
+    let y = net.conv(&mut draw, y, 4, 3, 2, 1, true);
+    let left = primitives(net, y, PassSet::FOLD_PAD);
+    let [Primitive::Conv { window, .. }] = left[..] else {
+        panic!("{left:?}")
+    };
+    assert_eq!((window.pad_begin, window.pad_end), ([2, 3, 0], [2, 2, 0]));
+
+    for (channels, value) in [(1, 0.0), (0, 1.0)] {
+        let (mut net, mut draw, x) = picture();
+        let y = pad(&mut net, x, channels, value);
+        let y = net.conv(&mut draw, y, 4, 3, 2, 1, true);
+        assert_eq!(primitives(net, y, PassSet::FOLD_PAD).len(), 2, "{channels} {value}");
+    }
+
+    // A maximum over padding sees the zeros, a window's own padding it does not.
+    let (mut net, _, x) = picture();
+    let y = pad(&mut net, x, 0, 0.0);
+    let kind = PoolKind::Max { column_major: false };
+    let window = Window::new(&[2, 2]);
+    let y = net.node(Op::Primitive(Primitive::Pool { kind, window }), &[y], &[1, 4, 7, 8]);
+    assert_eq!(primitives(net, y, PassSet::FOLD_PAD).len(), 2);
+}
+
+#[test]
+fn averages_count_the_padding_that_moved_into_them() {
+    let (mut net, _, x) = picture();
+    let y = pad(&mut net, x, 0, 0.0);
+    let kind = PoolKind::Average { count_pad: false };
+    let window = Window::new(&[4, 4]);
+    let y = net.node(Op::Primitive(Primitive::Pool { kind, window }), &[y], &[1, 4, 5, 6]);
+    let left = primitives(net, y, PassSet::FOLD_PAD);
+    let counted = PoolKind::Average { count_pad: true };
+    assert!(matches!(left[..], [Primitive::Pool { kind, .. }] if kind == counted), "{left:?}");
+}
+
+#[test]
+fn what_changes_nothing_goes() {
+    let (mut net, _, x) = picture();
+    let y = net.transpose(x, &[0, 2, 3, 1]);
+    let y = net.transpose(y, &[0, 3, 1, 2]);
+    let y = net.view(ViewOp::Reshape, y, &[4, 36]);
+    let y = net.view(ViewOp::Reshape, y, &[1, 4, 6, 6]);
+    let y = net.same(Primitive::Copy, &[y]);
+    let all = ViewOp::Slice {
+        start: vec![0; 4],
+        step: vec![1; 4],
+    };
+    let y = net.view(all, y, &[1, 4, 6, 6]);
+    let y = net.concat(1, &[y]);
+    let graph = passed(net, y, PassSet::DROP_NOOPS);
+    assert!(graph.nodes.is_empty(), "{:?}", graph.nodes);
+    assert_eq!(graph.outputs[0].value, graph.inputs[0].value);
+
+    // Reversed or turned, it stays.
+    let (mut net, _, x) = picture();
+    let flip = ViewOp::Slice {
+        start: vec![0, 3, 0, 0],
+        step: vec![1, -1, 1, 1],
+    };
+    let y = net.view(flip, x, &[1, 4, 6, 6]);
+    let y = net.transpose(y, &[0, 1, 3, 2]);
+    assert_eq!(passed(net, y, PassSet::DROP_NOOPS).nodes.len(), 2);
+}
+
+#[test]
+fn constants_are_computed_and_dead_nodes_go() {
+    let (mut net, mut draw, x) = picture();
+    let a = net.constant(draw.tensor(&[4, 1, 1]));
+    let b = net.constant(draw.tensor(&[4, 1, 1]));
+    let sum = net.binary(Binary::Add, a, b);
+    let joined = net.concat(0, &[sum, a]);
+    let turned = net.transpose(joined, &[1, 2, 0]);
+    let half = ViewOp::Slice {
+        start: vec![0, 0, 0],
+        step: vec![1, 1, 2],
+    };
+    let half = net.view(half, turned, &[1, 1, 4]);
+    let factor = net.view(ViewOp::Reshape, half, &[4, 1, 1]);
+    let y = net.binary(Binary::Mul, x, factor);
+    let unread = net.unary(Unary::Exp, x);
+    net.unary(Unary::Neg, unread);
+    let graph = passed(net, y, PassSet::FOLD_CONSTANTS.with(PassSet::DROP_DEAD));
+    // The broadcast of the factor is a stride, not data.
+    assert_eq!(graph.nodes.len(), 2, "{:?}", graph.nodes);
+    let factor = graph.value(graph.nodes[0].inputs[0]).data.as_ref().unwrap();
+    let (a, b) = (graph.value(a).data.clone().unwrap(), graph.value(b).data.clone().unwrap());
+    let at = |t: &Tensor, i: usize| t.get_f64(i).unwrap();
+    let expected = [at(&a, 0) + at(&b, 0), at(&a, 2) + at(&b, 2), at(&a, 0), at(&a, 2)];
+    assert_eq!((0..4).map(|i| at(factor, i)).collect::<Vec<_>>(), expected);
+}
