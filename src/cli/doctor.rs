@@ -82,13 +82,22 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         }
         output::print(&text)?;
     }
-    Ok(if findings.iter().any(|f| f.bad) { Outcome::Bad } else { Outcome::Good })
+    Ok(if findings.iter().any(|f| f.bad) {
+        Outcome::Bad
+    } else {
+        Outcome::Good
+    })
 }
 
 fn processor() -> Finding {
     let isa = Isa::detect();
     let available: Vec<&str> = Isa::available().map(Isa::name).collect();
-    let text = format!("{}, kernels for {} (of {})", std::env::consts::ARCH, isa.name(), available.join(", "));
+    let text = format!(
+        "{}, kernels for {} (of {})",
+        std::env::consts::ARCH,
+        isa.name(),
+        available.join(", ")
+    );
     let value = json!({ "architecture": std::env::consts::ARCH, "isa": isa.name(), "available": available });
     Finding::new("processor", value, text).advise(
         isa != Isa::Portable,
@@ -102,7 +111,10 @@ fn cores() -> Finding {
     let machine = machine.trim();
     let text = format!("{} at hand (numbers {}; online: {machine})", at_hand.len(), ranges(&at_hand));
     let value = json!({ "at_hand": at_hand, "online": machine });
-    Finding::new("cores", value, text).advise(at_hand.len() > 1, "with one core at hand, nothing runs side by side: widen the affinity (taskset, cgroup)")
+    Finding::new("cores", value, text).advise(
+        at_hand.len() > 1,
+        "with one core at hand, nothing runs side by side: widen the affinity (taskset, cgroup)",
+    )
 }
 
 /// Ascending numbers as `0-3,8`.
@@ -114,7 +126,13 @@ fn ranges(numbers: &[usize]) -> String {
             _ => runs.push((n, n)),
         }
     }
-    let run = |&(first, last): &(usize, usize)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
+    let run = |&(first, last): &(usize, usize)| {
+        if first == last {
+            format!("{first}")
+        } else {
+            format!("{first}-{last}")
+        }
+    };
     runs.iter().map(run).collect::<Vec<_>>().join(",")
 }
 
@@ -143,14 +161,18 @@ fn locking() -> Finding {
     const ENOUGH: u64 = 1 << 30;
     let (text, bytes) = limit("Max locked memory");
     let shown = bytes.map_or(text.clone(), |b| format!("{b} bytes"));
-    Finding::new("mlock", json!(text), format!("up to {shown} may be locked"))
-        .advise(text == "unlimited" || bytes.is_some_and(|b| b >= ENOUGH), "page faults can delay frames: raise it with `ulimit -l unlimited` or LimitMEMLOCK=infinity")
+    Finding::new("mlock", json!(text), format!("up to {shown} may be locked")).advise(
+        text == "unlimited" || bytes.is_some_and(|b| b >= ENOUGH),
+        "page faults can delay frames: raise it with `ulimit -l unlimited` or LimitMEMLOCK=infinity",
+    )
 }
 
 fn scheduling() -> Finding {
     let (text, priority) = limit("Max realtime priority");
-    Finding::new("real time", json!(text), format!("priorities up to {text}"))
-        .advise(text == "unlimited" || priority.is_some_and(|p| p > 0), "workers cannot run under SCHED_FIFO: raise it with `ulimit -r 80` or LimitRTPRIO=80 where frames must be punctual")
+    Finding::new("real time", json!(text), format!("priorities up to {text}")).advise(
+        text == "unlimited" || priority.is_some_and(|p| p > 0),
+        "workers cannot run under SCHED_FIFO: raise it with `ulimit -r 80` or LimitRTPRIO=80 where frames must be punctual",
+    )
 }
 
 fn cuda() -> Finding {
@@ -179,7 +201,10 @@ fn plans(folder: &Path) -> Vec<Finding> {
     let tables: Vec<PathBuf> = entries(folder).into_iter().filter(|p| p.join("table").exists()).collect();
     if tables.is_empty() {
         let none = Finding::new("plans", json!(null), format!("none in {}", folder.display()));
-        return vec![none.advise(false, "compile them with `platoon plan`, or start a replay, which does it by itself")];
+        return vec![none.advise(
+            false,
+            "compile them with `platoon plan`, or start a replay, which does it by itself",
+        )];
     }
     tables.iter().map(|t| plans_of(t)).collect()
 }
@@ -199,12 +224,18 @@ fn plans_of(folder: &Path) -> Finding {
             );
             let here = deployment.table.board.architecture == std::env::consts::ARCH;
             let value = json!({ "folder": folder, "task_sets": sets, "bytes": bytes, "budget": budget, "for_this_machine": here });
-            Finding::new("plans", value, text)
-                .advise(here, format!("they were made for {}, not for this machine", deployment.table.board.architecture))
+            Finding::new("plans", value, text).advise(
+                here,
+                format!("they were made for {}, not for this machine", deployment.table.board.architecture),
+            )
         }
         Err(error) => {
             let why = output::chain(&error);
-            let mut finding = Finding::new("plans", json!({ "folder": folder, "error": why }), format!("{}: {why}", folder.display()));
+            let mut finding = Finding::new(
+                "plans",
+                json!({ "folder": folder, "error": why }),
+                format!("{}: {why}", folder.display()),
+            );
             finding.bad = true;
             finding.advise(false, "compile them again with `platoon plan`")
         }
@@ -213,7 +244,12 @@ fn plans_of(folder: &Path) -> Finding {
 
 /// The paths in a folder, by name; none where it cannot be listed.
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path())
+        .collect();
     paths.sort();
     paths
 }

@@ -55,12 +55,17 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut fixed = BTreeMap::new();
     let mut shapes = BTreeMap::new();
     for input in &inputs {
-        let feed = feeds.get(&input.name).with_context(|| format!("no data for input `{}`: give --input {}=FILE", input.name, input.name))?;
+        let feed = feeds
+            .get(&input.name)
+            .with_context(|| format!("no data for input `{}`: give --input {}=FILE", input.name, input.name))?;
         if input.gives_shape {
             fixed.insert(input.name.clone(), feed.tensor.clone());
             feeds.remove(&input.name);
         } else if let Some(value) = feed.beyond {
-            bail!("input `{}` holds {value}, which does not fit the 32-bit integers that Platoon computes with", input.name);
+            bail!(
+                "input `{}` holds {value}, which does not fit the 32-bit integers that Platoon computes with",
+                input.name
+            );
         } else {
             shapes.insert(input.name.clone(), feed.tensor.shape().dims().to_vec());
         }
@@ -86,7 +91,9 @@ fn read_inputs(given: &[String], inputs: &[ModelInput]) -> anyhow::Result<BTreeM
     let mut feeds = BTreeMap::new();
     for text in given {
         // A name may hold `=`, and so may a path: the model's names decide.
-        let named = inputs.iter().find_map(|i| Some((i.name.as_str(), text.strip_prefix(i.name.as_str())?.strip_prefix('=')?)));
+        let named = inputs
+            .iter()
+            .find_map(|i| Some((i.name.as_str(), text.strip_prefix(i.name.as_str())?.strip_prefix('=')?)));
         let (name, file) = match named {
             Some((name, file)) => (Some(name), Path::new(file)),
             None => (None, Path::new(text.as_str())),
@@ -98,7 +105,10 @@ fn read_inputs(given: &[String], inputs: &[ModelInput]) -> anyhow::Result<BTreeM
             (None, [only]) => only.name.as_str(),
             (None, _) => {
                 let known: Vec<String> = inputs.iter().map(|i| i.name.clone()).collect();
-                bail!("--input {text}: say which input it is, NAME=FILE; the model has {}", super::plan::names(&known));
+                bail!(
+                    "--input {text}: say which input it is, NAME=FILE; the model has {}",
+                    super::plan::names(&known)
+                );
             }
         };
         ensure!(feeds.insert(name.to_owned(), feed).is_none(), "input `{name}` is given twice");
@@ -130,9 +140,13 @@ fn infer(engine: &mut Engine, feeds: &BTreeMap<String, Feed>) -> anyhow::Result<
     let ports = &plan.tenants[tenant.index()].inputs;
     let mut draft = engine.begin()?;
     for (index, port) in ports.iter().enumerate() {
-        let feed = feeds.get(&port.name).with_context(|| format!("no data for input `{}`", port.name))?;
+        let feed = feeds
+            .get(&port.name)
+            .with_context(|| format!("no data for input `{}`", port.name))?;
         let tensor = converted(&feed.tensor, port)?;
-        draft.copy_input(tenant, index, tensor.bytes()).with_context(|| format!("input `{}`", port.name))?;
+        draft
+            .copy_input(tenant, index, tensor.bytes())
+            .with_context(|| format!("input `{}`", port.name))?;
     }
     let ticket = draft.submit()?;
     engine.wait(&ticket, None)?;
@@ -172,7 +186,10 @@ fn write_outputs(folder: &Path, outputs: Vec<(String, Tensor, bool)>) -> anyhow:
         let file = folder.join(format!("{}.npy", unused(&file_name(&name), &mut taken)));
         std::fs::write(&file, npy::write(&tensor, widened)).with_context(|| format!("{}: cannot be written", file.display()))?;
         let dtype = if widened { "int64" } else { tensor.dtype().name() };
-        listed.insert(name, json!({ "file": relative(&file), "shape": tensor.shape().dims(), "dtype": dtype }));
+        listed.insert(
+            name,
+            json!({ "file": relative(&file), "shape": tensor.shape().dims(), "dtype": dtype }),
+        );
     }
     Ok(listed)
 }
@@ -186,7 +203,10 @@ fn file_name(name: &str) -> String {
 /// `name`, or where it is taken, `name` with the lowest free number behind it.
 fn unused(name: &str, taken: &mut BTreeSet<String>) -> String {
     let numbered = (2..).map(|n| format!("{name}_{n}"));
-    let free = std::iter::once(name.to_owned()).chain(numbered).find(|n| !taken.contains(n)).unwrap_or_default();
+    let free = std::iter::once(name.to_owned())
+        .chain(numbered)
+        .find(|n| !taken.contains(n))
+        .unwrap_or_default();
     taken.insert(free.clone());
     free
 }
@@ -204,7 +224,10 @@ mod tests {
     #[test]
     fn output_names_become_distinct_file_names() {
         let mut taken = BTreeSet::new();
-        let names: Vec<String> = ["a/b:0", "a_b_0", "x.y-z", "a b 0"].iter().map(|n| unused(&file_name(n), &mut taken)).collect();
+        let names: Vec<String> = ["a/b:0", "a_b_0", "x.y-z", "a b 0"]
+            .iter()
+            .map(|n| unused(&file_name(n), &mut taken))
+            .collect();
         assert_eq!(names, ["a_b_0", "a_b_0_2", "x.y-z", "a_b_0_3"]);
     }
 

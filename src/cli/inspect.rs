@@ -47,7 +47,11 @@ pub fn read_plan(file: &Path) -> anyhow::Result<Plan> {
 pub fn read_bounded(file: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
     let unreadable = || format!("{}: cannot be read", file.display());
     let bytes = std::fs::metadata(file).with_context(unreadable)?.len();
-    anyhow::ensure!(bytes <= most, "{}: {bytes} bytes are more than such a file may have ({most})", file.display());
+    anyhow::ensure!(
+        bytes <= most,
+        "{}: {bytes} bytes are more than such a file may have ({most})",
+        file.display()
+    );
     std::fs::read(file).with_context(unreadable)
 }
 

@@ -114,7 +114,9 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), NpyError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(NpyError::Magic)?;
     let (&[major, minor], rest) = rest.split_first_chunk().ok_or(NpyError::HeaderLength)?;
     let (length, rest) = match (major, minor) {
-        (1, 0) => rest.split_first_chunk().map(|(n, rest)| (usize::from(u16::from_le_bytes(*n)), rest)),
+        (1, 0) => rest
+            .split_first_chunk()
+            .map(|(n, rest)| (usize::from(u16::from_le_bytes(*n)), rest)),
         (2 | 3, 0) => rest.split_first_chunk().map(|(n, rest)| (u32::from_le_bytes(*n) as usize, rest)),
         _ => return Err(NpyError::Version(major, minor)),
     }
@@ -207,7 +209,9 @@ impl<'a> Text<'a> {
     }
 
     fn expect(&mut self, c: char) -> Result<(), NpyError> {
-        self.take(c).then_some(()).ok_or(NpyError::Header("not a dictionary as NumPy writes it"))
+        self.take(c)
+            .then_some(())
+            .ok_or(NpyError::Header("not a dictionary as NumPy writes it"))
     }
 
     fn string(&mut self) -> Result<&'a str, NpyError> {
@@ -335,14 +339,29 @@ mod tests {
         let headers = [
             ("", "empty"),
             ("{'descr': '<f4', 'fortran_order': False}", "no shape"),
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", "an endless extent"),
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296,)}", "an extent beyond 32 bits"),
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': (65536, 65536)}", "too many elements"),
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1)}", "too many axes"),
+            (
+                "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
+                "an endless extent",
+            ),
+            (
+                "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296,)}",
+                "an extent beyond 32 bits",
+            ),
+            (
+                "{'descr': '<f4', 'fortran_order': False, 'shape': (65536, 65536)}",
+                "too many elements",
+            ),
+            (
+                "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1)}",
+                "too many axes",
+            ),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "a negative extent"),
             ("{'descr': '>f4', 'fortran_order': False, 'shape': ()}", "big endian"),
             ("{'descr': '|O', 'fortran_order': False, 'shape': ()}", "objects"),
-            ("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': ()}", "a key twice"),
+            (
+                "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': ()}",
+                "a key twice",
+            ),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': ()} + 1", "text behind"),
             ("{'descr': '<f4', 'fortran_order': 1, 'shape': ()}", "no truth value"),
         ];

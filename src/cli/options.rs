@@ -79,7 +79,11 @@ impl Common {
     /// The task file, with its cards.
     pub fn tasks(&self) -> anyhow::Result<Tasks> {
         let tasks = Tasks::load(&self.tasks);
-        if self.tasks.exists() { Ok(tasks?) } else { tasks.context("no task file: name one with --tasks FILE") }
+        if self.tasks.exists() {
+            Ok(tasks?)
+        } else {
+            tasks.context("no task file: name one with --tasks FILE")
+        }
     }
 
     /// How engines are opened.

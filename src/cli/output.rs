@@ -71,7 +71,13 @@ impl Table {
                 .iter()
                 .zip(&widths)
                 .enumerate()
-                .map(|(i, (cell, &width))| if i == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") })
+                .map(|(i, (cell, &width))| {
+                    if i == 0 {
+                        format!("{cell:<width$}")
+                    } else {
+                        format!("{cell:>width$}")
+                    }
+                })
                 .collect();
             text.push_str(cells.join("  ").trim_end());
             text.push('\n');
@@ -111,6 +117,9 @@ mod tests {
         let mut table = Table::new(&["name", "ms"]);
         table.row(["a longer name".into(), "1.25".into()]);
         table.row(["b".into(), "100.00".into()]);
-        assert_eq!(table.render(), "name               ms\na longer name    1.25\nb              100.00\n");
+        assert_eq!(
+            table.render(),
+            "name               ms\na longer name    1.25\nb              100.00\n"
+        );
     }
 }

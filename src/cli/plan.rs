@@ -32,7 +32,11 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let tasks = common.tasks()?;
     for name in &arguments.task_set {
         if !tasks.sets.contains_key(name) {
-            bail!("{}: no task set `{name}`; there are {}", tasks.path.display(), names(tasks.sets.keys()));
+            bail!(
+                "{}: no task set `{name}`; there are {}",
+                tasks.path.display(),
+                names(tasks.sets.keys())
+            );
         }
     }
     let wanted: Vec<&str> = match arguments.task_set.as_slice() {
@@ -79,7 +83,16 @@ fn misses(plan: &Plan) -> usize {
 }
 
 fn table(plans: &[&Plan]) -> String {
-    let mut table = output::Table::new(&["task set", "tenants", "operators", "weights MB", "arena MB", "frame ms", "", "expected misses"]);
+    let mut table = output::Table::new(&[
+        "task set",
+        "tenants",
+        "operators",
+        "weights MB",
+        "arena MB",
+        "frame ms",
+        "",
+        "expected misses",
+    ]);
     for plan in plans {
         table.row([
             plan.task_set.clone(),

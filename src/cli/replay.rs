@@ -111,7 +111,11 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     })?;
     bar.finish_and_clear();
     engine.close();
-    let text = if arguments.json { format!("{:#}", summary.to_json()) } else { summary.to_table() };
+    let text = if arguments.json {
+        format!("{:#}", summary.to_json())
+    } else {
+        summary.to_table()
+    };
     output::print(&text)?;
     Ok(if summary.problems == 0 { Outcome::Good } else { Outcome::Bad })
 }
@@ -122,13 +126,19 @@ fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord,
     let options = arguments.compile.options();
     let wanted = arguments.task_set.as_deref().unwrap_or(&tasks.default);
     if !tasks.sets.contains_key(wanted) {
-        bail!("{}: no task set `{wanted}`; there are {}", tasks.path.display(), plan::names(tasks.sets.keys()));
+        bail!(
+            "{}: no task set `{wanted}`; there are {}",
+            tasks.path.display(),
+            plan::names(tasks.sets.keys())
+        );
     }
     let stale = compile::stale(&tasks, wanted, board, &options, folder)?;
     if !stale.is_empty() {
         let bar = ProgressBar::new_spinner();
         bar.enable_steady_tick(Duration::from_millis(100));
-        compile::compile(&tasks, &stale, board, &options, folder, |name| bar.set_message(format!("compiling {name}")))?;
+        compile::compile(&tasks, &stale, board, &options, folder, |name| {
+            bar.set_message(format!("compiling {name}"))
+        })?;
         bar.finish_and_clear();
     }
     Ok(())

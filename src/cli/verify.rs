@@ -52,9 +52,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             bail!("{}: has no plan for the task set `{}`", path.display(), plan.task_set);
         };
         if entry.digest != digest {
-            bail!("{}: names another plan for the task set `{}` than {}: compile again", path.display(), plan.task_set, file.display());
+            bail!(
+                "{}: names another plan for the task set `{}` than {}: compile again",
+                path.display(),
+                plan.task_set,
+                file.display()
+            );
         }
-        lines.push(format!("table     names this plan, for board `{}`: {}", table.board.name, path.display()));
+        lines.push(format!(
+            "table     names this plan, for board `{}`: {}",
+            table.board.name,
+            path.display()
+        ));
     } else {
         lines.push("table     there is none beside the plan: not checked".into());
     }

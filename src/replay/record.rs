@@ -61,7 +61,11 @@ fn name_masks(record: &mut TenantRecord, frame: u64) {
     if let Output::Maps(maps) = &mut record.output {
         let single = maps.len() == 1;
         for map in maps {
-            let part = if single { String::new() } else { format!(".{}", file_part(&map.name)) };
+            let part = if single {
+                String::new()
+            } else {
+                format!(".{}", file_part(&map.name))
+            };
             map.file = Some(format!("masks/{frame:04}.{}{part}.png", file_part(&record.name)));
         }
     }

@@ -197,12 +197,20 @@ impl Frames<'_> {
 
     fn checked(&self, index: usize, camera: usize, picture: Result<Picture, PictureError>) -> Result<Picture, FrameError> {
         let picture = picture?;
-        let Camera { name, max_width, max_height, .. } = &self.plan.cameras[camera];
+        let Camera {
+            name,
+            max_width,
+            max_height,
+            ..
+        } = &self.plan.cameras[camera];
         if picture.width() <= *max_width && picture.height() <= *max_height {
             return Ok(picture);
         }
         Err(FrameError::Large {
-            file: self.source.file(index, camera).map_or_else(String::new, |f| f.display().to_string()),
+            file: self
+                .source
+                .file(index, camera)
+                .map_or_else(String::new, |f| f.display().to_string()),
             camera: name.clone(),
             width: picture.width(),
             height: picture.height(),

@@ -51,7 +51,10 @@ struct Lines {
 
 impl Lines {
     fn create(path: PathBuf) -> Result<Lines, SinkError> {
-        let file = File::create(&path).map_err(|source| SinkError::Write { path: path.clone(), source })?;
+        let file = File::create(&path).map_err(|source| SinkError::Write {
+            path: path.clone(),
+            source,
+        })?;
         Ok(Lines {
             path,
             file: BufWriter::new(file),
@@ -74,7 +77,11 @@ impl Sink {
     /// Creates the folder and its files, replacing those of an earlier replay. `cameras` are the table's names; `pictures`
     /// is how many pictures the replay has, for the spacing of the contact sheet.
     pub fn create(folder: &Path, extras: Extras, cameras: Vec<String>, pictures: usize) -> Result<Sink, SinkError> {
-        let wanted = [(true, folder.to_path_buf()), (extras.masks, folder.join("masks")), (extras.overlay, folder.join("overlay"))];
+        let wanted = [
+            (true, folder.to_path_buf()),
+            (extras.masks, folder.join("masks")),
+            (extras.overlay, folder.join("overlay")),
+        ];
         for (_, path) in wanted.into_iter().filter(|w| w.0) {
             std::fs::create_dir_all(&path).map_err(|source| SinkError::Write { path, source })?;
         }

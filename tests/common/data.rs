@@ -18,9 +18,18 @@ pub fn need(test: &str, path: &Path) -> Option<PathBuf> {
         return Some(path.to_path_buf());
     }
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
-    let named = ["PLATOON_AV_DATA", "PLATOON_MALFORMED"].iter().any(|v| std::env::var_os(v).is_some());
-    assert!(!named && !shared.exists(), "{test}: {} is missing, though test data is here", path.display());
-    eprintln!("SKIPPED {test}: {} is not here; PLATOON_AV_DATA names the folder of the test data", path.display());
+    let named = ["PLATOON_AV_DATA", "PLATOON_MALFORMED"]
+        .iter()
+        .any(|v| std::env::var_os(v).is_some());
+    assert!(
+        !named && !shared.exists(),
+        "{test}: {} is missing, though test data is here",
+        path.display()
+    );
+    eprintln!(
+        "SKIPPED {test}: {} is not here; PLATOON_AV_DATA names the folder of the test data",
+        path.display()
+    );
     None
 }
 

@@ -34,10 +34,15 @@ fn peak(key: &str) -> u64 {
 
 #[test]
 fn files_that_are_no_good_are_refused_and_cost_nothing() {
-    let Some(archive) = data::need("malformed", &archive()) else { return };
+    let Some(archive) = data::need("malformed", &archive()) else {
+        return;
+    };
     if std::env::var_os(CHILD).is_none() {
         let test = "malformed::files_that_are_no_good_are_refused_and_cost_nothing";
-        let child = Command::new(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]).env(CHILD, "1").output();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(CHILD, "1")
+            .output();
         let child = child.unwrap();
         let said = String::from_utf8_lossy(&child.stderr);
         said.lines().filter(|l| l.starts_with("RAN ")).for_each(|l| eprintln!("{l}"));
@@ -67,7 +72,10 @@ fn files_that_are_no_good_are_refused_and_cost_nothing() {
         let inputs = network::inputs_of(&compiled, || random.signed());
         network::run(compiled, &inputs, 2).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
-    data::ran("malformed", &format!("{} cases, {refused} refused, {loaded} compiled and run", cases.len()));
+    data::ran(
+        "malformed",
+        &format!("{} cases, {refused} refused, {loaded} compiled and run", cases.len()),
+    );
 }
 
 /// Compiles a file of these bytes; an error must name it.

@@ -3,8 +3,8 @@
 use super::error::{Fallible, ImportError, Reason, limit, malformed};
 use super::file;
 use super::host::{Elem, Host};
-use super::proto::{GraphProto, NodeProto, TensorProto};
 use super::is_standard;
+use super::proto::{GraphProto, TensorProto};
 use crate::tensor::{Data, Shape, Tensor};
 use prost::Message;
 use std::collections::BTreeSet;
@@ -98,7 +98,11 @@ fn gives_shape(graph: &GraphProto, name: &str) -> bool {
     }
     // Nodes stand before those that read them; a shape depends on no element.
     for node in graph.node.iter().rev().filter(|node| node.op_type != "Shape") {
-        if node.output.iter().any(|output| !output.is_empty() && wanted.contains(output.as_str())) {
+        if node
+            .output
+            .iter()
+            .any(|output| !output.is_empty() && wanted.contains(output.as_str()))
+        {
             wanted.extend(node.input.iter().map(String::as_str));
         }
     }
