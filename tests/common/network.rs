@@ -29,6 +29,8 @@ pub fn engine(compiled: Compiled, workers: usize) -> Result<Engine, Box<dyn Erro
     let weights = compiled.weight_files.into_iter().map(|(_, bytes)| bytes).collect();
     let options = Options {
         workers: Some(workers),
+        // Generic kernels take long on large networks, and a loaded machine longer.
+        watchdog: None,
         ..Options::default()
     };
     Ok(Engine::with(Deployment::assemble(table, vec![compiled.plan], weights)?, &options)?)
