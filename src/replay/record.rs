@@ -10,13 +10,7 @@ use crate::task::{ResultKind, Status};
 /// Records tenants' results frame by frame, and repeats the last record of a tenant that has no newer result.
 pub struct Recorder {
     masks: bool,
-    last: Vec<Option<Last>>,
-}
-
-struct Last {
-    /// The frame in which the engine computed the result.
-    computed: u64,
-    record: TenantRecord,
+    last: Vec<Option<TenantRecord>>,
 }
 
 /// What is known of each camera's newest picture, in table order.
@@ -39,16 +33,8 @@ impl Recorder {
 
     /// The record of tenant number `index` of `plan`.
     ///
-    /// A result that the engine computed from an old picture, because a newer one was missing, is stale and of the frame
-    /// of that picture.
-    pub fn record(
-        &mut self,
-        plan: &Plan,
-        index: usize,
-        result: &TenantResult<'_>,
-        old_image: bool,
-        newest: &[Option<Newest>],
-    ) -> TenantRecord {
+    /// A result of a frame that was recorded before is that record again, under its own status.
+    pub fn record(&mut self, plan: &Plan, index: usize, result: &TenantResult<'_>, newest: &[Option<Newest>]) -> TenantRecord {
         let tenant = &plan.tenants[index];
         let of = |status, of_frame, output| TenantRecord {
             name: tenant.name.clone(),
@@ -59,33 +45,17 @@ impl Recorder {
         if result.status == Status::None {
             return of(Status::None, None, empty(tenant.kind));
         }
-        let (status, of_frame) = match (result.status, old_image) {
-            (Status::Fresh, true) => (Status::Stale, oldest(tenant, newest).unwrap_or(result.of_frame)),
-            (status, _) => (status, result.of_frame),
-        };
-        let repeated = |last: &&mut Last| last.computed == result.of_frame || last.record.of_frame == Some(of_frame);
-        if let Some(last) = self.last[index].as_mut().filter(repeated) {
-            last.computed = result.of_frame;
-            return TenantRecord {
-                status,
-                ..last.record.clone()
-            };
+        let (status, of_frame) = (result.status, result.of_frame);
+        if let Some(last) = self.last[index].as_ref().filter(|last| last.of_frame == Some(of_frame)) {
+            return TenantRecord { status, ..last.clone() };
         }
         let mut record = of(status, Some(of_frame), output(plan, tenant, result, newest));
         if self.masks {
             name_masks(&mut record, of_frame);
         }
-        self.last[index] = Some(Last {
-            computed: result.of_frame,
-            record: record.clone(),
-        });
+        self.last[index] = Some(record.clone());
         record
     }
-}
-
-/// The frame of the oldest picture that the tenant looks at.
-fn oldest(tenant: &Tenant, newest: &[Option<Newest>]) -> Option<u64> {
-    tenant.cameras.iter().filter_map(|c| Some((*newest.get(c.index())?)?.frame)).min()
 }
 
 /// Names the file of each label map: `masks/<frame>.<tenant>.png`, or `masks/<frame>.<tenant>.<map>.png` where there are several.

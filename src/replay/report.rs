@@ -76,12 +76,10 @@ impl Summary {
             let Some(tenant) = self.tenants.get_mut(of.tenant.index()) else {
                 continue;
             };
-            if of.status == Status::Fresh {
+            if of.finish > Nanos(0) {
                 record(&mut tenant.finish, of.finish);
             }
             match of.status {
-                // Computed, but from an old picture: no news of this frame.
-                Status::Fresh if of.old_image => tenant.stale += 1,
                 Status::Fresh => tenant.fresh += 1,
                 Status::Held => tenant.held += 1,
                 Status::Stale => tenant.stale += 1,

@@ -225,8 +225,7 @@ impl Frames<'_> {
         let mut tenants = Vec::new();
         for tenant in (0..self.plan.tenants.len()).filter_map(TenantId::from_index) {
             let result = self.engine.result(ticket, tenant)?;
-            let old_image = report.tenants.iter().any(|t| t.tenant == tenant && t.old_image);
-            tenants.push(self.recorder.record(self.plan, tenant.index(), &result, old_image, &self.newest));
+            tenants.push(self.recorder.record(self.plan, tenant.index(), &result, &self.newest));
         }
         let source = |(camera, of): (usize, &Camera)| (of.name.clone(), self.source.file(index, camera).map(file_name));
         Ok(FrameRecord {

@@ -42,13 +42,13 @@ pub struct TenantReport {
     pub tenant: TenantId,
     /// How current its result is.
     pub status: Status,
-    /// The frame its result was computed from; of no meaning for [`Status::None`].
+    /// The frame its result is of: that of the oldest image it was computed from. Of no meaning for [`Status::None`].
     pub of_frame: u64,
-    /// From the start of the frame's work to its result; 0 unless fresh.
+    /// From the start of the frame's work to its result; 0 unless it computed in this frame.
     pub finish: Nanos,
-    /// Fresh, but after its deadline.
+    /// Computed, but after its deadline.
     pub missed_deadline: bool,
-    /// Computed from an image of an earlier frame, because a camera missed this one.
+    /// Computed in this frame, but from an image of an earlier one, because a camera missed this one: stale.
     pub old_image: bool,
 }
 
@@ -94,14 +94,43 @@ impl Engine {
         Ok(())
     }
 
-    /// Keeps a tenant's fresh result.
+    /// Status of a result that a tenant computes in the slot's frame, and the frame it is of: a camera that missed the
+    /// frame leaves an older image, and what is computed from it is no news.
+    pub(super) fn currency(&self, slot: SlotId, tenant: TenantId) -> Result<(Status, u64), RunError> {
+        let s = self.slots.get(slot);
+        if s.old >> tenant.0 & 1 == 0 {
+            return Ok((Status::Fresh, s.frame));
+        }
+        let plan = self.plan_of(s.plan);
+        // The tenant and all it depends on, found in at most as many rounds as there are tenants.
+        let mut reached = 1u32 << tenant.0;
+        for _ in 0..plan.tenants.len() {
+            let sources = |t: usize| plan.tenants[t].sources.iter().fold(0, |set, s| set | 1u32 << s.0);
+            let more = (0..plan.tenants.len())
+                .filter(|t| reached >> t & 1 != 0)
+                .fold(reached, |set, t| set | sources(t));
+            if more == reached {
+                break;
+            }
+            reached = more;
+        }
+        let mut of_frame = s.frame;
+        for t in (0..plan.tenants.len()).filter(|t| reached >> t & 1 != 0) {
+            for &camera in &plan.tenants[t].cameras {
+                of_frame = of_frame.min(self.prepared()?.params(slot, camera)?.frame);
+            }
+        }
+        Ok((Status::Stale, of_frame))
+    }
+
+    /// Keeps a result that a tenant computed in the slot's frame.
     fn keep(&mut self, slot: SlotId, tenant: TenantId) -> Result<(), RunError> {
         let prepared = self.prepared.as_deref().ok_or(RunError::State)?;
         for place in &self.facts[self.slots.get(slot).plan.index()].outputs[tenant.index()] {
             let fresh = prepared.output(slot, place.offset, place.bytes)?;
             self.latest.bytes[place.offset..place.offset + place.bytes].copy_from_slice(fresh);
         }
-        self.latest.of_frame[tenant.index()] = Some(self.slots.get(slot).frame);
+        self.latest.of_frame[tenant.index()] = Some(self.currency(slot, tenant)?.1);
         Ok(())
     }
 
@@ -128,7 +157,7 @@ impl Engine {
             let of_frame = self.latest.of_frame[t];
             let status = match (of_frame, computed, due) {
                 (None, ..) => Status::None,
-                (_, true, _) => Status::Fresh,
+                (_, true, _) => self.currency(slot, tenant)?.0,
                 (_, _, true) => Status::Stale,
                 (_, _, false) => Status::Held,
             };
@@ -142,7 +171,7 @@ impl Engine {
                 of_frame: of_frame.unwrap_or(0),
                 finish,
                 missed_deadline: computed && deadline.is_some_and(|d| finish > d),
-                old_image: old >> t & 1 != 0,
+                old_image: computed && old >> t & 1 != 0,
             };
             self.facts[plan.index()].stats.tenants[t].count(status, finish, entry.missed_deadline);
             // A plan has at most MAX_TENANTS tenants (P6).
@@ -172,7 +201,8 @@ impl Engine {
             let entry = s.report.tenants.get(t).ok_or(RunError::Unknown)?;
             (entry.status, entry.of_frame, here)
         } else if computed && prepared.progress(slot)?.tenant_finish(tenant, s.frame).is_some() {
-            (Status::Fresh, s.frame, here)
+            let (status, of_frame) = self.currency(slot, tenant)?;
+            (status, of_frame, here)
         } else {
             match self.latest.of_frame[t] {
                 None => (Status::None, 0, Source::Nothing),
