@@ -1,6 +1,13 @@
 //! After the engine is open, nothing allocates: counted by the allocator itself, on every thread.
 
+#[cfg(all(feature = "planner", feature = "replay"))]
+#[path = "common/av.rs"]
+mod av;
 mod common;
+#[cfg(all(feature = "planner", feature = "replay"))]
+#[allow(dead_code)] // other binaries use other parts
+#[path = "common/data.rs"]
+mod data;
 
 use common::build::{Decisions, Feed, Layer, Net, PIXELS, deploy, plan};
 use common::{engine, gray, pixels};
@@ -55,8 +62,21 @@ static ALLOCATOR: Counting = Counting;
 
 const FRAMES: u64 = 10_000;
 
+/// One test, because whatever another one did at the same time would be counted too.
 #[test]
-fn ten_thousand_frames_of_three_tenants_with_switches_take_no_memory() {
+fn ten_thousand_frames_of_three_tenants_and_twenty_of_urban_take_no_memory() {
+    three_tenants();
+    #[cfg(all(feature = "planner", feature = "replay"))]
+    urban();
+
+    COUNTING.store(true, Ordering::SeqCst);
+    drop(std::hint::black_box(vec![0u8; 100]));
+    COUNTING.store(false, Ordering::SeqCst);
+    assert!(CALLS.load(Ordering::SeqCst) > 0, "the counter counts");
+}
+
+/// Hand-built plans on the plain test kernels and on the real ones, with switches in between.
+fn three_tenants() {
     let net = |name, feed, rate, layers: &[Layer]| Net {
         name,
         feed,
@@ -93,11 +113,46 @@ fn ten_thousand_frames_of_three_tenants_with_switches_take_no_memory() {
     };
     frames(engine(deploy(2, plans.clone()), &options));
     frames(Engine::with(deploy(2, plans), &options).unwrap_or_else(|e| panic!("{e:?}")));
+}
+
+/// Real networks on real frames: 20 of `urban`, and between them some of the other task sets.
+#[cfg(all(feature = "planner", feature = "replay"))]
+fn urban() {
+    let Some(root) = data::need("urban_takes_no_memory", &data::av_data()) else {
+        return;
+    };
+    let files = [
+        "seq_vehicle/0000.jpg",
+        "udacity/lanelines_solidWhiteRight.jpg",
+        "udacity/advlane_test1.jpg",
+    ];
+    let pictures = files.map(|f| av::picture(&root.join("frames").join(f)));
+    let mut engine = Engine::open(&av::deployment("alloc"), &Options::default()).unwrap_or_else(|e| panic!("{e:?}"));
+    let (mut bytes, mut things) = (0, 0);
 
     COUNTING.store(true, Ordering::SeqCst);
-    drop(std::hint::black_box(vec![0u8; 100]));
+    let mut ahead = None;
+    let sets = [("urban", 10), ("highway", 2), ("parking", 2), ("urban", 10)];
+    for (frame, set) in sets.iter().flat_map(|&(set, frames)| std::iter::repeat_n(set, frames)).enumerate() {
+        engine.select(set).unwrap();
+        // Every seventh frame comes without an image.
+        let image = (frame % 7 != 6).then(|| av::image(&pictures[frame % 3]));
+        let ticket = engine.submit(&[image]).unwrap();
+        let Some(before) = ahead.replace(ticket) else { continue };
+        let report = engine.wait(&before, None).unwrap();
+        for tenant in &report.tenants {
+            assert_eq!(tenant.status, Status::Fresh);
+            let result = engine.result(&before, tenant.tenant).unwrap();
+            bytes += result.tensors().map(|(_, b)| b.len()).sum::<usize>();
+            things += result.detections().count() + result.top(0).count() + result.maps().count();
+        }
+        engine.release(before).unwrap();
+    }
     COUNTING.store(false, Ordering::SeqCst);
-    assert!(CALLS.load(Ordering::SeqCst) > 0, "the counter counts");
+
+    assert_eq!(CALLS.load(Ordering::SeqCst), 0, "the loop called the allocator");
+    assert!(bytes > 0 && things > 0);
+    data::ran("urban_takes_no_memory", "20 frames, and 4 of the other task sets");
 }
 
 /// The loop, counted.
