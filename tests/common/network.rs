@@ -19,8 +19,8 @@ pub fn board() -> BoardRecord {
 }
 
 /// Compiles a network whose inputs' shapes the file gives.
-pub fn compile(model: &Path, options: &CompileOptions) -> Result<Compiled, PlannerError> {
-    planner::compile_network(model, BTreeMap::new(), BTreeMap::new(), &board(), options)
+pub fn compile(model: &Path, options: &CompileOptions) -> Result<Compiled, Box<PlannerError>> {
+    planner::compile_network(model, BTreeMap::new(), BTreeMap::new(), &board(), options).map_err(Box::new)
 }
 
 /// An engine with `workers` workers on a compiled network.

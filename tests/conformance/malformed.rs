@@ -84,7 +84,7 @@ fn compile(folder: &Path, name: &str, bytes: &[u8]) -> Result<platoon::planner::
     std::fs::write(&path, bytes).unwrap();
     let compiled = network::compile(&path, &CompileOptions::default());
     compiled.map_err(|error| {
-        let text = network::told(&error);
+        let text = network::told(&*error);
         assert!(text.contains(name), "{name}: the error does not name the file: {text}");
     })
 }
