@@ -1,5 +1,7 @@
 //! Where the real networks, frames and test cases lie, and the lines that say which tests ran without them.
 
+#![allow(clippy::print_stderr, reason = "a test says which data it ran on, or why it did not")]
+
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 

@@ -127,13 +127,13 @@ fn output_dims(graph: &Graph) -> Vec<u32> {
 
 /// The window of the only node that has one.
 fn window(graph: &Graph) -> Window {
-    let windows = graph.nodes.iter().filter_map(|n| match n.op {
+    let mut windows = graph.nodes.iter().filter_map(|n| match n.op {
         Op::Primitive(Primitive::Conv { window, .. } | Primitive::ConvTranspose { window, .. } | Primitive::Pool { window, .. }) => {
             Some(window)
         }
         _ => None,
     });
-    windows.last().unwrap()
+    windows.next_back().unwrap()
 }
 
 #[test]
