@@ -32,9 +32,10 @@ fn the_sample_s_operators_get_their_kernels() {
     assert_eq!(kernels(&plan, o::PREPARE), [Kernel::Prepare, Kernel::Generic]);
     assert_eq!(kernels(&plan, o::MEAN), [Kernel::Reduce, Kernel::Generic]);
     assert_eq!(kernels(&plan, o::TOP), [Kernel::Decode, Kernel::Generic]);
-    assert_eq!(kernels(&plan, o::SCOUT_OUT), [Kernel::Copy, Kernel::Generic]);
-    // Pooling with a sum behind it.
-    assert_eq!(kernels(&plan, o::SUM), [Kernel::Generic]);
+    // From channels-last to rows: no two neighbours stay neighbours.
+    assert_eq!(kernels(&plan, o::SCOUT_OUT), [Kernel::Generic]);
+    // Pooling with a sum behind it, fused.
+    assert_eq!(kernels(&plan, o::SUM), [Kernel::Pool, Kernel::Generic]);
 }
 
 #[test]
