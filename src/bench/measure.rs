@@ -56,6 +56,8 @@ pub struct Measured {
     pub networks: Samples,
     /// The peer's networks; `None` without a peer.
     pub peer: Option<Samples>,
+    /// The setting that the peer was fastest with; empty without a peer.
+    pub setting: &'static str,
 }
 
 /// Runs `frames` counted frames of each side. `progress` gets the number of those done.

@@ -6,7 +6,7 @@ use crate::units::Nanos;
 use serde_json::{Map, Value, json};
 
 /// Headings of [`Report::rows`].
-pub const HEADINGS: [&str; 6] = ["task set", "what", "median ms", "p90 ms", "min ms", "to peer"];
+pub const HEADINGS: [&str; 7] = ["task set", "what", "median ms", "p90 ms", "min ms", "to peer", "peer's setting"];
 
 /// A comparison.
 pub struct Report {
@@ -97,7 +97,7 @@ pub fn ratio(ours: &Samples, peer: Option<&Samples>) -> Option<f64> {
 
 impl Report {
     /// A row for each task set and side.
-    pub fn rows(&self) -> Vec<[String; 6]> {
+    pub fn rows(&self) -> Vec<[String; 7]> {
         let peer_name = self.provenance.peer.as_ref().map_or("peer", |p| p.0.as_str());
         let mut rows = Vec::new();
         for (name, _, measured) in &self.sets {
@@ -110,7 +110,12 @@ impl Report {
                 let Some(samples) = samples else { continue };
                 let [median, p90, min] = figures(samples).map(|t| format!("{:.2}", t.as_ms()));
                 let ratio = ratio(samples, measured.peer.as_ref()).map_or("-".to_string(), |r| format!("{r:.2}"));
-                rows.push([name.clone(), what.to_string(), median, p90, min, ratio]);
+                let setting = if what == peer_name {
+                    measured.setting.to_string()
+                } else {
+                    String::new()
+                };
+                rows.push([name.clone(), what.to_string(), median, p90, min, ratio, setting]);
             }
         }
         rows
@@ -129,6 +134,7 @@ impl Report {
                 "networks": networks,
                 "ours": { "frame": side(&measured.frame), "networks": side(&measured.networks) },
                 "peer": peer.map(side),
+                "peer_setting": peer.map(|_| measured.setting),
             });
             sets.insert(name.clone(), set);
         }
@@ -155,6 +161,7 @@ mod tests {
             frame: samples(29),
             networks: samples(14),
             peer: peer.then(|| samples(9)),
+            setting: if peer { "quick" } else { "" },
         };
         let mut provenance = Provenance::here("box", 2, peer.then(|| ("onnxruntime".into(), "1.30".into())));
         (provenance.processor, provenance.isa, provenance.cores) = ("Some CPU".into(), "avx2".into(), 8);
@@ -172,7 +179,7 @@ mod tests {
             [
                 "urban frame 30.00 31.00 29.00 3.00",
                 "urban networks 15.00 16.00 14.00 1.50",
-                "urban onnxruntime 10.00 11.00 9.00 1.00"
+                "urban onnxruntime 10.00 11.00 9.00 1.00 quick"
             ]
         );
         let alone = report(false).rows().map_join();
@@ -183,9 +190,9 @@ mod tests {
         fn map_join(&self) -> Vec<String>;
     }
 
-    impl Joined for Vec<[String; 6]> {
+    impl Joined for Vec<[String; 7]> {
         fn map_join(&self) -> Vec<String> {
-            self.iter().map(|row| row.join(" ")).collect()
+            self.iter().map(|row| row.join(" ").trim_end().to_string()).collect()
         }
     }
 
@@ -198,7 +205,7 @@ mod tests {
             set["ours"]["frame"],
             json!({ "frames": 3, "median_ms": 30.0, "p90_ms": 31.0, "min_ms": 29.0, "to_peer": 3.0 })
         );
-        assert_eq!(set["peer"]["median_ms"], 10.0);
+        assert_eq!((&set["peer"]["median_ms"], &set["peer_setting"]), (&json!(10.0), &json!("quick")));
         assert_eq!(
             json["provenance"]["peer"],
             json!({ "name": "onnxruntime", "version": "1.30", "threads": 2 })

@@ -32,6 +32,7 @@ Examples:
 Both sides take turns in one run, on as many threads as there are workers. `frame` is a task set's whole frame: camera
 images prepared, networks side by side, results decoded. `networks` is tensors in, tensors out, which is what the peer
 computes, one network after another. Every tenant runs in every frame. `to peer` divides medians: below 1 is faster.
+Of letting its idle threads spin or sleep, the peer gets what it is faster with. Figures of a busy machine mean little.
 The peer is onnxruntime in the Python that --peer or the variable PLATOON_PEER_PYTHON names [default: python3].")]
 pub struct Arguments {
     /// A task set to compare; may be given several times [default: all of the file]
@@ -90,8 +91,10 @@ fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardR
         let bar = ProgressBar::new(arguments.frames.get() as u64);
         bar.println(format!("{}: compiling", mix.name));
         let compiled = mix.compile(board, options)?;
+        let mut setting = "";
         if let Some(peer) = &mut peer {
-            peer.load(&mix.networks, &compiled.networks.plan, workers)
+            setting = peer
+                .load(&mix.networks, &compiled.networks.plan, workers)
                 .map_err(BenchError::from)?;
         }
         let mut ours = Ours::open(&mix, compiled, board, &engine)?;
@@ -101,7 +104,7 @@ fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardR
         ours.close();
         bar.finish_and_clear();
         let models = mix.networks.iter().map(|n| n.model.clone()).collect();
-        report.sets.push((mix.name, models, measured?));
+        report.sets.push((mix.name, models, measure::Measured { setting, ..measured? }));
     }
     if let Some(file) = &arguments.json {
         std::fs::write(file, format!("{:#}\n", report.json())).with_context(|| format!("{}: cannot be written", file.display()))?;

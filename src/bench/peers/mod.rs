@@ -66,8 +66,8 @@ impl Peer {
     }
 
     /// Loads networks, replacing those before; each session gets `threads` threads. Inputs get the shapes that `plan`,
-    /// which has the networks as its tenants, gives them.
-    pub fn load(&mut self, networks: &[Network], plan: &Plan, threads: usize) -> Result<(), PeerError> {
+    /// which has the networks as its tenants, gives them. The peer keeps the fastest of its own settings: its name.
+    pub fn load(&mut self, networks: &[Network], plan: &Plan, threads: usize) -> Result<&'static str, PeerError> {
         let inputs = |tenant: usize| -> Map<String, Value> {
             let ports = plan.tenants.get(tenant).map_or(&[][..], |t| &t.inputs);
             ports.iter().map(|p| (p.name.clone(), json!(p.view.layout.shape.dims()))).collect()
@@ -75,10 +75,7 @@ impl Peer {
         let network = |(index, n): (usize, &Network)| json!({ "onnx": n.onnx, "inputs": inputs(index), "range": [n.range.0, n.range.1] });
         let all: Vec<Value> = networks.iter().enumerate().map(network).collect();
         let answer = self.ask(&json!({ "load": all, "threads": threads }))?;
-        match answer["loaded"].as_u64() {
-            Some(count) if count == networks.len() as u64 => Ok(()),
-            _ => Err(PeerError::Answer(answer.to_string())),
-        }
+        setting(&answer, networks.len()).ok_or_else(|| PeerError::Answer(answer.to_string()))
     }
 
     /// Runs the networks one after another, `warm` uncounted times, then `count` times: the times of these.
@@ -118,6 +115,12 @@ fn read_answer(answers: &mut impl BufRead) -> Result<Value, PeerError> {
         Some(why) => Err(PeerError::Failed(why.to_string())),
         None => Ok(answer),
     }
+}
+
+/// The name of the setting in the answer to a load of `count` networks.
+fn setting(answer: &Value, count: usize) -> Option<&'static str> {
+    let spinning = answer["spinning"].as_bool()?;
+    (answer["loaded"].as_u64()? == count as u64).then_some(if spinning { "idle threads spin" } else { "idle threads sleep" })
 }
 
 /// The times of an answer, of which there must be `count`.
@@ -164,6 +167,15 @@ mod tests {
             let answer = answer(text).unwrap();
             assert!(matches!(times(&answer, 2), Err(PeerError::Answer(_))), "{text}");
         }
+    }
+
+    #[test]
+    fn an_answer_to_a_load_counts_the_networks_and_names_the_setting() {
+        let setting = |text: &str| setting(&answer(text).unwrap(), 2);
+        assert_eq!(setting("{\"loaded\": 2, \"spinning\": false}"), Some("idle threads sleep"));
+        assert_eq!(setting("{\"loaded\": 2, \"spinning\": true}"), Some("idle threads spin"));
+        assert_eq!(setting("{\"loaded\": 1, \"spinning\": true}"), None);
+        assert_eq!(setting("{\"loaded\": 2}"), None);
     }
 
     #[test]

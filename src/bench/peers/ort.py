@@ -1,9 +1,12 @@
 """ONNX Runtime as the other side of a comparison: one line of JSON in, one line of JSON out.
 
 First line out:  {"version": "..."}
-{"load": [{"onnx": path, "inputs": {name: shape}, "range": [low, high]}, ...], "threads": n}  ->  {"loaded": count}
+{"load": [{"onnx": path, "inputs": {name: shape}, "range": [low, high]}, ...], "threads": n}  ->  {"loaded": count, "spinning": bool}
 {"run": count, "warm": count}  ->  {"ns": [time of the whole set, ...]}
 Whatever fails gives {"error": "..."}.
+
+By default the idle threads of a session spin. With several sessions they take the cores from the session whose turn it
+is; with one session spinning saves time. Both are tried at load, and the faster is kept.
 """
 
 import json
@@ -16,11 +19,12 @@ def say(message):
     sys.stdout.flush()
 
 
-def load(request):
+def sessions(request, spinning):
     options = ort.SessionOptions()
     options.intra_op_num_threads = request["threads"]
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spinning else "0")
     rng = np.random.default_rng(0)
     networks = []
     for network in request["load"]:
@@ -48,6 +52,23 @@ def run(networks, request):
     return times[request["warm"] :]
 
 
+def load(request):
+    best = None
+    for spinning in (True, False):
+        networks = sessions(request, spinning)
+        time.sleep(REST)
+        fastest = min(run(networks, {"warm": 1, "run": TRIALS}))
+        if best is None or fastest < best[0]:
+            best = (fastest, networks, spinning)
+        # The slower sessions end here, and their threads with them.
+        del networks
+    return best[1], best[2]
+
+
+# Runs of a whole set that choose between the settings, and seconds of rest before them.
+TRIALS = 5
+REST = 0.02
+
 try:
     import numpy as np
     import onnxruntime as ort
@@ -69,8 +90,9 @@ for line in sys.stdin:
     try:
         wanted = json.loads(line)
         if "load" in wanted:
-            loaded = load(wanted)
-            say({"loaded": len(loaded)})
+            loaded = []
+            loaded, spinning = load(wanted)
+            say({"loaded": len(loaded), "spinning": spinning})
         else:
             say({"ns": run(loaded, wanted)})
     except Exception as error:
