@@ -5,13 +5,14 @@
 //! contiguous in the input (few channels, no dilation), it counts as one long tap: the order over K stays the same.
 
 use super::packing::{Form, Packings, floats};
+use super::parts::Parts;
 use super::site::Pixels;
 use super::tail::{self, Tail};
 use super::{Context, unravel};
 use crate::backend::cpu::arena::{Block, Memory};
 use crate::backend::cpu::kernel::Kernel;
 use crate::backend::cpu::simd::{Gemm, Igemm, Kernels, packed_len};
-use crate::plan::format::{Operand, Operator, View};
+use crate::plan::format::{Operator, View};
 use crate::primitive::{Primitive, Region, Window};
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,13 +48,6 @@ struct Conv {
     zeros: Block,
 }
 
-/// Bias of a convolution as floats: absent, or constant.
-pub fn bias(context: &Context<'_>, operand: Option<&Operand>) -> Option<Option<Vec<f32>>> {
-    let Some(operand) = operand else { return Some(None) };
-    let site = super::site::Site::of_operand(context.plan, operand)?;
-    Some(Some(site.gather(context.sections)?))
-}
-
 /// `[O, I, kh, kw]` in C order to `[O][tap][I]`, the order that panels are packed from.
 fn taps_inside(source: &[f32], outputs: usize, inputs: usize, taps: usize) -> Vec<f32> {
     let mut ordered = vec![0.0; source.len()];
@@ -69,24 +63,21 @@ fn taps_inside(source: &[f32], outputs: usize, inputs: usize, taps: usize) -> Ve
 
 /// Compiles a convolution; see the module.
 pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packings) -> Option<Box<dyn Kernel>> {
-    let plan = context.plan;
     let call = operator.calls.first()?;
     let Primitive::Conv { window, groups } = call.primitive else {
         return None;
     };
-    let (Operand::View(x), Operand::View(w)) = (call.inputs.first()?, call.inputs.get(1)?) else {
-        return None;
-    };
-    let (x, out) = (Pixels::dense(plan, x)?, Pixels::dense(plan, operator.outputs.first()?)?);
-    if window.axes != 2 {
-        return None;
-    }
-    let tail = Tail::of(plan, operator)?;
-    let bias = bias(context, call.inputs.get(2))?;
+    let Parts {
+        x,
+        out,
+        weights,
+        bias,
+        tail,
+    } = Parts::of(context, operator, &window)?;
     let groups = groups as usize;
     let (cin, cout) = (x.c / groups, out.c / groups);
     let taps = window.taps() as usize;
-    let weights = pack(context, w, packings, groups, (cin, cout), taps)?;
+    let weights = pack(context, weights, packings, groups, (cin, cout), taps)?;
     let folded = taps > 1
         && window.kernel[1] > 1
         && groups == 1

@@ -1,13 +1,14 @@
 //! Depthwise convolution along channels-last output rows. Taps in the padding are skipped.
 
 use super::packing::{Form, Packings, floats};
+use super::parts::Parts;
 use super::site::Pixels;
 use super::tail::{self, Tail};
-use super::{Context, conv, unravel};
+use super::{Context, unravel};
 use crate::backend::cpu::arena::{Block, Memory};
 use crate::backend::cpu::kernel::Kernel;
 use crate::backend::cpu::simd::{self, Kernels, depthwise_packed_len, pack_depthwise};
-use crate::plan::format::{Operand, Operator};
+use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region, Window};
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,25 +32,29 @@ struct Depthwise {
 
 /// Compiles a depthwise convolution; see the module.
 pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packings) -> Option<Box<dyn Kernel>> {
-    let plan = context.plan;
     let call = operator.calls.first()?;
     let Primitive::Conv { window, groups } = call.primitive else {
         return None;
     };
-    let (Operand::View(x), Operand::View(w)) = (call.inputs.first()?, call.inputs.get(1)?) else {
-        return None;
-    };
-    let (x, out) = (Pixels::dense(plan, x)?, Pixels::dense(plan, operator.outputs.first()?)?);
-    if window.axes != 2 || x.c != out.c || groups as usize != x.c || window.kernel[0] as usize > MAX_ROWS {
+    let Parts {
+        x,
+        out,
+        weights,
+        bias,
+        tail,
+    } = Parts::of(context, operator, &window)?;
+    if x.c != out.c || groups as usize != x.c || window.kernel[0] as usize > MAX_ROWS {
         return None;
     }
-    let tail = Tail::of(plan, operator)?;
-    let bias = conv::bias(context, call.inputs.get(2))?;
     let taps = window.taps() as usize;
     let c = x.c;
-    let weights = packings.get(context, w, Form::Depthwise, depthwise_packed_len(taps, c), |source, packed| {
-        pack_depthwise(source, taps, c, packed)
-    })?;
+    let weights = packings.get(
+        context,
+        weights,
+        Form::Depthwise,
+        depthwise_packed_len(taps, c),
+        |source, packed| pack_depthwise(source, taps, c, packed),
+    )?;
     Some(Box::new(Depthwise {
         kernels: context.kernels,
         x,

@@ -14,6 +14,7 @@ mod depthwise;
 mod elementwise;
 mod matmul;
 mod packing;
+mod parts;
 mod pool;
 mod reduce;
 mod resize;

@@ -4,13 +4,14 @@
 //! output row of an image and group; its phases across are products of their own with weights packed per phase.
 
 use super::packing::{Form, Packings, floats};
+use super::parts::Parts;
 use super::site::Pixels;
 use super::tail::{self, Tail};
 use super::{Context, conv, unravel};
 use crate::backend::cpu::arena::{Block, Memory};
 use crate::backend::cpu::kernel::Kernel;
 use crate::backend::cpu::simd::{Igemm, Kernels, packed_len};
-use crate::plan::format::{Operand, Operator};
+use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region, Window};
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,18 +48,17 @@ fn met(window: &Window, axis: usize, phase: u32) -> Vec<u32> {
 
 /// Compiles a transposed convolution; see the module.
 pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packings) -> Option<Box<dyn Kernel>> {
-    let plan = context.plan;
     let call = operator.calls.first()?;
     let Primitive::ConvTranspose { window, groups } = call.primitive else {
         return None;
     };
-    let (Operand::View(x), Operand::View(w)) = (call.inputs.first()?, call.inputs.get(1)?) else {
-        return None;
-    };
-    let (x, out) = (Pixels::dense(plan, x)?, Pixels::dense(plan, operator.outputs.first()?)?);
-    if window.axes != 2 {
-        return None;
-    }
+    let Parts {
+        x,
+        out,
+        weights,
+        bias,
+        tail,
+    } = Parts::of(context, operator, &window)?;
     let groups = groups as usize;
     let (cin, cout) = (x.c / groups, out.c / groups);
     let mut phases = Vec::new();
@@ -79,7 +79,7 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
         groups: groups as u32,
     };
     let [kh, kw] = [window.kernel[0] as usize, window.kernel[1] as usize];
-    let weights = packings.get(context, w, form, total, |source, packed| {
+    let weights = packings.get(context, weights, form, total, |source, packed| {
         for phase in &phases {
             let k = phase.taps.len() * cin;
             let one = packed_len(k, cout);
@@ -96,8 +96,6 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
             }
         }
     })?;
-    let tail = Tail::of(plan, operator)?;
-    let bias = conv::bias(context, call.inputs.get(2))?;
     let zeros = Block::new(cin * 4)?;
     let group = (cin, cout);
     Some(Box::new(Transposed {
