@@ -3,7 +3,7 @@
 use super::constants::{Constants, weight_order};
 use super::elide::{Home, Root, homes};
 use super::group::{Unit, units};
-use super::layout::{is_spatial, natural};
+use super::layout::{is_spatial, natural, reads_pictures};
 use super::{Buffer, LowerError, Lowered, Room};
 use crate::ids::{BufferId, OperatorId, TenantId};
 use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_NAME, MAX_OPERATORS};
@@ -344,7 +344,7 @@ impl Network<'_> {
         let shape = layout.shape;
         // Kernels walk pixels channel by channel, and the rows of a matrix product along K.
         let side_by_side = match primitive {
-            p if is_spatial(p) && k == 0 && !matches!(p, Primitive::Prepare(_)) => 1,
+            p if is_spatial(p) && k == 0 && !reads_pictures(p) => 1,
             Primitive::MatMul if k == 0 => shape.rank() - 1,
             _ => return Ok(place),
         };
