@@ -74,9 +74,19 @@ fn compile(options: &CompileOptions, rates: [Rate; 2]) -> Result<Compiled, Plann
         attached
     };
     let camera = [CameraId(0)];
-    let scout = ends(attach(pictures(&[1, 3, 32, 32], &[1, 21, 7]), &card(detector.clone()), &camera, &table)?);
+    let scout = ends(attach(
+        pictures(&[1, 3, 32, 32], &[1, 21, 7]),
+        &card(detector.clone()),
+        &camera,
+        &table,
+    )?);
     let labels = map(1, None);
-    let surface = ends(attach(pictures(&[1, 3, 6, 8], &[1, 2, 6, 8]), &card(labels.clone()), &camera, &table)?);
+    let surface = ends(attach(
+        pictures(&[1, 3, 6, 8], &[1, 2, 6, 8]),
+        &card(labels.clone()),
+        &camera,
+        &table,
+    )?);
     let top = classes(VALUES, false);
     let source = CropSource {
         tenant: SCOUT,
@@ -122,7 +132,9 @@ fn open(compiled: &Compiled, workers: usize) -> Engine {
 }
 
 fn picture(seed: u32) -> Vec<u8> {
-    (0..SIZE.0 * SIZE.1 * 3).map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+    (0..SIZE.0 * SIZE.1 * 3)
+        .map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect()
 }
 
 /// What the engine says of one frame.
@@ -213,7 +225,10 @@ fn the_best_detections_of_the_same_frame_are_cut_out() {
             assert_eq!(*detection, seen.detections[*row]);
             let values = crop(&data, detection.bounds);
             assert_eq!(top.len(), values.len());
-            assert!(top.iter().all(|&(class, score)| values[class as usize].to_bits() == score.to_bits()));
+            assert!(
+                top.iter()
+                    .all(|&(class, score)| values[class as usize].to_bits() == score.to_bits())
+            );
             some += 1;
         }
     }
@@ -254,7 +269,10 @@ fn half_precision_leaves_rows_and_boxes_as_they_are() {
         let values = crop(&data, detection.bounds);
         let half = |v: f32| half::f16::from_f32(v).to_f32();
         // The crop is rounded once and so is what is computed of it: two half steps of 11 bits.
-        assert!(top.iter().all(|&(class, score)| (half(score) - values[class as usize]).abs() <= 1e-3));
+        assert!(
+            top.iter()
+                .all(|&(class, score)| (half(score) - values[class as usize]).abs() <= 1e-3)
+        );
     }
 }
 
@@ -342,7 +360,14 @@ fn a_source_that_is_not_due_in_the_frame_is_refused() {
     often.cycle[1].tenants.push(SIGNAL);
     let error = refused(often);
     assert!(
-        matches!(error, CheckError::Order(OrderError::Source { frame: 1, tenant: SIGNAL, source_tenant: SCOUT })),
+        matches!(
+            error,
+            CheckError::Order(OrderError::Source {
+                frame: 1,
+                tenant: SIGNAL,
+                source_tenant: SCOUT
+            })
+        ),
         "{error}"
     );
     // The planner says so before it comes to that.
@@ -364,7 +389,9 @@ fn ports_and_operands_of_crops_are_checked() {
             let rows = p.tenants[signal].outputs[2].clone();
             p.tenants[signal].outputs.push(rows);
         }),
-        ("another camera than its tenant's", 6, |p, signal, _| p.tenants[signal].cameras = vec![CameraId(1)]),
+        ("another camera than its tenant's", 6, |p, signal, _| {
+            p.tenants[signal].cameras = vec![CameraId(1)]
+        }),
         ("a camera that is not there", 1, |p, _, cropping| {
             if let Primitive::Crop(c) = &mut p.operators[cropping].calls[0].primitive {
                 c.camera = CameraId(9);
@@ -380,7 +407,9 @@ fn ports_and_operands_of_crops_are_checked() {
                 c.margin.0 = -0.1;
             }
         }),
-        ("count and detections exchanged", 6, |p, _, cropping| p.operators[cropping].calls[0].inputs.swap(1, 2)),
+        ("count and detections exchanged", 6, |p, _, cropping| {
+            p.operators[cropping].calls[0].inputs.swap(1, 2)
+        }),
     ];
     for (name, invariant, change) in changes {
         let mut changed = plan.clone();

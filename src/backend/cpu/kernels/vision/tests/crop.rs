@@ -93,7 +93,14 @@ fn detections(next: &mut impl FnMut(u32) -> u32, rows: usize, (w, h): (u32, u32)
     let mut all: Vec<[f32; 6]> = (0..rows).map(|_| [edge(w), edge(h), edge(w), edge(h), 0.0, 0.0]).collect();
     for row in &mut all {
         if next(5) > 0 {
-            *row = [row[0].min(row[2]), row[1].min(row[3]), row[0].max(row[2]), row[1].max(row[3]), 0.0, 0.0];
+            *row = [
+                row[0].min(row[2]),
+                row[1].min(row[3]),
+                row[0].max(row[2]),
+                row[1].max(row[3]),
+                0.0,
+                0.0,
+            ];
         }
         // Few scores and classes, so that there are ties and every class has boxes.
         row[4] = next(6) as f32 / 8.0;
@@ -129,7 +136,9 @@ fn every_crop_equals_the_reference_bit_for_bit() {
         let chosen = chosen(crop, &rows, count);
         for (i, found) in values.chunks((3 * w * h) as usize).enumerate() {
             let about = format!("round {round}, crop {i}, {:?}", chosen.get(i).map(|&r| rows[r]));
-            let expected = chosen.get(i).map_or(vec![0.0; found.len()], |&r| reference(crop, &rows[r], &colors, size, (w, h)));
+            let expected = chosen
+                .get(i)
+                .map_or(vec![0.0; found.len()], |&r| reference(crop, &rows[r], &colors, size, (w, h)));
             assert_eq!(shown[i], chosen.get(i).map_or(-1, |&r| r as i32), "{about}");
             let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(found), bits(&expected), "{about}");
@@ -217,6 +226,10 @@ fn a_whole_picture_of_the_crops_size_passes_unchanged() {
         Layout::contiguous(shape(&[1, 3, 8, 12])),
     );
     let found: Vec<f32> = cast(&rig.run(Some(&image), Share::Whole)[0]);
-    let rows: Vec<f32> = image.bytes.chunks(15).flat_map(|row| row[..12].iter().map(|&v| f32::from(v))).collect();
+    let rows: Vec<f32> = image
+        .bytes
+        .chunks(15)
+        .flat_map(|row| row[..12].iter().map(|&v| f32::from(v)))
+        .collect();
     assert_eq!(found, [rows.clone(), rows.clone(), rows].concat());
 }
