@@ -14,6 +14,8 @@
 //! order = "bgr"                    # or "rgb"
 //! mean = [0, 0, 0]                 # input = (pixel - mean) / std, per tensor channel
 //! std = [1, 1, 1]
+//! # Instead of `fit` and `fill`, for a network over crops of another tenant's detections (its source's, see `tasks`):
+//! # crops = { classes = ["traffic light", "traffic sign"], margin = 0.1 }
 //!
 //! [detection]                      # or [segmentation], [classification]; none: the tensors as they are
 //! decoder = "yolox"
@@ -71,6 +73,21 @@ pub struct CardInput {
     pub mean: [f32; 3],
     /// Divided by, per tensor channel; finite and not 0.
     pub std: [f32; 3],
+    /// The pictures are crops of another tenant's detections; `None` for whole pictures of cameras.
+    pub crops: Option<CropCard>,
+}
+
+/// Which crops a network wants: the best detections of some classes, stretched to its input's size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CropCard {
+    /// The classes, by the labels of the network that detects; at least one.
+    pub classes: Vec<String>,
+    /// Share of its width and height by which a box is enlarged on each side, 0 to
+    /// [`MAX_CROP_MARGIN`](crate::primitive::MAX_CROP_MARGIN); 0 unless given.
+    pub margin: f32,
+    /// Crops in a batch, for a network that leaves its batch open, 1 to [`MAX_CROPS`](crate::limits::MAX_CROPS); 1 unless
+    /// given. Any other network says itself how many it takes.
+    pub count: u32,
 }
 
 /// How a network's outputs are read.
@@ -253,6 +270,35 @@ mod tests {
         assert_eq!((maps[0].name.as_str(), maps[0].axis, maps[0].resize), ("da", 1, Some((640, 360))));
         let top = load(&format!("{CARD}[classification]\nk = 3\nsoftmax = true\n")).unwrap();
         assert!(matches!(top.decode, Decode::Classification { k: 3, softmax: true, .. }));
+    }
+
+    #[test]
+    fn a_network_over_crops_says_which_and_classifies_them() {
+        let of = |crops: &str, more: &str| format!("{CARD}[input]\n{more}crops = {{ {crops} }}\n[classification]\nk = 1\n");
+        let card = load(&of("classes = [\"sign\", \"light\"], margin = 0.25, count = 8", "")).unwrap();
+        let expected = CropCard {
+            classes: vec!["sign".into(), "light".into()],
+            margin: 0.25,
+            count: 8,
+        };
+        assert_eq!(card.input.crops, Some(expected));
+        let plain = load(&of("classes = [\"sign\"]", "")).unwrap().input.crops.unwrap();
+        assert_eq!((plain.margin, plain.count), (0.0, 1));
+        for wrong in [
+            "classes = []",
+            "classes = [\"a\"], margin = -0.1",
+            "classes = [\"a\"], margin = nan",
+            "classes = [\"a\"], count = 0",
+            "classes = [\"a\"], count = 1025",
+            "classes = [\"a\"], marge = 1",
+            "margin = 0.1",
+        ] {
+            assert_eq!(refused(&of(wrong, "")).0, 6, "{wrong}");
+        }
+        let (line, reason) = refused(&of("classes = [\"a\"]", "fill = 3\n"));
+        assert!(line == 7 && reason.contains("leave `fit` and `fill` out"), "{reason}");
+        let (line, reason) = refused(&of("classes = [\"a\"]", "").replace("[classification]\nk = 1\n", ""));
+        assert!(line == 6 && reason.contains("`[classification]`"), "{reason}");
     }
 
     #[test]
