@@ -163,9 +163,9 @@ impl Rig {
     }
 }
 
-/// The bytes as elements.
+/// The bytes, whose start need not be aligned, as elements.
 pub fn cast<T: Pod>(bytes: &[u8]) -> Vec<T> {
-    bytemuck::pod_collect_to_vec(bytes)
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
 }
 
 /// A seeded sequence of numbers below 2^31.
