@@ -25,6 +25,11 @@ impl KernelSource for Rows {
     }
 }
 
+/// The greater value, of equals the one that was there. `f32::max` leaves open which zero it returns, and processors differ.
+fn greater(best: f32, value: f32) -> f32 {
+    if value > best { value } else { best }
+}
+
 struct RowKernel {
     calls: Vec<Call>,
     output: View,
@@ -58,7 +63,7 @@ impl RowKernel {
                 let v = input(0);
                 if v < 0.0 { alpha.0 * v } else { v }
             }
-            Primitive::Unary(Unary::Clip(low, high)) => input(0).max(low.0).min(high.0),
+            Primitive::Unary(Unary::Clip(low, high)) => input(0).clamp(low.0, high.0),
             Primitive::Unary(Unary::HardSigmoid(alpha, beta)) => alpha.0.mul_add(input(0), beta.0).clamp(0.0, 1.0),
             Primitive::Binary(Binary::Add) => input(0) + input(1),
             Primitive::Binary(Binary::Sub) => input(0) - input(1),
@@ -68,7 +73,7 @@ impl RowKernel {
                 };
                 let last = view.layout.shape.dim(2) as usize - 1;
                 let rows = row.saturating_sub(1)..=(row + 1).min(last);
-                rows.map(|r| self.pixel(memory, view, r, x)).fold(f32::NEG_INFINITY, f32::max)
+                rows.map(|r| self.pixel(memory, view, r, x)).fold(f32::NEG_INFINITY, greater)
             }
             other => panic!("hand-built plans have no {other:?}"),
         }

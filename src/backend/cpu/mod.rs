@@ -2,6 +2,8 @@
 pub mod arena;
 pub mod eval;
 mod execute;
+#[cfg(test)]
+mod fixture;
 mod frames;
 pub mod kernel;
 pub mod kernels;

@@ -162,6 +162,8 @@ fn names_and_detection() {
     }
     assert_eq!(Kernels::get().isa(), Isa::detect());
     assert_eq!(Isa::available().last(), Some(Isa::Portable));
+    // Every processor of this architecture has it: without it, nothing here would run what it is there to compare.
+    assert_eq!(Isa::Neon.is_available(), cfg!(target_arch = "aarch64"));
 }
 
 #[test]

@@ -23,6 +23,9 @@ mod softmax;
 mod tail;
 mod transpose;
 
+#[cfg(test)]
+mod tests;
+
 pub use packing::Packings;
 
 use super::Kernels;

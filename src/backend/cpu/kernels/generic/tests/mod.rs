@@ -7,9 +7,10 @@ mod resize;
 mod rules;
 
 use crate::backend::cpu::arena::{Block, ImageParams, Memory};
+use crate::backend::cpu::fixture;
 use crate::backend::cpu::kernels::Compiler;
 use crate::backend::cpu::simd::Isa;
-use crate::ids::{BufferId, TenantId};
+use crate::ids::BufferId;
 use crate::plan::format::*;
 use crate::primitive::{Primitive, Region, Window};
 use crate::tensor::{DType, Layout, Shape, Tensor};
@@ -114,29 +115,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         Bench {
-            plan: Plan {
-                task_set: String::new(),
-                board: Digest([0; 32]),
-                source: Digest([0; 32]),
-                searcher: String::new(),
-                cameras: vec![],
-                tenants: vec![],
-                weight_files: vec![],
-                sections: vec![],
-                buffers: vec![],
-                operators: vec![],
-                streams: vec![],
-                cycle: vec![],
-                arena_bytes: 0,
-                persistent_bytes: 0,
-                input_bytes: 0,
-                output_bytes: 0,
-                prediction: Prediction {
-                    basis: Basis::Estimated,
-                    best_effort: true,
-                    frames: vec![],
-                },
-            },
+            plan: fixture::plan(vec![]),
             arena: Block::new(ARENA).unwrap(),
         }
     }
@@ -195,22 +174,7 @@ impl Bench {
 
     /// Runs an operator over `chunks`, tiles last to first so that no order is relied on.
     fn run(&mut self, calls: Vec<Call>, outputs: Vec<View>, chunks: Vec<Region>) {
-        let operator = Operator {
-            tenant: TenantId(0),
-            name: String::new(),
-            calls,
-            outputs,
-            class: ArithmeticClass {
-                family: Family::Fma,
-                split_k: 1,
-            },
-            tactic: Tactic {
-                kernel: Kernel::Generic,
-                tile: (0, 0),
-            },
-            width: 0,
-            chunks,
-        };
+        let operator = fixture::operator(Kernel::Generic, calls, outputs);
         let kernel = Compiler::new(Isa::detect()).compile(&self.plan, &operator, &[]).unwrap();
         let mut scratch = Block::new(kernel.scratch_bytes()).unwrap();
         let nothing = Block::new(0).unwrap();
@@ -223,7 +187,7 @@ impl Bench {
             params: &[ImageParams::default()],
             weights: &[],
         };
-        for chunk in operator.chunks.iter().rev() {
+        for chunk in chunks.iter().rev() {
             for tile in (0..kernel.tiles(chunk)).rev() {
                 scratch.bytes_mut().fill(0xff);
                 kernel.run(&memory, chunk, tile..tile + 1, scratch.bytes_mut());

@@ -2,9 +2,10 @@
 
 use super::{Bench, Random, assert_same, shape, window};
 use crate::backend::cpu::eval::eval;
+use crate::backend::cpu::fixture;
 use crate::backend::cpu::kernels::{CompileError, Compiler};
 use crate::backend::cpu::simd::Isa;
-use crate::ids::{BufferId, TenantId};
+use crate::ids::BufferId;
 use crate::plan::format::*;
 use crate::primitive::*;
 use crate::tensor::{DType, Layout, Shape, Tensor};
@@ -206,22 +207,7 @@ fn rounded_and_kept_intermediates_differ_in_f16_only() {
 }
 
 fn operator(calls: Vec<Call>, outputs: Vec<View>) -> Operator {
-    Operator {
-        tenant: TenantId(0),
-        name: String::new(),
-        calls,
-        outputs,
-        class: ArithmeticClass {
-            family: Family::Fma,
-            split_k: 1,
-        },
-        tactic: Tactic {
-            kernel: Kernel::Generic,
-            tile: (0, 0),
-        },
-        width: 0,
-        chunks: vec![],
-    }
+    fixture::operator(Kernel::Generic, calls, outputs)
 }
 
 #[test]

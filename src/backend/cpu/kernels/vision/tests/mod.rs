@@ -9,7 +9,8 @@ mod prepare;
 
 use super::compile;
 use crate::backend::cpu::arena::{Block, ImageParams, Memory};
-use crate::ids::{BufferId, CameraId, TenantId};
+use crate::backend::cpu::fixture;
+use crate::ids::{BufferId, CameraId};
 use crate::plan::format::*;
 use crate::primitive::{Primitive, Region};
 use crate::task::PixelFormat;
@@ -120,7 +121,7 @@ impl Rig {
             }
         }
         let outputs = views.split_off(self.inputs.len());
-        let plan = plan(buffers);
+        let plan = fixture::plan(buffers);
         let operator = operator(self.primitive, views, outputs.clone());
         let kernel = compile(&plan, &operator).unwrap();
         let mut pixels = image.map_or(Vec::new(), |i| i.bytes.clone());
@@ -165,9 +166,9 @@ impl Rig {
     }
 }
 
-/// The bytes as elements.
+/// The bytes, whose start need not be aligned, as elements.
 pub fn cast<T: Pod>(bytes: &[u8]) -> Vec<T> {
-    bytemuck::pod_collect_to_vec(bytes)
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
 }
 
 /// A seeded sequence of numbers below 2^31.
@@ -224,46 +225,5 @@ fn operator(primitive: Primitive, inputs: Vec<View>, outputs: Vec<View>) -> Oper
         shape: outputs[0].layout.shape,
         rounding: Rounding::Kept,
     };
-    Operator {
-        tenant: TenantId(0),
-        name: "op".to_owned(),
-        calls: vec![call],
-        chunks: vec![Region::whole(outputs[0].layout.shape)],
-        outputs,
-        class: ArithmeticClass {
-            family: Family::Fma,
-            split_k: 1,
-        },
-        tactic: Tactic {
-            kernel: Kernel::Generic,
-            tile: (0, 0),
-        },
-        width: 0,
-    }
-}
-
-fn plan(buffers: Vec<Buffer>) -> Plan {
-    Plan {
-        task_set: String::new(),
-        board: Digest([0; 32]),
-        source: Digest([0; 32]),
-        searcher: String::new(),
-        cameras: Vec::new(),
-        tenants: Vec::new(),
-        weight_files: Vec::new(),
-        sections: Vec::new(),
-        buffers,
-        operators: Vec::new(),
-        streams: Vec::new(),
-        cycle: Vec::new(),
-        arena_bytes: 0,
-        persistent_bytes: 0,
-        input_bytes: 0,
-        output_bytes: 0,
-        prediction: Prediction {
-            basis: Basis::Estimated,
-            best_effort: true,
-            frames: Vec::new(),
-        },
-    }
+    fixture::operator(Kernel::Generic, vec![call], outputs)
 }
