@@ -48,7 +48,9 @@ class Motion:
 
     @staticmethod
     def none(count: int, device: torch.device) -> Motion:
-        return Motion(torch.ones(count, 2, device=device), torch.zeros(count, 2, device=device), torch.zeros(count, dtype=torch.bool, device=device))
+        return Motion(
+            torch.ones(count, 2, device=device), torch.zeros(count, 2, device=device), torch.zeros(count, dtype=torch.bool, device=device)
+        )
 
     @staticmethod
     def random(u: Uniform, count: int, size: tuple[int, int], strength: float) -> Motion:

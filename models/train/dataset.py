@@ -35,9 +35,7 @@ import numpy as np
 import crops
 from spec import NO_SIGNAL, PICTURE_HEIGHT, PICTURE_WIDTH, SURFACE_CLASSES
 
-OBJECT = np.dtype(
-    [("frame", "i4"), ("box", "f4", 4), ("class", "u1"), ("visible", "f4"), ("ignored", "?"), ("signal", "u1")]
-)
+OBJECT = np.dtype([("frame", "i4"), ("box", "f4", 4), ("class", "u1"), ("visible", "f4"), ("ignored", "?"), ("signal", "u1")])
 # `signal` of an object that is neither light nor sign.
 NONE = 255
 # Which class wins a tie among four pixels, rarest last: sky, other, road, sidewalk, vehicle, person, lane mark.
@@ -148,9 +146,7 @@ def build(split: str, args: argparse.Namespace, seeds: range, frames: int, train
     if not training:
         allocate(out, "full.npy", (total, PICTURE_HEIGHT, PICTURE_WIDTH))
     scratch = str(args.scratch)
-    jobs = [
-        Job(str(args.binary), s, i, frames, args.every, args.alarms, training, scratch, str(out)) for i, s in enumerate(seeds)
-    ]
+    jobs = [Job(str(args.binary), s, i, frames, args.every, args.alarms, training, scratch, str(out)) for i, s in enumerate(seeds)]
     parts, began, said = [], time.monotonic(), 0.0
     with ProcessPoolExecutor(args.workers, multiprocessing.get_context("spawn")) as pool:
         for part in pool.map(run, jobs):

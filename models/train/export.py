@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -76,9 +77,11 @@ def export(name: str, network: nn.Module, out: Path, half: bool, shape: tuple[in
         round_weights(network)
     sample = torch.randn(shape or usual, generator=torch.Generator().manual_seed(1))
     out.parent.mkdir(parents=True, exist_ok=True)
-    torch.onnx.export(
-        network, (sample,), str(out), input_names=[tensor], output_names=[OUTPUTS[name]], opset_version=OPSET, dynamo=False
-    )
+    with warnings.catch_warnings():
+        # Sides that become constants are meant: the shapes are static. The tracing exporter needs no package besides PyTorch.
+        warnings.simplefilter("ignore")
+        names = {"input_names": [tensor], "output_names": [OUTPUTS[name]]}
+        torch.onnx.export(network, (sample,), str(out), **names, opset_version=OPSET, dynamo=False)
     model = onnx.load(str(out))
     if half:
         store_half(model)

@@ -99,7 +99,9 @@ def complete_iou(a: Tensor, b: Tensor) -> Tensor:
     return iou - apart - weight * shape
 
 
-def detection(cells: Cells, rows: Tensor, truth: Tensor, classes: Tensor, trains: Tensor, ignored: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+def detection(
+    cells: Cells, rows: Tensor, truth: Tensor, classes: Tensor, trains: Tensor, ignored: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Loss of `scout` from its raw rows `[B, A, 11]` and the batch's objects; and its parts.
 
     Cells that answer for nothing learn to say so, except where their box lies mostly on an ignored object.

@@ -70,7 +70,9 @@ class Scout(nn.Module):
         rows = []
         for level, head in zip((p3, n4, n5), self.heads):
             boxes, scores = head(level)
-            rows.append(torch.cat((boxes, scores if self.training else scores.sigmoid()), 1).flatten(2))
+            both = torch.cat((boxes, scores if self.training else scores.sigmoid()), 1)
+            # The sides as plain numbers: the exported graph has static shapes.
+            rows.append(both.reshape(-1, int(both.size(1)), int(both.size(2)) * int(both.size(3))))
         return torch.cat(rows, 2).transpose(1, 2)
 
 
