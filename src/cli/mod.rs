@@ -5,6 +5,7 @@
 
 mod bench;
 mod compile;
+mod dataset;
 mod doctor;
 mod infer;
 mod inspect;
@@ -13,6 +14,7 @@ mod options;
 mod output;
 mod plan;
 mod replay;
+mod scenes;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +53,8 @@ enum Command {
     Verify(verify::Arguments),
     /// Run a task set over recorded pictures
     Replay(replay::Arguments),
+    /// Write frames of a synthetic drive with their ground truth
+    Scenes(scenes::Arguments),
     /// Run one network on tensors from files
     Infer(infer::Arguments),
     /// Compare task sets with another runtime in the same run, or profile their operators
@@ -77,6 +81,7 @@ pub fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&common, &arguments),
+        Command::Scenes(arguments) => scenes::run(&common, &arguments),
         Command::Infer(arguments) => infer::run(&common, &arguments),
         Command::Bench(arguments) => bench::run(&common, &arguments),
         Command::Doctor(arguments) => doctor::run(&common, &arguments),
