@@ -163,7 +163,7 @@ pub fn write(folder: &Path, selection: Selection, workers: usize, mut progress: 
             writer.frame(index, rendered?)?;
             progress(index + 1);
         }
-        Ok(())
+        Ok::<(), DatasetError>(())
     })?;
     writer.finish()
 }
