@@ -37,6 +37,8 @@ pub const MAX_SYNCS: usize = 65_536;
 pub const MAX_PLANS: usize = 64;
 /// Slots (frames in flight) of one table.
 pub const MAX_SLOTS: usize = 8;
+/// Crops in one tenant's batch.
+pub const MAX_CROPS: u32 = 1_024;
 /// Bytes of a name or a label.
 pub const MAX_NAME: usize = 512;
 /// Labels of one tenant.

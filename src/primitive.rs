@@ -20,6 +20,7 @@
 //! | `Nms` | boxes `[A,4]`, scores `[A,C]` | detections `[max,6]`, count `[1]` (i32) |
 //! | `TopK` | x `[B,C]` | values `[B,k]`, indices `[B,k]` (i32) |
 //! | `ArgMax` | x | x's shape with the axis at 1 (u8 or i32) |
+//! | `Crop` | camera bytes `[B]` (u8), detections `[R,6]`, count `[1]` (i32) | crops `[N,3,H,W]`, their detections' rows `[N]` (i32) |
 
 use crate::ids::CameraId;
 use crate::limits::MAX_RANK;
@@ -378,6 +379,44 @@ pub struct Nms {
     pub input: (u32, u32),
 }
 
+/// Pictures of the best detections, cut out of a camera's picture: a network's batch, filled from another network's results.
+///
+/// # Which detections
+/// Candidates are the first `count` rows of the detections (a negative count is 0, one beyond the rows is all of them) whose
+/// six values are finite and whose class is one of `classes`. The crops show the best of them by score, best first, equal
+/// scores by lower row. Crops beyond the candidates are empty: all values 0, row -1; so are all crops before the camera's
+/// first picture.
+///
+/// # Which pixels
+/// All in f32, each operation rounded on its own, in this order, so that every machine gives the same bits. Every edge of the
+/// box is clamped to `-`[`MAX_IMAGE_SIDE`](crate::limits::MAX_IMAGE_SIDE)`..=2 *` that side, which no box of a picture notices.
+/// Along x, with `w = max(x1 - x0, 0)` and a crop of `W` columns:
+///
+/// - `m = margin * w`, `left = x0 - m`, `step = (w + 2 * m) / W`;
+/// - column `j` reads `x = (left + (j + 0.5) * step) - 0.5`, its weight is `x - floor(x)`, and its two source columns are
+///   `floor(x)` and the next, each moved to the nearest column of the picture.
+///
+/// Along y alike. A value is blended as `a + (b - a) * weight`, in x first, then in y, and becomes `(value - mean) / std`,
+/// which is rounded once more where the crops are f16. A box without area repeats the one point it stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Crop {
+    /// The camera whose newest picture is cut; the one the detections were made in.
+    pub camera: CameraId,
+    /// The classes of detections that are cut out: bit `c` stands for class `c`. Not 0.
+    pub classes: u64,
+    /// Share of its width and height by which a box is enlarged on each side, 0 to [`MAX_CROP_MARGIN`].
+    pub margin: Scalar,
+    /// Colour order of the crops.
+    pub order: ColorOrder,
+    /// Subtracted from values of 0..=255, per channel of the crops.
+    pub mean: [Scalar; 3],
+    /// Divided by, per channel of the crops; not 0.
+    pub std: [Scalar; 3],
+}
+
+/// Largest margin of a [`Crop`], as a share of its box.
+pub const MAX_CROP_MARGIN: f32 = 4.0;
+
 /// One mathematical operator with its attributes. See the module's table for inputs and outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Primitive {
@@ -452,6 +491,8 @@ pub enum Primitive {
         /// The axis.
         axis: u8,
     },
+    /// Crops of detections.
+    Crop(Crop),
 }
 
 /// A share of an output: a range of the batch axis and a range of rows ([`Shape::row_axis`]).

@@ -20,6 +20,12 @@ impl Rate {
     pub fn due(self, frame: u64) -> bool {
         frame % u64::from(self.divisor.max(1)) == u64::from(self.phase)
     }
+
+    /// True if a tenant of rate `other` is due in every frame in which one of this rate is.
+    pub fn within(self, other: Rate) -> bool {
+        let divisor = other.divisor.max(1);
+        self.divisor.max(1).is_multiple_of(divisor) && self.phase % divisor == other.phase
+    }
 }
 
 /// What a tenant promises the vehicle.

@@ -95,6 +95,7 @@ mod tests {
             order: ColorOrder::Rgb,
             mean: [127.5, 0.0, 100.0],
             std: [127.5, 255.0, 50.0],
+            crops: None,
         };
         assert_eq!(range(&input), (-2.0, 3.1));
     }

@@ -109,5 +109,6 @@ fn alone(tenant: &TenantSpec) -> TenantSpec {
     let mut tenant = tenant.clone();
     tenant.cameras = Vec::new();
     tenant.card.decode = Decode::Tensors;
+    tenant.card.input.crops = None;
     tenant
 }

@@ -84,7 +84,7 @@ pub struct Tenant {
     pub name: String,
     /// Name of its model card.
     pub model: String,
-    /// The camera of each picture of its batch; empty for a network fed with tensors.
+    /// The camera of each picture of its batch, the one camera of all its crops; empty for a network fed with tensors.
     pub cameras: Vec<CameraId>,
     /// When it runs.
     pub rate: Rate,
@@ -100,10 +100,24 @@ pub struct Tenant {
     pub outputs: Vec<Port>,
 }
 
+impl Tenant {
+    /// The result that says which detections the crops of its batch show; `None` for a tenant whose pictures are not crops.
+    pub fn crop_rows(&self) -> Option<&Port> {
+        self.outputs.iter().find(|p| p.role == Role::CropRows)
+    }
+
+    /// Pictures in its batch: its crops, or one from each of its cameras; 1 for a network fed with tensors.
+    pub fn pictures(&self) -> usize {
+        self.crop_rows()
+            .map_or(self.cameras.len().max(1), |rows| rows.view.layout.shape.batch() as usize)
+    }
+}
+
 /// What one port of a tenant carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// Detections `[max, 6]` f32: x0, y0, x1, y1 (source pixels), score, class; rows from the count on are undefined.
+    /// Of a batch of crops, the detection that each shows, `[B, 6]`; rows of empty crops are undefined.
     Detections,
     /// Number of detections, `[1]` i32.
     Count,
@@ -115,6 +129,9 @@ pub enum Role {
     TopIndices,
     /// Any tensor.
     Tensor,
+    /// Of a batch of crops, which row of the source's detections each shows, `[B]` i32; -1 for an empty crop, whose other
+    /// results mean nothing.
+    CropRows,
 }
 
 /// A named input or output of a tenant.

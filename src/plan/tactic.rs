@@ -88,7 +88,7 @@ fn kernel_fits(kernel: Kernel, plan: &Plan, operator: &Operator) -> Result<(), M
     use Primitive as P;
     match (kernel, &first.primitive) {
         (Kernel::Generic, _) => Ok(()),
-        (Kernel::Prepare, P::Prepare(_)) | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
+        (Kernel::Prepare, P::Prepare(_) | P::Crop(_)) | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
             need(operator.calls.len() == 1, Misfit::Tail)
         }
         (Kernel::ConvIgemm, P::Conv { window, .. }) | (Kernel::ConvTranspose, P::ConvTranspose { window, .. }) => {

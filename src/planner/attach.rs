@@ -1,23 +1,39 @@
 //! What a model card adds to a network: the camera's preparation in front, the result's decoding behind, as nodes.
 
-use super::card::{Card, CardInput, Decode, MapCard};
+mod crops;
+mod pictures;
+
+pub use crops::{CropSource, attach_crops};
+
+use super::card::{Card, Decode, MapCard};
 use super::graph::{Graph, Named, Op, ValueId, ViewOp};
-use crate::ids::CameraId;
+use crate::ids::{CameraId, TenantId};
 use crate::limits::MAX_RANK;
 use crate::plan::format::{Camera, Role};
-use crate::primitive::{Coordinates, Fit, Nms, Prepare, Primitive, Resize, ResizeMode, Scalar};
+use crate::primitive::{Coordinates, Fit, Nms, Primitive, Resize, ResizeMode, Scalar};
 use crate::tensor::{DType, Shape};
 use std::collections::BTreeMap;
 
 /// A network with its ends: ready to be lowered.
 #[derive(Clone, Debug)]
 pub struct Attached {
-    /// The graph. Its inputs are camera images and tensor inputs, its outputs the tenant's results.
+    /// The graph. Its inputs are camera images, other tenants' results and tensor inputs, its outputs the tenant's results.
     pub graph: Graph,
     /// The inputs that are camera images.
     pub cameras: BTreeMap<ValueId, CameraId>,
+    /// The inputs that are other tenants' results of the same frame.
+    pub results: BTreeMap<ValueId, ResultOf>,
     /// What the graph's outputs carry, in their order.
     pub ports: Vec<PortSpec>,
+}
+
+/// A result of another tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResultOf {
+    /// The tenant; one that is lowered before the reader.
+    pub tenant: TenantId,
+    /// Which of its outputs.
+    pub port: usize,
 }
 
 /// What one output of the graph carries.
@@ -62,6 +78,14 @@ pub enum AttachError {
         /// What it would have to be.
         need: String,
     },
+    /// A source of crops that gives no detections of the picture.
+    #[error("{graph} takes crops of detections, which {source_graph} does not give for that picture")]
+    NoDetections {
+        /// The network.
+        graph: String,
+        /// Its source's network.
+        source_graph: String,
+    },
     /// An input that no camera feeds.
     #[error("{graph} has the input `{input}` besides the picture: a network of a camera has one input")]
     Unfed {
@@ -84,6 +108,7 @@ pub fn tensors(graph: Graph) -> Attached {
         ports: graph.outputs.iter().map(port).collect(),
         graph,
         cameras: BTreeMap::new(),
+        results: BTreeMap::new(),
     }
 }
 
@@ -93,14 +118,27 @@ pub fn attach(graph: Graph, card: &Card, cameras: &[CameraId], table: &[Camera])
     let mut attached = tensors(graph);
     let mut input = (0, 0);
     if !cameras.is_empty() {
-        input = prepare(&mut attached, &card.input, cameras, table)?;
+        input = pictures::prepare(&mut attached, &card.input, cameras, table)?;
     }
+    decode(attached, card, cameras, cameras.len() as u32, input)
+}
+
+/// Reads the network's outputs as the card says: the results of a batch of `batch` pictures, one from each of `cameras` where
+/// a result goes back to its picture's pixels. `input` is the width and height of the network's pictures.
+fn decode(
+    mut attached: Attached,
+    card: &Card,
+    cameras: &[CameraId],
+    batch: u32,
+    input: (u32, u32),
+) -> Result<Attached, AttachError> {
     let ports = std::mem::take(&mut attached.ports);
     let outputs = std::mem::take(&mut attached.graph.outputs);
     let mut decoder = Decoder {
         attached,
         outputs,
         cameras,
+        batch,
         fit: card.input.fit,
         input,
     };
@@ -126,91 +164,6 @@ pub fn attach(graph: Graph, card: &Card, cameras: &[CameraId], table: &[Camera])
         } => decoder.classes(output.as_deref(), *k, *softmax, labels)?,
     }
     Ok(decoder.attached)
-}
-
-/// Replaces the picture input by one preparation a camera. Returns width and height of the network's input.
-fn prepare(attached: &mut Attached, card: &CardInput, cameras: &[CameraId], table: &[Camera]) -> Result<(u32, u32), AttachError> {
-    let graph = &mut attached.graph;
-    let named = find(&graph.name, "input", &graph.inputs, card.tensor.as_deref())?.clone();
-    if let Some(other) = graph.inputs.iter().find(|n| n.value != named.value) {
-        return Err(AttachError::Unfed {
-            graph: graph.name.clone(),
-            input: other.name.clone(),
-        });
-    }
-    let (dtype, shape) = graph.operand(named.value);
-    let batch = cameras.len() as u32;
-    let (channels_first, side) = match shape.dims() {
-        [n, 3, h, w] if *n == batch => (true, (*w, *h)),
-        [n, h, w, 3] if *n == batch => (false, (*w, *h)),
-        _ => (true, (0, 0)),
-    };
-    if side.0 == 0 || side.1 == 0 || !dtype.is_float() {
-        let need = format!("but a picture input is float [{batch},3,H,W] or [{batch},H,W,3]: one picture for each camera");
-        return Err(mismatch(graph, named.value, need));
-    }
-    graph.inputs.clear();
-    let first = graph.nodes.len();
-    let name = |what: &str| format!("{}.{what}", named.name);
-    let picture = Shape::new(&[1, 3, side.1, side.0]).unwrap_or_default();
-    let mut pictures = Vec::new();
-    for &camera in cameras {
-        let record = &table[camera.index()];
-        // A camera's bytes are bounded by its sides, which keeps their number far below what a shape can hold.
-        let bytes = u32::try_from(record.bytes).ok().and_then(|b| Shape::new(&[b]));
-        let Some(bytes) = bytes else {
-            return Err(mismatch(
-                graph,
-                named.value,
-                format!("but camera {} has too large pictures", record.name),
-            ));
-        };
-        let image = graph.add_value(format!("camera {}", record.name), DType::U8, bytes);
-        attached.cameras.insert(image, camera);
-        graph.inputs.push(Named {
-            name: record.name.clone(),
-            value: image,
-            widened: false,
-        });
-        let prepare = Prepare {
-            camera,
-            fit: card.fit,
-            fill: card.fill,
-            order: card.order,
-            mean: card.mean.map(Scalar),
-            std: card.std.map(Scalar),
-        };
-        let prepared = graph.add_value(name(&record.name), dtype, picture);
-        let op = Op::Primitive(Primitive::Prepare(prepare));
-        graph.add_node(name(&record.name), op, vec![image], vec![prepared]);
-        pictures.push(prepared);
-    }
-    let mut whole = pictures[0];
-    if pictures.len() > 1 {
-        whole = graph.add_value(name("batch"), dtype, Shape::new(&[batch, 3, side.1, side.0]).unwrap_or_default());
-        graph.add_node(name("batch"), Op::Concat { axis: 0 }, pictures, vec![whole]);
-    }
-    if !channels_first {
-        let turned = graph.add_value(name("channels_last"), dtype, shape);
-        let perm = vec![0, 2, 3, 1];
-        graph.add_node(
-            name("channels_last"),
-            Op::View(ViewOp::Transpose { perm }),
-            vec![whole],
-            vec![turned],
-        );
-        whole = turned;
-    }
-    // The new nodes stand before all others; every reader of the old input reads the prepared batch.
-    let new = graph.nodes.split_off(first);
-    graph.nodes.splice(0..0, new);
-    for value in graph.nodes.iter_mut().flat_map(|n| &mut n.inputs).filter(|v| **v == named.value) {
-        *value = whole;
-    }
-    for output in graph.outputs.iter_mut().filter(|o| o.value == named.value) {
-        output.value = whole;
-    }
-    Ok(side)
 }
 
 fn find<'n>(graph: &str, direction: &'static str, all: &'n [Named], name: Option<&str>) -> Result<&'n Named, AttachError> {
@@ -243,6 +196,7 @@ struct Decoder<'a> {
     attached: Attached,
     outputs: Vec<Named>,
     cameras: &'a [CameraId],
+    batch: u32,
     fit: Fit,
     input: (u32, u32),
 }
@@ -388,7 +342,7 @@ impl Decoder<'_> {
     fn classes(&mut self, output: Option<&str>, k: u32, softmax: bool, labels: &[String]) -> Result<(), AttachError> {
         let (name, mut scores) = self.source(output)?;
         let (dtype, shape) = self.attached.graph.operand(scores);
-        let batch = self.cameras.len() as u32;
+        let batch = self.batch;
         let classes = shape.dim(1);
         let flat = shape.rank() >= 2 && shape.dims()[2..].iter().all(|&d| d == 1);
         if !flat || shape.batch() != batch || classes < k || !dtype.is_float() {

@@ -14,6 +14,8 @@
 //! order = "bgr"                    # or "rgb"
 //! mean = [0, 0, 0]                 # input = (pixel - mean) / std, per tensor channel
 //! std = [1, 1, 1]
+//! # Instead of `fit` and `fill`, for a network over crops of another tenant's detections (its source's, see `tasks`):
+//! # crops = { classes = ["traffic light", "traffic sign"], margin = 0.1 }
 //!
 //! [detection]                      # or [segmentation], [classification]; none: the tensors as they are
 //! decoder = "yolox"
@@ -71,6 +73,21 @@ pub struct CardInput {
     pub mean: [f32; 3],
     /// Divided by, per tensor channel; finite and not 0.
     pub std: [f32; 3],
+    /// The pictures are crops of another tenant's detections; `None` for whole pictures of cameras.
+    pub crops: Option<CropCard>,
+}
+
+/// Which crops a network wants: the best detections of some classes, stretched to its input's size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CropCard {
+    /// The classes, by the labels of the network that detects; at least one.
+    pub classes: Vec<String>,
+    /// Share of its width and height by which a box is enlarged on each side, 0 to
+    /// [`MAX_CROP_MARGIN`](crate::primitive::MAX_CROP_MARGIN); 0 unless given.
+    pub margin: f32,
+    /// Crops in a batch, for a network that leaves its batch open, 1 to [`MAX_CROPS`](crate::limits::MAX_CROPS); 1 unless
+    /// given. Any other network says itself how many it takes.
+    pub count: u32,
 }
 
 /// How a network's outputs are read.

@@ -29,7 +29,7 @@ fn operations(call: &Call) -> u64 {
         Primitive::Pool { window, .. } => window.taps(),
         Primitive::Reduce { .. } => shape(0).map_or(1, |x| x.elements().checked_div(out).unwrap_or(1)),
         Primitive::Softmax { .. } => 12,
-        Primitive::Resize(_) | Primitive::Prepare(_) => 8,
+        Primitive::Resize(_) | Primitive::Prepare(_) | Primitive::Crop(_) => 8,
         _ => 1,
     };
     out.saturating_mul(per_output)

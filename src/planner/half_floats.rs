@@ -3,20 +3,20 @@
 //! Arithmetic stays in f32 (see [`crate::plan::format::Rounding`]). What a decoder works with stays f32, and so do tensor
 //! inputs and results, which keep the type that ONNX declares.
 
-use super::attach::Attached;
+use super::attach::{Attached, ResultOf};
 use super::graph::{Graph, Node, Op, ValueId};
 use crate::primitive::Primitive;
 use crate::tensor::{DType, Data, Tensor};
 use half::f16;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Converts the network.
 pub fn convert(mut attached: Attached) -> Attached {
     let graph = &mut attached.graph;
-    let keep = results(graph);
+    let keep = results(graph, &attached.results);
     let single: Vec<bool> = graph.outputs.iter().map(|n| graph.value(n.value).dtype == DType::F32).collect();
-    borders_in(graph);
+    borders_in(graph, &attached.results);
     for (index, value) in graph.values.iter_mut().enumerate() {
         let border = graph.inputs.iter().any(|n| n.value.index() == index) || keep.contains(&index);
         if value.dtype != DType::F32 || border {
@@ -31,13 +31,14 @@ pub fn convert(mut attached: Attached) -> Attached {
     attached
 }
 
-/// Values that primitives of decoding make in f32 whatever they read.
-fn results(graph: &Graph) -> BTreeSet<usize> {
+/// Values that primitives of decoding make in f32 whatever they read, and what is picked from other tenants' results.
+fn results(graph: &Graph, foreign: &BTreeMap<ValueId, ResultOf>) -> BTreeSet<usize> {
     let mut keep = BTreeSet::new();
     for node in &graph.nodes {
         let Op::Primitive(primitive) = &node.op else { continue };
         match primitive {
             Primitive::DecodeYolox { .. } | Primitive::Nms(_) => keep.extend(node.outputs.iter().map(|v| v.index())),
+            Primitive::Gather { .. } if foreign.contains_key(&node.inputs[0]) => keep.extend(node.outputs.iter().map(|v| v.index())),
             _ => {}
         }
     }
@@ -49,13 +50,13 @@ fn rounded(tensor: &Tensor) -> Option<Tensor> {
     Tensor::new(tensor.shape(), Data::F16(elements))
 }
 
-/// Lets readers of an f32 input read a conversion of it.
-fn borders_in(graph: &mut Graph) {
+/// Lets readers of an f32 input read a conversion of it; other tenants' results are read as they are.
+fn borders_in(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
     let inputs: Vec<(String, ValueId)> = graph.inputs.iter().map(|n| (n.name.clone(), n.value)).collect();
     let mut conversions = Vec::new();
     for (name, value) in inputs {
         let (dtype, shape) = graph.operand(value);
-        if dtype != DType::F32 {
+        if dtype != DType::F32 || foreign.contains_key(&value) {
             continue;
         }
         // The copy's own type follows with all others that are not at a border.

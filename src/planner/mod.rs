@@ -39,7 +39,7 @@ use crate::plan::format::{Camera, Digest, Plan, Tenant};
 use crate::plan::table::TableError;
 use crate::task::{Rate, ResultKind, Urgency};
 use crate::tensor::{DType, Tensor};
-use attach::{AttachError, Attached};
+use attach::{AttachError, Attached, CropSource};
 use card::CardError;
 use import::{ImportError, ImportOptions};
 use lower::LowerError;
@@ -49,6 +49,7 @@ use report::Report;
 use schedule::{Decisions, Problem, ScheduleError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use tasks::crops::CropsError;
 use tasks::{TaskSetSpec, Tasks, TenantSpec};
 
 /// Who decides chunks, widths, streams and order.
@@ -181,6 +182,9 @@ pub enum PlannerError {
     /// A source that is not a tenant of the set.
     #[error("source `{0}` is not a tenant of the task set")]
     Source(String),
+    /// Crops of detections that cannot be had.
+    #[error(transparent)]
+    Crops(Box<CropsError>),
     /// More of something than a plan may hold.
     #[error("more {0} than a plan may hold")]
     Limit(&'static str),
@@ -217,6 +221,7 @@ macro_rules! boxed {
 
 boxed!(
     Card(CardError),
+    Crops(CropsError),
     Import(ImportError),
     Attach(AttachError),
     Pass(PassError),
@@ -248,16 +253,25 @@ fn task_set<'t>(tasks: &'t Tasks, name: &str) -> Result<&'t TaskSetSpec, Planner
     })
 }
 
-/// Import, passes and the card's ends of one tenant.
-fn tenant(spec: &TenantSpec, ids: &[CameraId], table: &[Camera], options: &CompileOptions) -> Result<Attached, PlannerError> {
+/// Import, passes and the card's ends of one tenant, whose pictures are its cameras' or crops.
+fn tenant(
+    spec: &TenantSpec,
+    ids: &[CameraId],
+    crops: Option<CropSource<'_>>,
+    table: &[Camera],
+    options: &CompileOptions,
+) -> Result<Attached, PlannerError> {
     spec.card.verify()?;
-    let batch = options.batch.unwrap_or(ids.len().max(1) as u32);
+    let pictures = spec.card.input.crops.as_ref().map_or(ids.len().max(1) as u32, |c| c.count);
     let import = ImportOptions {
-        batch: Some(batch),
+        batch: Some(options.batch.unwrap_or(pictures)),
         ..ImportOptions::default()
     };
     let graph = passes::run(import::import(&spec.card.onnx, &import)?, options.passes)?;
-    let attached = attach::attach(graph, &spec.card, ids, table)?;
+    let attached = match crops {
+        Some(source) => attach::attach_crops(graph, &spec.card, &source, table)?,
+        None => attach::attach(graph, &spec.card, ids, table)?,
+    };
     Ok(if options.dtype == DType::F16 {
         half_floats::convert(attached)
     } else {
@@ -270,8 +284,8 @@ pub fn compile_task_set(tasks: &Tasks, name: &str, board: &BoardRecord, options:
     let set = task_set(tasks, name)?;
     let table = cameras(tasks);
     let source = source_digest(tasks, name, board, options)?;
-    let mut tenants = Vec::with_capacity(set.tenants.len());
-    for spec in &set.tenants {
+    let mut tenants: Vec<(Tenant, Attached)> = Vec::with_capacity(set.tenants.len());
+    for (position, spec) in set.tenants.iter().enumerate() {
         let within = |source| PlannerError::Tenant {
             tenant: spec.name.clone(),
             source: Box::new(source),
@@ -287,7 +301,16 @@ pub fn compile_task_set(tasks: &Tasks, name: &str, board: &BoardRecord, options:
         };
         let source_of = |name: &String| index(name).ok_or_else(|| within(PlannerError::Source(name.clone())));
         let sources = spec.sources.iter().map(source_of).collect::<Result<Vec<_>, _>>()?;
-        let attached = tenant(spec, &ids, &table, options).map_err(within)?;
+        let crops = tasks::crops::resolve(spec, &set.tenants[..position]).map_err(|e| within(e.into()))?;
+        let crops = crops.map(|crops| CropSource {
+            tenant: sources[0],
+            attached: &tenants[crops.source].1,
+            image: crops.image,
+            camera: ids[0],
+            classes: crops.classes,
+            margin: crops.margin,
+        });
+        let attached = tenant(spec, &ids, crops, &table, options).map_err(within)?;
         let record = Tenant {
             name: spec.name.clone(),
             model: spec.card.name.clone(),

@@ -18,8 +18,10 @@
 //! phase = 0
 //! priority = 2                     # 0..=255, higher goes first
 //! deadline_ms = 50.0               # optional, from the start of the frame's work
-//! sources = []                     # tenants listed before it whose results it reads
+//! sources = []                     # tenants listed before it whose results it reads, due in each of its frames
 //! ```
+
+pub mod crops;
 
 use super::card::{Card, Decode};
 use super::document::{Document, TomlError};
@@ -237,8 +239,14 @@ fn tenant(document: &Document, table: TenantTable, cameras: &[CameraSpec], befor
         let reason = format!("no tenant `{}` stands before `{name}` in this task set", source.get_ref());
         document.need(known, &source.span(), reason)?;
     }
-    Ok(TenantSpec {
-        rate: rate(document, table.every, table.phase)?,
+    let rate = rate(document, table.every, table.phase)?;
+    for source in &table.sources {
+        let rare = before.iter().find(|t| t.name == *source.get_ref() && !rate.within(t.rate));
+        let reason = format!("`{name}` runs in frames in which its source `{}` does not", source.get_ref());
+        document.need(rare.is_none(), &source.span(), reason)?;
+    }
+    let tenant = TenantSpec {
+        rate,
         urgency: Urgency {
             priority: table.priority,
             deadline: deadline(document, table.deadline_ms)?,
@@ -247,7 +255,9 @@ fn tenant(document: &Document, table: TenantTable, cameras: &[CameraSpec], befor
         sources: table.sources.into_iter().map(Spanned::into_inner).collect(),
         name,
         card,
-    })
+    };
+    crops::resolve(&tenant, before).map_err(|error| document.invalid(&place, error.to_string()))?;
+    Ok(tenant)
 }
 
 fn rate(document: &Document, every: Option<Spanned<u16>>, phase: Option<Spanned<u16>>) -> Result<Rate, TomlError> {

@@ -1,7 +1,7 @@
 //! What every primitive demands of its operands: arity, types, shapes, attributes (invariant P6).
 
-use super::{PadMode, PoolKind, Primitive, PrimitiveError, ResizeMode, Window};
-use crate::limits::{MAX_IMAGE_SIDE, MAX_RANK};
+use super::{MAX_CROP_MARGIN, PadMode, PoolKind, Primitive, PrimitiveError, ResizeMode, Scalar, Window};
+use crate::limits::{MAX_CROPS, MAX_IMAGE_SIDE, MAX_RANK};
 use crate::tensor::{DType, Shape};
 
 /// Type and logical shape of an operand.
@@ -23,6 +23,7 @@ impl Primitive {
             } => ((1, 1), (1, 2)),
             Primitive::DecodeYolox { .. } | Primitive::TopK => ((1, 1), (2, 2)),
             Primitive::Nms(_) => ((2, 2), (2, 2)),
+            Primitive::Crop(_) => ((3, 3), (2, 2)),
             _ => ((1, 1), (1, 1)),
         }
     }
@@ -157,10 +158,7 @@ impl Primitive {
             }
             Primitive::Prepare(p) => {
                 need(xt == DType::U8 && yt.is_float(), Type)?;
-                need(
-                    p.std.iter().all(|s| s.0.is_finite() && s.0 != 0.0) && p.mean.iter().all(|m| m.0.is_finite()),
-                    Attribute,
-                )?;
+                need(normalises(&p.mean, &p.std), Attribute)?;
                 need(x.rank() == 1 && y.rank() == 4 && y.dim(0) == 1 && y.dim(1) == 3, BadShape)?;
                 need(
                     (1..=MAX_IMAGE_SIDE).contains(&y.dim(2)) && (1..=MAX_IMAGE_SIDE).contains(&y.dim(3)),
@@ -203,8 +201,25 @@ impl Primitive {
                 need(yt == DType::I32 || (yt == DType::U8 && x.dim(a) <= 256), Type)?;
                 need(x.with_dim(a, 1) == Some(y) && x.dim(a) > 0, BadShape)
             }
+            Primitive::Crop(crop) => {
+                let ((dt, d), (ct, c), (rt, r)) = (inputs[1], inputs[2], outputs[1]);
+                need([dt, ct, rt] == [DType::F32, DType::I32, DType::I32], Type)?;
+                need(xt == DType::U8 && yt.is_float(), Type)?;
+                need(crop.classes != 0 && (0.0..=MAX_CROP_MARGIN).contains(&crop.margin.0), Attribute)?;
+                need(normalises(&crop.mean, &crop.std), Attribute)?;
+                need(x.rank() == 1 && d.rank() == 2 && d.dim(1) == 6 && c.dims() == [1], BadShape)?;
+                need(y.rank() == 4 && y.dim(1) == 3 && r.dims() == [y.dim(0)], BadShape)?;
+                let side = 1..=MAX_IMAGE_SIDE;
+                let sides = side.contains(&y.dim(2)) && side.contains(&y.dim(3));
+                need(sides && (1..=MAX_CROPS).contains(&y.dim(0)), BadShape)
+            }
         }
     }
+}
+
+/// True if `(value - mean) / std` is a number for every pixel value.
+fn normalises(mean: &[Scalar; 3], std: &[Scalar; 3]) -> bool {
+    std.iter().all(|s| s.0.is_finite() && s.0 != 0.0) && mean.iter().all(|m| m.0.is_finite())
 }
 
 /// The extent of a transposed window's full result without pads, `(in - 1) * stride + reach`.

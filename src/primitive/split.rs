@@ -41,7 +41,8 @@ impl Primitive {
                 batch: both.batch && axes & 1 == 0,
                 rows: both.rows && output.row_axis().is_some_and(|a| axes & (1 << a) == 0),
             },
-            Primitive::TopK => Splits {
+            // The rows that crops show have no row axis, so only the batch axis is common to both outputs.
+            Primitive::TopK | Primitive::Crop(_) => Splits {
                 batch: both.batch,
                 rows: false,
             },

@@ -1,10 +1,10 @@
 //! From the engine's typed views, which die with their slot, to records that stay.
 
 use super::labels;
-use super::results::{ClassRecord, DetectionRecord, ItemRecord, MapRecord, Output, TenantRecord, TensorRecord, file_part};
+use super::results::{ClassRecord, CropRecord, DetectionRecord, ItemRecord, MapRecord, Output, TenantRecord, TensorRecord, file_part};
 use crate::plan::format::{Digest, Plan, Tenant};
 use crate::primitive::Fit;
-use crate::runtime::TenantResult;
+use crate::runtime::{self, TenantResult};
 use crate::task::{ResultKind, Status};
 
 /// Records tenants' results frame by frame, and repeats the last record of a tenant that has no newer result.
@@ -105,11 +105,24 @@ fn output(plan: &Plan, tenant: &Tenant, result: &TenantResult<'_>, newest: &[Opt
                 label: label(class),
                 score,
             };
-            let of = |(image, camera)| ItemRecord {
+            let item = |image, camera, crop| ItemRecord {
                 camera,
+                crop,
                 top: result.top(image).map(class).collect(),
             };
-            Output::Items(images().map(of).collect())
+            let Some(crops) = result.crops() else {
+                return Output::Items(images().map(|(image, camera)| item(image, camera, None)).collect());
+            };
+            let camera = tenant.cameras.first().map_or(0, |c| c.index());
+            let of = |crop: runtime::Crop| {
+                let record = CropRecord {
+                    detection: crop.row,
+                    class: crop.detection.class,
+                    bounds: crop.detection.bounds,
+                };
+                item(crop.image, camera, Some(record))
+            };
+            Output::Items(crops.map(of).collect())
         }
         ResultKind::Tensors => {
             let tensors = result.tensors().map(|(port, bytes)| TensorRecord {

@@ -82,13 +82,26 @@ pub struct MapRecord {
     pub pixels: Arc<[u8]>,
 }
 
-/// The best classes of one picture.
+/// The best classes of one picture, or of one crop of it.
 #[derive(Clone, Debug)]
 pub struct ItemRecord {
     /// Index of the picture's camera.
     pub camera: usize,
+    /// The detection that the crop shows; `None` for a whole picture.
+    pub crop: Option<CropRecord>,
     /// Best first.
     pub top: Vec<ClassRecord>,
+}
+
+/// The detection that a crop shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CropRecord {
+    /// Its place among the source's detections in the frame that the result is of.
+    pub detection: usize,
+    /// Its class number there.
+    pub class: u32,
+    /// x0, y0, x1, y1 in pixels of the source picture.
+    pub bounds: [f32; 4],
 }
 
 /// A class with its score.
@@ -163,7 +176,7 @@ impl DetectionRecord {
             "class": self.class,
             "label": self.label,
             "score": decimals(self.score.into(), 4),
-            "box": self.bounds.map(|v| decimals(v.into(), 2)),
+            "box": pixels(self.bounds),
         })
     }
 }
@@ -182,7 +195,10 @@ impl MapRecord {
 impl ItemRecord {
     fn to_json(&self) -> Value {
         let top: Vec<Value> = self.top.iter().map(ClassRecord::to_json).collect();
-        json!({ "top": top })
+        match &self.crop {
+            None => json!({ "top": top }),
+            Some(crop) => json!({ "detection": crop.detection, "box": pixels(crop.bounds), "top": top }),
+        }
     }
 }
 
@@ -196,6 +212,11 @@ impl TensorRecord {
     fn to_json(&self) -> Value {
         json!({ "shape": self.shape, "dtype": self.dtype, "sha256": self.digest })
     }
+}
+
+/// The edges of a box, in pixels.
+fn pixels(bounds: [f32; 4]) -> [Value; 4] {
+    bounds.map(|v| decimals(v.into(), 2))
 }
 
 /// `name` as a part of a file name: characters outside `[A-Za-z0-9_-]` become `_`.
@@ -260,12 +281,24 @@ mod tests {
         };
         let item = ItemRecord {
             camera: 0,
+            crop: None,
+            top: vec![stop.clone()],
+        };
+        let crop = CropRecord {
+            detection: 3,
+            class: 5,
+            bounds: [10.0, 20.5, 30.25, 40.126],
+        };
+        let sign = ItemRecord {
+            camera: 0,
+            crop: Some(crop),
             top: vec![stop],
         };
         let tenants = vec![
             tenant("scout", Status::Fresh, Some(3), Output::Detections(vec![car])),
             tenant("surface", Status::Held, Some(2), Output::Maps(vec![map])),
             tenant("signal", Status::Stale, Some(1), Output::Items(vec![item])),
+            tenant("signs", Status::Fresh, Some(3), Output::Items(vec![sign])),
             tenant("late", Status::None, None, Output::Detections(vec![])),
         ];
         let expected = concat!(
@@ -276,6 +309,8 @@ mod tests {
             r#""fractions":[0.6667,0.3333],"file":"masks/0002.surface.png"}}},"#,
             r#""signal":{"kind":"classification","status":"stale","of_frame":1,"items":[{"top":["#,
             r#"{"class":3,"label":"stop","score":0.99}]}]},"#,
+            r#""signs":{"kind":"classification","status":"fresh","of_frame":3,"items":[{"detection":3,"#,
+            r#""box":[10.0,20.5,30.25,40.13],"top":[{"class":3,"label":"stop","score":0.99}]}]},"#,
             r#""late":{"kind":"detection","status":"none","of_frame":null,"detections":[]}}}"#,
         );
         assert_eq!(frame(tenants).to_json().to_string(), expected);

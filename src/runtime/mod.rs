@@ -34,5 +34,5 @@ pub use images::{Image, ImageHeader};
 pub use lifecycle::State;
 pub use load::OpenError;
 pub use report::{FrameReport, TenantReport};
-pub use result::{Detection, LabelMap, TenantResult};
+pub use result::{Crop, Detection, LabelMap, TenantResult};
 pub use slot::Ticket;

@@ -78,6 +78,17 @@ pub struct Detection {
     pub bounds: [f32; 4],
 }
 
+/// What one crop of a tenant's batch shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Crop {
+    /// Which picture of the batch the crop is: the argument of [`TenantResult::top`].
+    pub image: usize,
+    /// Row of the detection among the source's detections in the frame that this result is of.
+    pub row: usize,
+    /// The detection, as the tenant saw it.
+    pub detection: Detection,
+}
+
 /// A label map: one class a pixel of the network's output.
 #[derive(Clone, Copy)]
 pub struct LabelMap<'a> {
@@ -114,9 +125,9 @@ impl<'a> TenantResult<'a> {
         labels.find(|l| !l.is_empty()).unwrap_or_default()
     }
 
-    /// Pictures in the tenant's batch.
+    /// Pictures in the tenant's batch; crops are pictures.
     pub fn images(&self) -> usize {
-        self.tenant.cameras.len().max(1)
+        self.tenant.pictures()
     }
 
     fn bytes(&self, port: usize) -> &'a [u8] {
@@ -152,14 +163,21 @@ impl<'a> TenantResult<'a> {
         let count = of(Role::Count).and_then(|b| word(b, 0)).map_or(0, i32::from_ne_bytes);
         // A count beyond the rows gives all rows, a negative one none.
         let count = usize::try_from(count).unwrap_or(0);
-        rows.chunks_exact(24).take(count).map(|row| {
-            let value = |i| word(row, i).map_or(0.0, f32::from_ne_bytes);
-            Detection {
-                bounds: [value(0), value(1), value(2), value(3)],
-                score: value(4),
-                class: value(5) as u32,
-            }
-        })
+        rows.chunks_exact(DETECTION_BYTES).take(count).map(detection)
+    }
+
+    /// What the crops of the batch show, best first; empty crops are left out. `None` for a tenant whose pictures are not
+    /// crops of detections.
+    pub fn crops(&self) -> Option<impl Iterator<Item = Crop> + use<'a>> {
+        self.tenant.crop_rows()?;
+        let of = |role| self.ports(role).next().map_or(&[][..], |(i, _)| self.bytes(i));
+        let rows = of(Role::CropRows).chunks_exact(4).filter_map(|b| word(b, 0)).map(i32::from_ne_bytes);
+        let detections = of(Role::Detections).chunks_exact(DETECTION_BYTES).map(detection);
+        let crop = |(image, (row, detection))| {
+            let row = usize::try_from(row).ok()?;
+            Some(Crop { image, row, detection })
+        };
+        Some(rows.zip(detections).enumerate().filter_map(crop))
     }
 
     /// The best classes of one picture of the batch with their scores, best first.
@@ -211,6 +229,19 @@ impl<'a> TenantResult<'a> {
             .iter()
             .enumerate()
             .map(move |(index, port)| (port, result.bytes(index)))
+    }
+}
+
+/// Bytes of a detection: box, score and class as f32.
+const DETECTION_BYTES: usize = 24;
+
+/// A detection from the bytes of its row.
+fn detection(row: &[u8]) -> Detection {
+    let value = |i| word(row, i).map_or(0.0, f32::from_ne_bytes);
+    Detection {
+        bounds: [value(0), value(1), value(2), value(3)],
+        score: value(4),
+        class: value(5) as u32,
     }
 }
 

@@ -80,21 +80,25 @@ fn is_placed(plan: &Plan, port: &Port, input: bool) -> bool {
 /// True if a result's role, type, shape and picture are those of the tenant's kind.
 fn has_role(tenant: &Tenant, port: &Port) -> bool {
     let dims = port.view.layout.shape.dims();
-    let pictures = tenant.cameras.len().max(1);
-    let batch = tenant.cameras.is_empty() || dims.first() == Some(&(pictures as u32));
-    usize::from(port.image) < pictures
+    let crops = tenant.crop_rows().is_some();
+    let whole = dims.first().is_some_and(|&d| d as usize == tenant.pictures());
+    let batch = whole || (tenant.cameras.is_empty() && !crops);
+    usize::from(port.image) < tenant.cameras.len().max(1)
         && match (tenant.kind, port.role, port.view.dtype) {
             (ResultKind::Detection, Role::Detections, DType::F32) => dims.len() == 2 && dims[1] == 6,
             (ResultKind::Detection, Role::Count, DType::I32) => dims == [1],
             (ResultKind::Segmentation, Role::LabelMap, DType::U8) => dims.len() == 3 && dims[0] == 1 && port.fit.is_some(),
             (ResultKind::Classification, Role::TopValues, DType::F32) => dims.len() == 2 && batch,
             (ResultKind::Classification, Role::TopIndices, DType::I32) => dims.len() == 2 && batch,
+            (ResultKind::Classification, Role::CropRows, DType::I32) => dims.len() == 1 && !tenant.sources.is_empty(),
+            (ResultKind::Classification, Role::Detections, DType::F32) => crops && whole && dims.len() == 2 && dims[1] == 6,
             (ResultKind::Tensors, Role::Tensor, _) => true,
             _ => false,
         }
 }
 
-/// True if every picture has its detections and their number, and a classification its classes and scores.
+/// True if every picture has its detections and their number, a classification its classes and scores, and a classification
+/// of crops their rows and detections.
 fn is_complete(tenant: &Tenant) -> bool {
     let of = |role, image: Option<usize>| {
         let matching = move |p: &&Port| p.role == role && image.is_none_or(|i| usize::from(p.image) == i);
@@ -107,7 +111,14 @@ fn is_complete(tenant: &Tenant) -> bool {
             one(Role::Detections) && one(Role::Count)
         }),
         ResultKind::Classification => match (of(Role::TopValues, None), of(Role::TopIndices, None)) {
-            ((Some(values), 0), (Some(indices), 0)) => values.view.layout.shape == indices.view.layout.shape,
+            ((Some(values), 0), (Some(indices), 0)) => {
+                let crops = match (of(Role::CropRows, None), of(Role::Detections, None)) {
+                    ((None, _), (None, _)) => true,
+                    ((Some(_), rest), (Some(_), more)) => rest == 0 && more == 0,
+                    _ => false,
+                };
+                crops && values.view.layout.shape == indices.view.layout.shape
+            }
             _ => false,
         },
         ResultKind::Segmentation | ResultKind::Tensors => true,

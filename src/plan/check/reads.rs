@@ -224,6 +224,19 @@ fn inputs<'a>(operator: &'a Operator, chunk: &Region) -> Vec<(&'a View, Region)>
     reads
 }
 
+/// The share of the output `view` that a chunk of the operator's first output writes, whose `whole` is given; `None` for all of it.
+///
+/// Outputs of a primitive that can be cut along an axis have that axis in common; of any other, all outputs are one share.
+fn share(chunk: &Region, whole: &Region, view: &View) -> Option<Region> {
+    let rows = if chunk.rows == whole.rows {
+        0..view.layout.shape.rows()
+    } else {
+        chunk.rows.clone()
+    };
+    let batch = chunk.batch.clone();
+    (chunk != whole).then_some(Region { batch, rows })
+}
+
 /// What a walk over written bytes found.
 struct Gap {
     /// Steps taken.
@@ -243,9 +256,8 @@ impl Writes {
             for (c, chunk) in operator.chunks.iter().enumerate() {
                 let step = steps.number(o, c);
                 for view in &operator.outputs {
-                    // A primitive that can be cut has outputs of one shape; of any other, all outputs are one share.
-                    let region = (*chunk != whole).then_some(chunk);
-                    let Some(runs) = Runs::of(view, region) else { continue };
+                    let share = share(chunk, &whole, view);
+                    let Some(runs) = Runs::of(view, share.as_ref()) else { continue };
                     work.spend(runs.count().saturating_mul(STORED))?;
                     let all = runs.iter().map(|(start, end)| Write { start, end, step });
                     writes[view.buffer.index()].extend(all);

@@ -78,6 +78,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), ReferenceError> {
             }
             match &call.primitive {
                 Primitive::Prepare(p) => holder.names("camera", p.camera.index(), cameras)?,
+                Primitive::Crop(c) => holder.names("camera", c.camera.index(), cameras)?,
                 Primitive::Nms(n) => holder.names("camera", n.camera.index(), cameras)?,
                 _ => {}
             }

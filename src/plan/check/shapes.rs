@@ -169,6 +169,7 @@ fn camera(plan: &Plan, id: OperatorId, operator: &Operator, call: &Call) -> Resu
     };
     let (camera, right) = match &call.primitive {
         Primitive::Prepare(p) => (p.camera, is_image(&call.inputs[0], p.camera)),
+        Primitive::Crop(c) => (c.camera, is_image(&call.inputs[0], c.camera)),
         Primitive::Nms(n) => (n.camera, true),
         _ => return Ok(()),
     };

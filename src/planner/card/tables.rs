@@ -1,10 +1,10 @@
 //! The card's tables as they stand in the file, and the checks that make a [`Card`] of them.
 
-use super::{Card, CardInput, Decode, MAX_DETECTIONS, MapCard};
-use crate::limits::{MAX_IMAGE_SIDE, MAX_LABELS, MAX_NAME, MAX_RANK};
+use super::{Card, CardInput, CropCard, Decode, MAX_DETECTIONS, MapCard};
+use crate::limits::{MAX_CROPS, MAX_IMAGE_SIDE, MAX_LABELS, MAX_NAME, MAX_RANK};
 use crate::plan::format::Digest;
 use crate::planner::document::{Document, TomlError, read_text};
-use crate::primitive::{ColorOrder, Fit};
+use crate::primitive::{ColorOrder, Fit, MAX_CROP_MARGIN};
 use serde::Deserialize;
 use std::ops::Range;
 use toml::Spanned;
@@ -32,6 +32,15 @@ struct InputTable {
     order: Option<OrderName>,
     mean: Option<Spanned<[f32; 3]>>,
     std: Option<Spanned<[f32; 3]>>,
+    crops: Option<Spanned<CropTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CropTable {
+    classes: Spanned<Vec<String>>,
+    margin: Option<Spanned<f32>>,
+    count: Option<Spanned<u32>>,
 }
 
 #[derive(Deserialize)]
@@ -123,6 +132,10 @@ pub(super) fn parse(document: &Document) -> Result<Card, TomlError> {
             return Err(document.invalid(&last, "a card has only one of `detection`, `segmentation` and `classification`"));
         }
     };
+    let crops = table.input.as_ref().and_then(|i| i.crops.as_ref()).map(|c| c.span());
+    let classifies = matches!(decode, Decode::Classification { .. });
+    let reason = "a network over `crops` classifies them: it needs `[classification]`";
+    document.need(crops.is_none() || classifies, &crops.unwrap_or(0..0), reason)?;
     Ok(Card {
         name: document.name("name", table.name)?,
         path: document.path().to_owned(),
@@ -143,8 +156,10 @@ fn input(document: &Document, table: Option<InputTable>) -> Result<CardInput, To
         order: ColorOrder::Rgb,
         mean: [0.0; 3],
         std: [1.0; 3],
+        crops: None,
     };
     let Some(table) = table else { return Ok(input) };
+    let fitted = table.fit.is_some() || table.fill.is_some();
     input.tensor = table.tensor;
     input.fit = match table.fit {
         None | Some(FitName::Stretch) => Fit::Stretch,
@@ -165,7 +180,29 @@ fn input(document: &Document, table: Option<InputTable>) -> Result<CardInput, To
         document.need(usable, &std.span(), "`std` must be finite and not 0")?;
         input.std = std.into_inner();
     }
+    if let Some(table) = table.crops {
+        let whole = table.span();
+        document.need(!fitted, &whole, "`crops` are stretched to the input: leave `fit` and `fill` out")?;
+        input.crops = Some(crops(document, table.into_inner())?);
+    }
     Ok(input)
+}
+
+fn crops(document: &Document, table: CropTable) -> Result<CropCard, TomlError> {
+    let span = table.classes.span();
+    document.need(!table.classes.get_ref().is_empty(), &span, "`classes` names no class to cut out")?;
+    let (margin, count) = (table.margin.as_ref(), table.count.as_ref());
+    let (margin_span, count_span) = (margin.map_or(0..0, |m| m.span()), count.map_or(0..0, |c| c.span()));
+    let (margin, count) = (margin.map_or(0.0, |m| *m.get_ref()), count.map_or(1, |c| *c.get_ref()));
+    let inside = (0.0..=MAX_CROP_MARGIN).contains(&margin);
+    document.need(inside, &margin_span, format!("`margin` must be in 0..={MAX_CROP_MARGIN}"))?;
+    let inside = (1..=MAX_CROPS).contains(&count);
+    document.need(inside, &count_span, format!("`count` must be in 1..={MAX_CROPS}"))?;
+    Ok(CropCard {
+        classes: table.classes.into_inner(),
+        margin,
+        count,
+    })
 }
 
 fn detection(document: &Document, table: DetectionTable) -> Result<Decode, TomlError> {

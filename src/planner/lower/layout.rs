@@ -14,8 +14,13 @@ use crate::tensor::{Layout, Shape};
 pub fn is_spatial(primitive: &Primitive) -> bool {
     matches!(
         primitive,
-        Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::Pool { .. } | Primitive::Resize(_) | Primitive::Prepare(_)
-    )
+        Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::Pool { .. } | Primitive::Resize(_)
+    ) || reads_pictures(primitive)
+}
+
+/// True for primitives whose first input is a camera's bytes, which have no layout to choose.
+pub fn reads_pictures(primitive: &Primitive) -> bool {
+    matches!(primitive, Primitive::Prepare(_) | Primitive::Crop(_))
 }
 
 /// True for primitives whose output is stored like their input because they walk both alike.
@@ -108,7 +113,7 @@ fn feeds_pixels(graph: &Graph, units: &[Unit]) -> Vec<bool> {
                 for &node in nodes.iter().rev() {
                     let node = &graph.nodes[node];
                     let Op::Primitive(primitive) = &node.op else { continue };
-                    if is_spatial(primitive) && !matches!(primitive, Primitive::Prepare(_)) {
+                    if is_spatial(primitive) && !reads_pictures(primitive) {
                         wanted[node.inputs[0].index()] = true;
                     } else if keeps_order(primitive) && node.outputs.iter().any(|v| wanted[v.index()]) {
                         node.inputs.iter().for_each(|v| wanted[v.index()] = true);

@@ -10,6 +10,7 @@ use super::attach::Attached;
 use super::passes::PassSet;
 use crate::ids::{CameraId, OperatorId, SectionId, TenantId};
 use crate::plan::format::{Camera, Operator, Tenant};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Operators of all tenants over buffers without a place: the stage before scheduling.
@@ -19,6 +20,8 @@ pub struct Lowered {
     pub cameras: Vec<Camera>,
     /// The networks, with their ports.
     pub tenants: Vec<Tenant>,
+    /// For each tenant and each of its results, the operators that write it.
+    pub writers: Vec<Vec<Arc<BTreeSet<OperatorId>>>>,
     /// Buffers: a view's [`crate::ids::BufferId`] is an index in here.
     pub buffers: Vec<Buffer>,
     /// Operators in an order in which each tenant's can run one after another; one chunk each, the generic tactic.
@@ -73,6 +76,14 @@ pub enum LowerError {
         /// What is too large.
         what: &'static str,
     },
+    /// A result of another tenant is read that is not lowered before.
+    #[error("{graph}: input `{input}` is a result of a tenant that does not stand before this one")]
+    Source {
+        /// The network.
+        graph: String,
+        /// The input.
+        input: String,
+    },
     /// A view cannot be made: the graph says something that its shapes do not allow.
     #[error("{graph}, node `{node}`: a view that its input's shape does not allow")]
     View {
@@ -88,6 +99,7 @@ pub fn lower(cameras: Vec<Camera>, tenants: Vec<(Tenant, Attached)>, set: PassSe
     let mut lowered = Lowered {
         cameras,
         tenants: Vec::new(),
+        writers: Vec::new(),
         buffers: Vec::new(),
         operators: Vec::new(),
         needs: Vec::new(),

@@ -3,13 +3,13 @@
 use super::constants::{Constants, weight_order};
 use super::elide::{Home, Root, homes};
 use super::group::{Unit, units};
-use super::layout::{is_spatial, natural};
+use super::layout::{is_spatial, natural, reads_pictures};
 use super::{Buffer, LowerError, Lowered, Room};
 use crate::ids::{BufferId, OperatorId, TenantId};
 use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_NAME, MAX_OPERATORS};
 use crate::plan::format::{ArithmeticClass, Call, Family, Kernel, Operand, Operator, Port, Role, Rounding, Tactic, Tenant, View};
-use crate::planner::attach::Attached;
-use crate::planner::graph::{Graph, Node, Op, ValueId};
+use crate::planner::attach::{Attached, ResultOf};
+use crate::planner::graph::{Graph, Named, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
 use crate::planner::strided::{Strided, constant, gather, nested_as, producers};
 use crate::primitive::{Primitive, Region};
@@ -45,8 +45,10 @@ pub fn lower(lowered: &mut Lowered, mut tenant: Tenant, attached: &Attached, set
             Unit::Operator(nodes) => network.operator(nodes)?,
         }
     }
-    tenant.outputs = network.outputs(attached)?;
+    let (ports, writers) = network.outputs(attached)?;
+    tenant.outputs = ports;
     lowered.tenants.push(tenant);
+    lowered.writers.push(writers);
     Ok(())
 }
 
@@ -57,11 +59,14 @@ fn limit(graph: &Graph, what: &'static str) -> LowerError {
     }
 }
 
+/// The operators that write a value.
+type Writers = Arc<BTreeSet<OperatorId>>;
+
 /// Where a value lies, and who wrote it there.
 #[derive(Clone, Debug)]
 struct Place {
     view: View,
-    writers: Arc<BTreeSet<OperatorId>>,
+    writers: Writers,
 }
 
 impl Place {
@@ -116,6 +121,10 @@ impl Network<'_> {
     fn inputs(&mut self, attached: &Attached) -> Result<Vec<Port>, LowerError> {
         let mut ports = Vec::new();
         for named in &self.graph.inputs {
+            if let Some(result) = attached.results.get(&named.value) {
+                self.result(named, *result)?;
+                continue;
+            }
             let value = self.graph.value(named.value);
             let room = attached
                 .cameras
@@ -139,20 +148,36 @@ impl Network<'_> {
         Ok(ports)
     }
 
-    fn outputs(&mut self, attached: &Attached) -> Result<Vec<Port>, LowerError> {
-        let mut ports = Vec::new();
+    /// An input that is another tenant's result: read where it lies, after its writers.
+    fn result(&mut self, named: &Named, of: ResultOf) -> Result<(), LowerError> {
+        let (tenant, port) = (of.tenant.index(), of.port);
+        let view = self.lowered.tenants.get(tenant).and_then(|t| t.outputs.get(port)).map(|p| p.view);
+        let writers = self.lowered.writers.get(tenant).and_then(|w| w.get(port)).cloned();
+        let (Some(view), Some(writers)) = (view, writers) else {
+            return Err(LowerError::Source {
+                graph: self.graph.name.clone(),
+                input: named.name.clone(),
+            });
+        };
+        self.settle(named.value, view, writers);
+        Ok(())
+    }
+
+    /// The results, and who writes each.
+    fn outputs(&mut self, attached: &Attached) -> Result<(Vec<Port>, Vec<Writers>), LowerError> {
+        let (mut ports, mut writers) = (Vec::new(), Vec::new());
         for (index, (named, spec)) in self.graph.outputs.iter().zip(&attached.ports).enumerate() {
             let value = self.graph.value(named.value);
             let born_here = self.roots.get(&(true, index)).copied();
             let place = self.place(named.value)?;
-            let view = if born_here == Some(place.view.buffer) {
-                place.view
+            let (view, written_by) = if born_here == Some(place.view.buffer) {
+                (place.view, place.writers)
             } else {
                 let buffer = self.buffer(Room::Output, value.shape.elements(), value.dtype)?;
                 let view = self.seen(buffer, value.dtype, Strided::whole(Layout::contiguous(value.shape)))?;
-                self.copy(&value.name, &place, view)?;
-                view
+                (view, self.copy(&value.name, &place, view)?)
             };
+            writers.push(written_by);
             ports.push(Port {
                 name: named.name.clone(),
                 image: spec.image,
@@ -163,10 +188,10 @@ impl Network<'_> {
                 widened: named.widened,
             });
         }
-        Ok(ports)
+        Ok((ports, writers))
     }
 
-    fn settle(&mut self, value: ValueId, view: View, writers: Arc<BTreeSet<OperatorId>>) {
+    fn settle(&mut self, value: ValueId, view: View, writers: Writers) {
         self.places[value.index()] = Some(Place { view, writers });
     }
 
@@ -344,7 +369,7 @@ impl Network<'_> {
         let shape = layout.shape;
         // Kernels walk pixels channel by channel, and the rows of a matrix product along K.
         let side_by_side = match primitive {
-            p if is_spatial(p) && k == 0 && !matches!(p, Primitive::Prepare(_)) => 1,
+            p if is_spatial(p) && k == 0 && !reads_pictures(p) => 1,
             Primitive::MatMul if k == 0 => shape.rank() - 1,
             _ => return Ok(place),
         };
@@ -369,7 +394,7 @@ impl Network<'_> {
     }
 
     /// An operator that copies `from` to `target`; none if there is nothing to copy.
-    fn copy(&mut self, name: &str, from: &Place, target: View) -> Result<Arc<BTreeSet<OperatorId>>, LowerError> {
+    fn copy(&mut self, name: &str, from: &Place, target: View) -> Result<Writers, LowerError> {
         if target.layout.shape.elements() == 0 {
             return Ok(Arc::default());
         }
@@ -389,7 +414,7 @@ impl Network<'_> {
         calls: Vec<Call>,
         outputs: Vec<View>,
         needs: BTreeSet<OperatorId>,
-    ) -> Result<Arc<BTreeSet<OperatorId>>, LowerError> {
+    ) -> Result<Writers, LowerError> {
         let id = OperatorId::from_index(self.lowered.operators.len()).filter(|id| id.index() < MAX_OPERATORS);
         let id = id.ok_or_else(|| self.limit("the number of operators"))?;
         let whole = Region::whole(outputs[0].layout.shape);

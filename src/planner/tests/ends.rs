@@ -37,6 +37,7 @@ fn card(decode: Decode) -> Card {
             order: ColorOrder::Bgr,
             mean: [1.0, 2.0, 3.0],
             std: [255.0; 3],
+            crops: None,
         },
         decode,
     }

@@ -10,7 +10,7 @@ mod panel;
 
 use super::labels;
 use super::picture::Picture;
-use super::results::{DetectionRecord, FrameRecord, MapRecord, Output, TenantRecord};
+use super::results::{ClassRecord, DetectionRecord, FrameRecord, MapRecord, Output, TenantRecord};
 use crate::limits::MAX_IMAGE_SIDE;
 use crate::primitive::Fit;
 use crate::task::Status;
@@ -36,10 +36,19 @@ pub fn draw(picture: Picture, frame: &FrameRecord, camera: usize) -> Picture {
         // The best box is drawn last, over the others, but is the first to choose where its plate goes.
         for detection in detections(tenant, camera).rev() {
             let color = palette::color(detection.class, &detection.label);
-            canvas.outline(outline(detection), thickness as i32, color);
+            canvas.outline(outline(detection.bounds), thickness as i32, color);
         }
         for detection in detections(tenant, camera) {
-            draw_plate(&mut canvas, detection, &mut plates, scale);
+            let plate = Plate::new(detection.class, &detection.label, detection.score, scale);
+            let start = plate.above(outline(detection.bounds), &canvas);
+            plate.draw(start, &mut canvas, &mut plates);
+        }
+        for (bounds, best) in crops(tenant, camera) {
+            let rect = outline(bounds);
+            canvas.outline(rect, thickness as i32, palette::color(best.class, &best.label));
+            let plate = Plate::new(best.class, &best.label, best.score, scale);
+            let start = plate.beside(rect, &canvas);
+            plate.draw(start, &mut canvas, &mut plates);
         }
     }
     panel::draw(&mut canvas, frame, camera, scale);
@@ -67,6 +76,16 @@ fn detections(tenant: &TenantRecord, camera: usize) -> impl DoubleEndedIterator<
     all.iter().filter(move |d| d.camera == camera)
 }
 
+/// The box of each crop with the best of its classes.
+fn crops(tenant: &TenantRecord, camera: usize) -> impl Iterator<Item = ([f32; 4], &ClassRecord)> {
+    let all = match &tenant.output {
+        Output::Items(all) => all.as_slice(),
+        _ => &[],
+    };
+    let of_camera = all.iter().filter(move |i| i.camera == camera);
+    of_camera.filter_map(|i| Some((i.crop?.bounds, i.top.first()?)))
+}
+
 fn blend(canvas: &mut Canvas, map: &MapRecord) {
     let label_color = |label: u8| {
         let name = map.labels.get(usize::from(label)).map_or("", String::as_str);
@@ -81,11 +100,11 @@ fn blend(canvas: &mut Canvas, map: &MapRecord) {
     }
 }
 
-/// The rectangle of a detection, its right and bottom edge included.
-fn outline(detection: &DetectionRecord) -> Rect {
+/// The rectangle of a box, its right and bottom edge included.
+fn outline(bounds: [f32; 4]) -> Rect {
     // Far outside every picture is as good as infinity.
     let far = 4.0 * MAX_IMAGE_SIDE as f32;
-    let [x0, y0, x1, y1] = detection.bounds.map(|v| v.round().clamp(-far, far) as i32);
+    let [x0, y0, x1, y1] = bounds.map(|v| v.round().clamp(-far, far) as i32);
     Rect {
         x: x0,
         y: y0,
@@ -94,27 +113,53 @@ fn outline(detection: &DetectionRecord) -> Rect {
     }
 }
 
-/// Names a detection on a plate above its box, or inside the box's top edge where the picture ends; higher, where another
-/// plate is in the way and there is room. Adds the plate to `plates`.
-fn draw_plate(canvas: &mut Canvas, detection: &DetectionRecord, plates: &mut Vec<Rect>, scale: u32) {
-    let rect = outline(detection);
-    let text = format!("{} {:.0}%", name(&detection.label, detection.class), 100.0 * detection.score);
-    let plate = canvas::plate_size(&text, scale);
-    let above = rect.y - plate.height;
-    let mut place = Rect {
-        x: rect.x.min(canvas.width() as i32 - plate.width).max(0),
-        y: if above >= 0 { above } else { rect.y.max(0) },
-        ..plate
-    };
-    while let Some(other) = plates.iter().find(|other| place.meets(other)) {
-        let higher = other.y - place.height;
-        if higher < 0 {
-            break;
+/// A class and its score on a plate.
+struct Plate {
+    text: String,
+    color: canvas::Color,
+    scale: u32,
+    size: Rect,
+}
+
+impl Plate {
+    fn new(class: u32, label: &str, score: f32, scale: u32) -> Plate {
+        let text = format!("{} {:.0}%", name(label, class), 100.0 * score);
+        Plate {
+            size: canvas::plate_size(&text, scale),
+            text,
+            color: palette::color(class, label),
+            scale,
         }
-        place.y = higher;
     }
-    canvas.plate(place.x, place.y, &text, scale, palette::color(detection.class, &detection.label));
-    plates.push(place);
+
+    /// Above a box, or inside its top edge where the picture ends.
+    fn above(&self, rect: Rect, canvas: &Canvas) -> (i32, i32) {
+        let above = rect.y - self.size.height;
+        let x = rect.x.min(canvas.width() as i32 - self.size.width).max(0);
+        (x, if above >= 0 { above } else { rect.y.max(0) })
+    }
+
+    /// To the right of a box, or to its left where the picture ends.
+    fn beside(&self, rect: Rect, canvas: &Canvas) -> (i32, i32) {
+        let right = rect.x.saturating_add(rect.width);
+        let fits = right <= canvas.width() as i32 - self.size.width;
+        let x = if fits { right } else { rect.x - self.size.width };
+        (x.max(0), rect.y.min(canvas.height() as i32 - self.size.height).max(0))
+    }
+
+    /// Draws the plate at `(x, y)`; higher, where another one is in the way and there is room. Adds it to `plates`.
+    fn draw(self, (x, y): (i32, i32), canvas: &mut Canvas, plates: &mut Vec<Rect>) {
+        let mut place = Rect { x, y, ..self.size };
+        while let Some(other) = plates.iter().find(|other| place.meets(other)) {
+            let higher = other.y - place.height;
+            if higher < 0 {
+                break;
+            }
+            place.y = higher;
+        }
+        canvas.plate(place.x, place.y, &self.text, self.scale, self.color);
+        plates.push(place);
+    }
 }
 
 /// A class's name, or its number where it has none.
@@ -129,7 +174,7 @@ fn name(label: &str, class: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::results::{ClassRecord, ItemRecord};
+    use crate::replay::results::{CropRecord, ItemRecord};
 
     fn frame(status: Status, output: Output) -> FrameRecord {
         let tenant = TenantRecord {
@@ -200,6 +245,31 @@ mod tests {
     }
 
     #[test]
+    fn a_crops_class_is_named_beside_its_box() {
+        let item = |bounds| ItemRecord {
+            camera: 0,
+            crop: Some(CropRecord {
+                detection: 0,
+                class: 5,
+                bounds,
+            }),
+            top: vec![ClassRecord {
+                class: 4,
+                label: "stop".into(),
+                score: 0.99,
+            }],
+        };
+        let color = palette::color(4, "stop");
+        let plate = canvas::mix([90; 3], color, 230);
+        let drawn = |bounds| draw(grey(640, 360), &frame(Status::Fresh, Output::Items(vec![item(bounds)])), 0);
+        let right = drawn([400.0, 200.0, 420.0, 220.0]);
+        assert_eq!((right.pixel(400, 210), right.pixel(410, 210), right.pixel(422, 202)), (color, [90; 3], plate));
+        // At the right edge there is room on the left only.
+        let left = drawn([610.0, 200.0, 630.0, 220.0]);
+        assert_eq!((left.pixel(636, 202), left.pixel(608, 202)), ([90; 3], plate));
+    }
+
+    #[test]
     fn results_of_another_camera_are_not_drawn() {
         let boxed = frame(Status::Fresh, car([400.0, 200.0, 500.0, 260.0]));
         assert_eq!(draw(grey(640, 360), &boxed, 1).pixel(400, 230), [90; 3]);
@@ -249,6 +319,7 @@ mod tests {
             };
             let item = ItemRecord {
                 camera: 0,
+                crop: None,
                 top: vec![class],
             };
             draw(grey(640, 360), &frame(status, Output::Items(vec![item])), 0)

@@ -116,7 +116,11 @@ fn lines(frame: &FrameRecord, camera: usize) -> Vec<Line> {
         match &tenant.output {
             Output::Detections(_) => counts(tenant, camera, &mut lines),
             Output::Maps(_) => shares(tenant, camera, &mut lines),
-            Output::Items(items) => items.iter().filter(|i| i.camera == camera).for_each(|i| best(i, &mut lines)),
+            Output::Items(items) => {
+                let (crops, pictures): (Vec<_>, Vec<_>) = items.iter().filter(|i| i.camera == camera).partition(|i| i.crop.is_some());
+                pictures.into_iter().for_each(|i| best(i, 3, &mut lines));
+                crops.into_iter().take(MOST).for_each(|i| best(i, 1, &mut lines));
+            }
             Output::Tensors(_) => {}
         }
     }
@@ -170,9 +174,9 @@ fn shares(tenant: &TenantRecord, camera: usize, lines: &mut Vec<Line>) {
     }
 }
 
-/// The three best classes.
-fn best(item: &ItemRecord, lines: &mut Vec<Line>) {
-    for class in item.top.iter().take(3) {
+/// The best classes, at most `most`.
+fn best(item: &ItemRecord, most: usize, lines: &mut Vec<Line>) {
+    for class in item.top.iter().take(most) {
         let text = format!("{:.2} {}", class.score, shorten(&name(&class.label, class.class), 24));
         lines.push(Line::Bar(class.score, text));
     }

@@ -77,9 +77,12 @@ impl Routine {
                 extent: input.dim(usize::from(axis)),
                 index_rank: inputs[1].1.rank(),
             }),
-            Primitive::Prepare(_) | Primitive::DecodeYolox { .. } | Primitive::Nms(_) | Primitive::TopK | Primitive::ArgMax { .. } => {
-                return Err(PrimitiveError::Unsupported);
-            }
+            Primitive::Prepare(_)
+            | Primitive::DecodeYolox { .. }
+            | Primitive::Nms(_)
+            | Primitive::TopK
+            | Primitive::ArgMax { .. }
+            | Primitive::Crop(_) => return Err(PrimitiveError::Unsupported),
         };
         Ok(Routine { body, output })
     }

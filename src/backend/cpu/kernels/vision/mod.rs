@@ -4,6 +4,7 @@
 //! from the slot's parameter block) is computed in scratch; nothing allocates after [`compile`].
 
 mod argmax;
+mod crop;
 mod nms;
 mod operand;
 mod pixels;
@@ -37,12 +38,12 @@ pub enum CompileError {
 pub fn takes(operator: &Operator) -> bool {
     let vision = |p: &Primitive| {
         use Primitive as P;
-        matches!(p, P::Prepare(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. })
+        matches!(p, P::Prepare(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. } | P::Crop(_))
     };
     matches!(operator.calls.as_slice(), [call] if vision(&call.primitive))
 }
 
-/// Compiles an operator whose only primitive is `Prepare`, `DecodeYolox`, `Nms`, `TopK` or `ArgMax`; any layout of its operands.
+/// Compiles an operator whose only primitive is `Prepare`, `DecodeYolox`, `Nms`, `TopK`, `ArgMax` or `Crop`; any layout of its operands.
 pub fn compile(plan: &Plan, operator: &Operator) -> Result<Box<dyn Kernel>, CompileError> {
     let [call] = operator.calls.as_slice() else {
         return Err(CompileError::Unsupported);
@@ -59,6 +60,7 @@ pub fn compile(plan: &Plan, operator: &Operator) -> Result<Box<dyn Kernel>, Comp
         Primitive::Nms(n) => Box::new(nms::NonMaximum::new(n, [inputs[0], inputs[1]], [outputs[0], outputs[1]])),
         Primitive::TopK => Box::new(topk::TopK::new(inputs[0], [outputs[0], outputs[1]])),
         Primitive::ArgMax { axis } => Box::new(argmax::ArgMax::new(usize::from(axis), inputs[0], outputs[0], tile)),
+        Primitive::Crop(c) => Box::new(crop::Crops::new(c, [inputs[1], inputs[2]], [outputs[0], outputs[1]])),
         _ => return Err(CompileError::Unsupported),
     })
 }
