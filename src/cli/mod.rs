@@ -51,7 +51,7 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Check a plan file, its weights and its table
     Verify(verify::Arguments),
-    /// Run a task set over recorded pictures
+    /// Run a task set over recorded pictures or a synthetic drive
     Replay(replay::Arguments),
     /// Write frames of a synthetic drive with their ground truth
     Scenes(scenes::Arguments),
@@ -91,6 +91,9 @@ pub fn main() -> ExitCode {
         Ok(Outcome::Bad) => ExitCode::from(1),
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            if let Some(usage) = error.downcast_ref::<clap::Error>() {
+                usage.exit();
+            }
             output::complain(&output::chain(error.as_ref()));
             ExitCode::from(1)
         }
