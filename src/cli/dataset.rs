@@ -6,7 +6,7 @@
 //! (u8, [frames, 720, 1280]).
 
 use crate::replay::picture::{Picture, WriteError, write_map};
-use crate::scenes::{Class, Drive, Frame, HEIGHT, Object, WIDTH};
+use crate::scenes::{Class, Drive, Frame, HEIGHT, Object, Renderer, WIDTH};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -176,9 +176,10 @@ fn render(
     share: impl Iterator<Item = u32>,
     to_writer: &SyncSender<Result<Rendered, DatasetError>>,
 ) {
+    let mut renderer = Renderer::new();
     let mut frame = Frame::default();
     for index in share {
-        drive.render(selection.number(index), &mut frame);
+        renderer.render(drive, selection.number(index), &mut frame);
         let rendered = match selection.format {
             Format::Png => pictures(folder, selection.files(index), &mut frame).map(|()| None),
             Format::Raw => Ok(Some([std::mem::take(&mut frame.pixels), std::mem::take(&mut frame.labels)])),

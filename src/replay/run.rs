@@ -113,11 +113,11 @@ pub fn replay(
     let start = Instant::now();
     std::thread::scope(|scope| {
         let mut shots: Box<dyn Iterator<Item = Shot>> = match settings.rate {
-            None => Box::new((0..count).map(|frame| source.read(frame))),
+            None => Box::new(source.shots(count)),
             Some(_) => {
                 let (to_loop, from_reader) = mpsc::sync_channel(AHEAD);
                 // Ends by itself when the loop is done: its channel is closed then.
-                scope.spawn(move || (0..count).map(|frame| source.read(frame)).try_for_each(|shot| to_loop.send(shot)));
+                scope.spawn(move || source.shots(count).try_for_each(|shot| to_loop.send(shot)));
                 Box::new(from_reader.into_iter())
             }
         };

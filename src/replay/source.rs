@@ -1,7 +1,7 @@
 //! Where the frames of a replay come from: picture files, or the synthetic camera.
 
 use super::picture::{Picture, PictureError};
-use crate::scenes::{Drive, Frame, HEIGHT, Object, WIDTH};
+use crate::scenes::{Drive, Frame, HEIGHT, Object, Renderer, WIDTH};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -176,31 +176,28 @@ impl Source {
         }
     }
 
-    /// Reads or renders the pictures of `frame`.
-    pub fn read(&self, frame: usize) -> Shot {
-        let mut pictures: Vec<_> = (0..self.cameras).map(|_| None).collect();
-        match &self.pictures {
-            Pictures::Recorded(files) => {
-                for (picture, files) in pictures.iter_mut().zip(files) {
-                    *picture = files.get(frame).map(|file| Picture::read(file));
-                }
-                Shot { pictures, truth: None }
-            }
+    /// The first `count` frames in order, each read or rendered when it is asked for.
+    pub fn shots(&self, count: usize) -> impl Iterator<Item = Shot> + Send {
+        let mut renderer = None;
+        (0..count).map(move |frame| match &self.pictures {
+            Pictures::Recorded(files) => Shot {
+                pictures: files.iter().map(|of| of.get(frame).map(|file| Picture::read(file))).collect(),
+                truth: None,
+            },
             Pictures::Synthetic { drive, camera, .. } => {
+                let renderer = renderer.get_or_insert_with(Renderer::new);
                 let mut rendered = Frame::default();
-                drive.render(u32::try_from(frame).unwrap_or(u32::MAX), &mut rendered);
-                let picture = Picture::new(WIDTH as u32, HEIGHT as u32, rendered.pixels);
-                pictures[*camera] = picture.map(Ok);
-                let truth = Truth {
-                    labels: rendered.labels,
-                    objects: rendered.objects,
-                };
+                renderer.render(drive, u32::try_from(frame).unwrap_or(u32::MAX), &mut rendered);
+                let mut picture = Picture::new(WIDTH as u32, HEIGHT as u32, rendered.pixels);
                 Shot {
-                    pictures,
-                    truth: Some(truth),
+                    pictures: (0..self.cameras).map(|c| picture.take_if(|_| c == *camera).map(Ok)).collect(),
+                    truth: Some(Truth {
+                        labels: rendered.labels,
+                        objects: rendered.objects,
+                    }),
                 }
             }
-        }
+        })
     }
 
     /// True if its frames come with their ground truth.
@@ -310,7 +307,7 @@ mod tests {
         touch(&dir.path().join("rear"), &["0.png"]);
         let source = open(dir.path(), &cameras).unwrap();
         assert_eq!((source.frames(None), names(&source, 0).len(), names(&source, 1).len()), (2, 2, 1));
-        assert!(source.read(1).pictures[1].is_none());
+        assert!(source.shots(2).nth(1).unwrap().pictures[1].is_none());
         let single = refused(open(&dir.path().join("front/0.png"), &cameras));
         assert!(matches!(single, SourceError::Single { .. }));
     }
@@ -350,16 +347,17 @@ mod tests {
         assert_eq!((source.frames(None), source.frames(Some(3))), (DEFAULT_FRAMES, 3));
         assert!(source.has_truth());
         assert_eq!((source.name(12, 1).as_deref(), source.name(12, 0)), (Some("synthetic:7#12"), None));
-        let shot = source.read(2);
-        assert!(shot.pictures[0].is_none());
-        let picture = shot.pictures[1].as_ref().unwrap().as_ref().unwrap();
+        let shot = |source: &Source, frame| source.shots(3).nth(frame).unwrap();
+        let Shot { pictures, truth } = shot(&source, 2);
+        assert!(pictures[0].is_none());
+        let picture = pictures[1].as_ref().unwrap().as_ref().unwrap();
         assert_eq!(picture.size(), (WIDTH as u32, HEIGHT as u32));
-        let truth = shot.truth.unwrap();
-        assert_eq!(truth.labels.len(), WIDTH * HEIGHT);
-        let again = Source::open(&Input::Synthetic(7), &cameras).unwrap().read(2);
-        assert_eq!((again.pictures[1].as_ref().unwrap().as_ref().unwrap(), again.truth), (picture, Some(truth)));
-        let other = Source::open(&Input::Synthetic(8), &cameras).unwrap().read(2);
+        assert_eq!(truth.as_ref().unwrap().labels.len(), WIDTH * HEIGHT);
+        let again = shot(&Source::open(&Input::Synthetic(7), &cameras).unwrap(), 2);
+        assert_eq!((again.pictures[1].as_ref().unwrap().as_ref().unwrap(), again.truth), (picture, truth));
+        let other = shot(&Source::open(&Input::Synthetic(8), &cameras).unwrap(), 2);
         assert_ne!(other.pictures[1].as_ref().unwrap().as_ref().unwrap(), picture);
+        assert_eq!(source.shots(3).count(), 3);
     }
 
     #[test]
