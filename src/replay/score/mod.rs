@@ -16,6 +16,8 @@ pub mod classification;
 pub mod detection;
 pub mod judge;
 pub mod overlap;
+#[cfg(test)]
+mod reference;
 pub mod segmentation;
 
 use super::results::FrameRecord;
