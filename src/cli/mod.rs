@@ -5,6 +5,7 @@
 
 mod bench;
 mod compile;
+mod dataset;
 mod doctor;
 mod infer;
 mod inspect;
@@ -13,6 +14,7 @@ mod options;
 mod output;
 mod plan;
 mod replay;
+mod scenes;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -49,8 +51,10 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Check a plan file, its weights and its table
     Verify(verify::Arguments),
-    /// Run a task set over recorded pictures
+    /// Run a task set over recorded pictures or a synthetic drive
     Replay(replay::Arguments),
+    /// Write frames of a synthetic drive with their ground truth
+    Scenes(scenes::Arguments),
     /// Run one network on tensors from files
     Infer(infer::Arguments),
     /// Compare task sets with another runtime in the same run, or profile their operators
@@ -77,6 +81,7 @@ pub fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Replay(arguments) => replay::run(&common, &arguments),
+        Command::Scenes(arguments) => scenes::run(&common, &arguments),
         Command::Infer(arguments) => infer::run(&common, &arguments),
         Command::Bench(arguments) => bench::run(&common, &arguments),
         Command::Doctor(arguments) => doctor::run(&common, &arguments),
@@ -86,6 +91,9 @@ pub fn main() -> ExitCode {
         Ok(Outcome::Bad) => ExitCode::from(1),
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            if let Some(usage) = error.downcast_ref::<clap::Error>() {
+                usage.exit();
+            }
             output::complain(&output::chain(error.as_ref()));
             ExitCode::from(1)
         }

@@ -19,6 +19,11 @@ pub fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "platoon: {line}");
 }
 
+/// A use of the program that clap cannot tell to be wrong; it ends with code 2.
+pub fn wrong_usage(text: impl std::fmt::Display) -> anyhow::Error {
+    clap::Error::raw(clap::error::ErrorKind::ValueValidation, format!("{text}\n")).into()
+}
+
 /// An error with its causes in one line: `what: why: why`. A cause that its effect's text ends with already is not repeated.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

@@ -1,12 +1,13 @@
-//! `platoon replay`: a task set over recorded pictures.
+//! `platoon replay`: a task set over recorded pictures or a synthetic drive.
 
 use super::options::Common;
 use super::{Outcome, compile, output, plan};
 use crate::board::BoardRecord;
 use crate::plan::format::Plan;
 use crate::replay::run::{Event, Settings, replay};
+use crate::replay::score::ScoreError;
 use crate::replay::sink::{Extras, Sink};
-use crate::replay::source::Source;
+use crate::replay::source::{Input, SeedError, Source};
 use crate::runtime::Engine;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -22,20 +23,24 @@ Examples:
   platoon replay --input frames/ --out out/ --overlay      pictures to look at in out/overlay
   platoon replay --task-set highway --input 0001.jpg --json
   platoon replay --input frames/ --rate 10 --frozen        as a camera at 10 Hz would, plans as they are
+  platoon replay --input synthetic:7 --score --out out/    a drive that is rendered, and how right the results are
 
 The input is a JPEG or PNG file, or a folder of them in order of their names; with several cameras, a folder
 with a subfolder for each, named like the camera. A picture that does not decode or is too large is reported; its
 tenants repeat their old results, the replay goes on and ends with exit code 1.
-DIR gets results.jsonl (a line a frame, the same bytes on every run), timing.jsonl, summary.json, and masks/ and
-overlay/ if asked for. Ctrl-C ends the replay after the frame at hand.")]
+synthetic:SEED is a drive through the synthetic camera, 1280 x 720, for task sets that look through one camera. Its
+ground truth is known: --score counts fresh results only and gives each tenant's mean average precision (boxes), mean
+intersection over union (label maps) or top-1 (crops) over the classes that have names of the ground truth.
+DIR gets results.jsonl (a line a frame, the same bytes on every run), timing.jsonl, summary.json, and masks/,
+overlay/ and score.json if asked for. Ctrl-C ends the replay after the frame at hand.")]
 pub struct Arguments {
     /// The task set to run [default: the task file's]
     #[arg(long, value_name = "NAME")]
     task_set: Option<String>,
-    /// The recorded pictures
-    #[arg(long, value_name = "DIR|FILE")]
-    input: PathBuf,
-    /// Most frames to run
+    /// The recorded pictures, or a synthetic drive by its seed
+    #[arg(long, value_name = "DIR|FILE|synthetic:SEED", value_parser = input)]
+    input: Input,
+    /// Most frames to run [default: all there are; 120 of a synthetic drive]
     #[arg(long, value_name = "N")]
     frames: Option<usize>,
     /// Where results are written
@@ -47,6 +52,9 @@ pub struct Arguments {
     /// Write label maps as PNG, one byte a pixel
     #[arg(long, requires = "out")]
     masks: bool,
+    /// Hold the results against the ground truth of the synthetic drive
+    #[arg(long)]
+    score: bool,
     /// Frames a second, as a camera gives them [default: each as soon as its predecessor is done]
     #[arg(long, value_name = "HZ", value_parser = rate)]
     rate: Option<f64>,
@@ -60,6 +68,10 @@ pub struct Arguments {
     json: bool,
 }
 
+fn input(text: &str) -> Result<Input, SeedError> {
+    text.parse()
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(hz) if (0.001..=10_000.0).contains(&hz) => Ok(hz),
@@ -71,6 +83,9 @@ fn rate(text: &str) -> Result<f64, String> {
 static STOP: AtomicBool = AtomicBool::new(false);
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
+    if arguments.score && matches!(arguments.input, Input::Recorded(_)) {
+        return Err(output::wrong_usage(ScoreError::NoTruth.to_string()));
+    }
     let board = common.board()?;
     let folder = common.folder(&board);
     if !arguments.frozen {
@@ -91,7 +106,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let plan = engine.deployment().plans.iter().find(|p| p.task_set == task_set);
     let plan: Plan = plan.with_context(|| format!("task set `{task_set}` has no plan"))?.deref().clone();
     let source = Source::open(&arguments.input, &cameras(&plan))?;
-    let count = source.frames().min(arguments.frames.unwrap_or(usize::MAX));
+    let count = source.frames(arguments.frames);
     let sink = arguments.out.as_deref().map(|out| sink(out, arguments, &plan, count)).transpose()?;
     ctrlc::set_handler(|| {
         // A second Ctrl-C does not wait for the frame.
@@ -103,6 +118,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let settings = Settings {
         frames: count,
         rate: arguments.rate,
+        score: arguments.score,
         stop: &STOP,
     };
     let summary = replay(&mut engine, &plan, &source, &settings, sink, &mut |event| match event {

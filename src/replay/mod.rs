@@ -1,4 +1,4 @@
-//! Recorded frames through the on-board loop, and what came out of them.
+//! Recorded and synthetic frames through the on-board loop, and what came out of them.
 //!
 //! | file | idea |
 //! |---|---|
@@ -8,6 +8,7 @@
 //! | [`record`] | from the engine's views to records that stay |
 //! | [`results`] | the records, and their JSON |
 //! | [`labels`] | label maps at the size of their pictures |
+//! | [`score`] | the records held against the ground truth |
 //! | [`overlay`] | records drawn on pictures |
 //! | [`report`] | latencies and counts |
 //! | [`sink`] | the folder all that is written to |
@@ -18,5 +19,6 @@ pub mod record;
 pub mod report;
 pub mod results;
 pub mod run;
+pub mod score;
 pub mod sink;
 pub mod source;

@@ -1,6 +1,7 @@
 //! Figures of a replay: latencies and counts, as a table and as JSON.
 
 use super::results::decimals;
+use super::score::accuracy::{Accuracy, TenantAccuracy};
 use crate::plan::format::Plan;
 use crate::runtime::FrameReport;
 use crate::task::Status;
@@ -21,6 +22,8 @@ pub struct Summary {
     pub dropped: u64,
     /// From the first frame to the last, decoding and writing included.
     pub wall: Duration,
+    /// How right the results were, where they were held against the ground truth.
+    pub accuracy: Option<Accuracy>,
 }
 
 struct TenantSummary {
@@ -66,6 +69,7 @@ impl Summary {
             problems: 0,
             dropped: 0,
             wall: Duration::ZERO,
+            accuracy: None,
         }
     }
 
@@ -109,7 +113,7 @@ impl Summary {
     /// The figures for programs. Times in milliseconds.
     pub fn to_json(&self) -> Value {
         let tenants: Map<String, Value> = self.tenants.iter().map(|t| (t.name.clone(), t.to_json())).collect();
-        json!({
+        let mut all = json!({
             "task_set": self.task_set,
             "frames": self.frames(),
             "dropped": self.dropped,
@@ -119,23 +123,42 @@ impl Summary {
             "wall_s": decimals(self.wall.as_secs_f64(), 3),
             "wall_fps": decimals(self.wall_fps(), 2),
             "tenants": tenants,
-        })
+        });
+        if let Some(accuracy) = &self.accuracy {
+            all["score"] = accuracy.to_json();
+        }
+        all
     }
 
     /// The figures for people: one line a tenant, then the frame.
     pub fn to_table(&self) -> String {
+        let accuracy = |heading: &str| match self.accuracy {
+            Some(_) => format!(" {heading:>14}"),
+            None => String::new(),
+        };
         let mut text = format!(
-            "{:<18} {:>9} {:>9} {:>9} {:>7} {:>6} {:>6} {:>7} {:>10}\n",
-            "tenant", "p50 ms", "p99 ms", "max ms", "fresh", "held", "stale", "misses", "deadline"
+            "{:<18} {:>9} {:>9} {:>9} {:>7} {:>6} {:>6} {:>7} {:>10}{}\n",
+            "tenant",
+            "p50 ms",
+            "p99 ms",
+            "max ms",
+            "fresh",
+            "held",
+            "stale",
+            "misses",
+            "deadline",
+            accuracy("accuracy")
         );
         // Writing to a string does not fail.
         for t in &self.tenants {
             let [p50, p99, max] = percentiles(&t.finish).map(|ms| format!("{ms:.2}"));
             let deadline = t.deadline.map_or("-".into(), |d| format!("{:.1} ms", d.as_ms()));
             let stale = t.stale + t.none;
+            let of = self.accuracy.iter().flat_map(|a| &a.tenants).find(|a| a.name == t.name);
+            let accuracy = accuracy(&of.map_or("-".into(), TenantAccuracy::to_text));
             let _ = writeln!(
                 text,
-                "{:<18} {p50:>9} {p99:>9} {max:>9} {:>7} {:>6} {stale:>6} {:>7} {deadline:>10}",
+                "{:<18} {p50:>9} {p99:>9} {max:>9} {:>7} {:>6} {stale:>6} {:>7} {deadline:>10}{accuracy}",
                 t.name, t.fresh, t.held, t.misses
             );
         }
@@ -156,6 +179,10 @@ impl Summary {
             let _ = write!(text, "; {} pictures could not be used", self.problems);
         }
         text.push('\n');
+        let unscored = self.accuracy.iter().flat_map(|a| &a.tenants);
+        for (name, reason) in unscored.filter_map(|t| Some((&t.name, t.figures.as_ref().err()?))) {
+            let _ = writeln!(text, "{name} is not scored: it {reason}");
+        }
         text
     }
 }

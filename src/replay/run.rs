@@ -1,23 +1,23 @@
-//! The replay itself: pictures in, frames through the engine, records out.
+//! The replay itself: pictures in, frames through the engine, records and figures out.
 
 use super::picture::{Picture, PictureError};
 use super::record::{Newest, Recorder};
 use super::report::{Summary, timing};
 use super::results::FrameRecord;
+use super::score::{Score, ScoreError};
 use super::sink::{Sink, SinkError};
-use super::source::Source;
+use super::source::{Shot, Source, Truth};
 use crate::error::RunError;
 use crate::ids::TenantId;
 use crate::plan::format::{Camera, Plan};
 use crate::plan::table::Entry;
 use crate::runtime::{Engine, FrameReport, Image, Ticket};
 use crate::task::PixelFormat;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Pictures that are decoded ahead of a replay at a fixed rate.
+/// Frames that are decoded or rendered ahead of a replay at a fixed rate.
 const AHEAD: usize = 2;
 
 /// How a replay runs.
@@ -27,6 +27,8 @@ pub struct Settings<'a> {
     /// Frames a second, as a camera would give them: a frame whose successor is due already is dropped. `None` runs every
     /// frame as soon as its predecessor is done.
     pub rate: Option<f64>,
+    /// Hold the results against the ground truth, which the source must have.
+    pub score: bool,
     /// Set from outside to end the replay after the frame at hand.
     pub stop: &'a AtomicBool,
 }
@@ -74,13 +76,13 @@ pub enum ReplayError {
         /// Why.
         source: RunError,
     },
+    /// The results cannot be scored.
+    #[error(transparent)]
+    Score(#[from] ScoreError),
     /// Results cannot be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
 }
-
-/// Every camera's picture in one frame, in table order.
-type Pictures = Vec<Option<Result<Picture, PictureError>>>;
 
 /// Runs the frames of `source` through the task set of `plan`, which must be the engine's selected one, and writes to
 /// `sink` where there is one.
@@ -92,35 +94,41 @@ pub fn replay(
     mut sink: Option<Sink>,
     observe: &mut dyn FnMut(Event<'_>),
 ) -> Result<Summary, ReplayError> {
-    let count = source.frames().min(settings.frames);
+    let score = match settings.score {
+        true if !source.has_truth() => return Err(ScoreError::NoTruth.into()),
+        true => Some(Score::new(plan)?),
+        false => None,
+    };
+    let count = source.frames(Some(settings.frames));
     let mut frames = Frames {
         recorder: Recorder::new(plan, sink.as_ref().is_some_and(Sink::has_masks)),
         newest: vec![None; source.cameras()],
         plan_digest: Entry::of(plan).digest.to_string(),
         summary: Summary::new(plan),
+        score,
         plan,
         engine,
         source,
     };
     let start = Instant::now();
     std::thread::scope(|scope| {
-        let mut pictures: Box<dyn Iterator<Item = Pictures>> = match settings.rate {
-            None => Box::new((0..count).map(|frame| source.read(frame))),
+        let mut shots: Box<dyn Iterator<Item = Shot>> = match settings.rate {
+            None => Box::new(source.shots(count)),
             Some(_) => {
                 let (to_loop, from_reader) = mpsc::sync_channel(AHEAD);
                 // Ends by itself when the loop is done: its channel is closed then.
-                scope.spawn(move || (0..count).map(|frame| source.read(frame)).try_for_each(|p| to_loop.send(p)));
+                scope.spawn(move || source.shots(count).try_for_each(|shot| to_loop.send(shot)));
                 Box::new(from_reader.into_iter())
             }
         };
         for index in 0..count {
-            let Some(pictures) = pictures.next().filter(|_| !settings.stop.load(Ordering::Relaxed)) else {
+            let Some(shot) = shots.next().filter(|_| !settings.stop.load(Ordering::Relaxed)) else {
                 break;
             };
             if settings.rate.is_some_and(|hz| index + 1 < count && !paced(start, index, hz)) {
                 frames.summary.dropped += 1;
             } else {
-                frames.run(index, pictures, sink.as_mut(), observe)?;
+                frames.run(index, shot, sink.as_mut(), observe)?;
             }
             observe(Event::Done(index + 1));
         }
@@ -128,6 +136,7 @@ pub fn replay(
     })?;
     let mut summary = frames.summary;
     summary.wall = start.elapsed();
+    summary.accuracy = frames.score.map(|score| score.accuracy());
     if let Some(sink) = sink {
         sink.finish(&summary)?;
     }
@@ -151,17 +160,18 @@ struct Frames<'a> {
     newest: Vec<Option<Newest>>,
     plan_digest: String,
     summary: Summary,
+    score: Option<Score>,
 }
 
 impl Frames<'_> {
     fn run(
         &mut self,
         index: usize,
-        pictures: Pictures,
+        shot: Shot,
         sink: Option<&mut Sink>,
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), ReplayError> {
-        let pictures = self.usable(index, pictures, observe);
+        let pictures = self.usable(index, shot.pictures, observe);
         let failed = |source| ReplayError::Run { frame: index, source };
         let images: Vec<Option<Image<'_>>> = pictures.iter().map(|p| p.as_ref().map(image)).collect();
         let ticket = self.engine.submit(&images).map_err(failed)?;
@@ -172,15 +182,30 @@ impl Frames<'_> {
         }
         let report = self.engine.wait(&ticket, None).map_err(failed)?;
         self.summary.add(&report);
-        if let Some(sink) = sink {
+        if sink.is_some() || self.score.is_some() {
             let record = self.record(index, &ticket, &report).map_err(failed)?;
-            sink.frame(&record, &timing(self.plan, &report), &pictures)?;
+            self.count(&record, shot.truth.as_ref());
+            if let Some(sink) = sink {
+                sink.frame(&record, &timing(self.plan, &report), &pictures)?;
+            }
         }
         self.engine.release(ticket).map_err(failed)
     }
 
+    /// Holds a frame's results against what its pictures show.
+    fn count(&mut self, record: &FrameRecord, truth: Option<&Truth>) {
+        if let (Some(score), Some(truth)) = (&mut self.score, truth) {
+            score.add(record, truth);
+        }
+    }
+
     /// The pictures that the engine can take; the others are reported.
-    fn usable(&mut self, index: usize, pictures: Pictures, observe: &mut dyn FnMut(Event<'_>)) -> Vec<Option<Picture>> {
+    fn usable(
+        &mut self,
+        index: usize,
+        pictures: Vec<Option<Result<Picture, PictureError>>>,
+        observe: &mut dyn FnMut(Event<'_>),
+    ) -> Vec<Option<Picture>> {
         let mut usable = Vec::with_capacity(pictures.len());
         for (camera, picture) in pictures.into_iter().enumerate() {
             let checked = picture.map(|p| self.checked(index, camera, p));
@@ -209,10 +234,7 @@ impl Frames<'_> {
             return Ok(picture);
         }
         Err(FrameError::Large {
-            file: self
-                .source
-                .file(index, camera)
-                .map_or_else(String::new, |f| f.display().to_string()),
+            file: self.source.place(index, camera).unwrap_or_default(),
             camera: name.clone(),
             width: picture.width(),
             height: picture.height(),
@@ -227,7 +249,7 @@ impl Frames<'_> {
             let result = self.engine.result(ticket, tenant)?;
             tenants.push(self.recorder.record(self.plan, tenant.index(), &result, &self.newest));
         }
-        let source = |(camera, of): (usize, &Camera)| (of.name.clone(), self.source.file(index, camera).map(file_name));
+        let source = |(camera, of): (usize, &Camera)| (of.name.clone(), self.source.name(index, camera));
         Ok(FrameRecord {
             frame: report.frame,
             sources: self.plan.cameras.iter().enumerate().map(source).collect(),
@@ -246,8 +268,4 @@ fn image(picture: &Picture) -> Image<'_> {
         stride: 3 * picture.width(),
         format: PixelFormat::Rgb8,
     }
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -133,7 +133,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Writes the contact sheet and the summary, and closes the files.
+    /// Writes the contact sheet, the score and the summary, and closes the files.
     pub fn finish(self, summary: &Summary) -> Result<(), SinkError> {
         self.results.finish()?;
         self.timing.finish()?;
@@ -142,7 +142,13 @@ impl Sink {
         {
             sheet.write_png(&self.folder.join("overlay/contact.png"))?;
         }
-        let path = self.folder.join("summary.json");
-        std::fs::write(&path, format!("{:#}\n", summary.to_json())).map_err(|source| SinkError::Write { path, source })
+        if let Some(accuracy) = &summary.accuracy {
+            write_json(self.folder.join("score.json"), &accuracy.to_json())?;
+        }
+        write_json(self.folder.join("summary.json"), &summary.to_json())
     }
+}
+
+fn write_json(path: PathBuf, value: &Value) -> Result<(), SinkError> {
+    std::fs::write(&path, format!("{value:#}\n")).map_err(|source| SinkError::Write { path, source })
 }

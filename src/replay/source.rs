@@ -1,15 +1,79 @@
-//! Where the frames of a replay come from: a picture file, or a folder of them.
+//! Where the frames of a replay come from: picture files, or the synthetic camera.
 
 use super::picture::{Picture, PictureError};
+use crate::scenes::{Drive, Frame, HEIGHT, Object, Renderer, WIDTH};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Frames of a synthetic drive, which has no end, where their number is not said.
+pub const DEFAULT_FRAMES: usize = 120;
+/// What stands before the seed of a synthetic drive.
+const SYNTHETIC: &str = "synthetic:";
+
+/// What a replay is asked to run on. As text: a path, or `synthetic:` and a seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A picture file, or a folder of them.
+    Recorded(PathBuf),
+    /// The drive with this seed, through the synthetic camera.
+    Synthetic(u64),
+}
+
+/// Why a text names no synthetic drive.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{seed}` is no seed: give a whole number from 0 to {max} after `{SYNTHETIC}`, as in `{SYNTHETIC}7`", max = u64::MAX)]
+pub struct SeedError {
+    /// What stands in its place.
+    pub seed: String,
+}
+
+impl FromStr for Input {
+    type Err = SeedError;
+
+    fn from_str(text: &str) -> Result<Input, SeedError> {
+        let Some(seed) = text.strip_prefix(SYNTHETIC) else {
+            return Ok(Input::Recorded(text.into()));
+        };
+        let digits = seed.bytes().all(|b| b.is_ascii_digit());
+        match seed.parse() {
+            Ok(number) if digits => Ok(Input::Synthetic(number)),
+            _ => Err(SeedError { seed: seed.into() }),
+        }
+    }
+}
 
 /// The pictures of every camera, frame by frame.
 ///
 /// A folder gives its JPEG and PNG files in the order of their names. Where a task set looks through several cameras,
-/// the folder has one subfolder for each, named like the camera; the n-th picture of each belongs to frame n.
-#[derive(Debug)]
+/// the folder has one subfolder for each, named like the camera; the n-th picture of each belongs to frame n. The synthetic
+/// camera is one camera: it feeds task sets that look through one.
 pub struct Source {
-    cameras: Vec<Vec<PathBuf>>,
+    pictures: Pictures,
+    cameras: usize,
+}
+
+enum Pictures {
+    /// The files of each camera.
+    Recorded(Vec<Vec<PathBuf>>),
+    /// A drive, and which camera sees it.
+    Synthetic { drive: Drive, seed: u64, camera: usize },
+}
+
+/// One frame of a source.
+pub struct Shot {
+    /// Every camera's picture, in table order; `None` for a camera that has none.
+    pub pictures: Vec<Option<Result<Picture, PictureError>>>,
+    /// What the pictures show, of the synthetic camera.
+    pub truth: Option<Truth>,
+}
+
+/// The ground truth of a picture of the synthetic camera.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Truth {
+    /// The [`Surface`](crate::scenes::Surface) of every pixel by number, row by row.
+    pub labels: Vec<u8>,
+    /// What is in the picture.
+    pub objects: Vec<Object>,
 }
 
 /// Why there are no frames to replay.
@@ -37,6 +101,14 @@ pub enum SourceError {
         /// The cameras' names.
         cameras: String,
     },
+    /// The synthetic camera cannot feed several cameras.
+    #[error(
+        "the synthetic camera is one camera; the task set looks through {cameras}: give a folder of pictures, or another --task-set"
+    )]
+    Synthetic {
+        /// The cameras' names.
+        cameras: String,
+    },
     /// The task set looks through no camera.
     #[error("the task set looks through no camera, so there is nothing to replay: use `platoon infer`")]
     NoCamera,
@@ -44,62 +116,128 @@ pub enum SourceError {
 
 impl Source {
     /// Finds the pictures of `input` for `cameras`: names in table order, and whether any tenant looks through them.
-    pub fn open(input: &Path, cameras: &[(&str, bool)]) -> Result<Source, SourceError> {
+    pub fn open(input: &Input, cameras: &[(&str, bool)]) -> Result<Source, SourceError> {
         let used: Vec<&str> = cameras.iter().filter(|c| c.1).map(|c| c.0).collect();
-        let mut all = vec![Vec::new(); cameras.len()];
-        let unreadable = |source| SourceError::Read {
-            path: input.into(),
-            source,
-        };
-        let is_folder = std::fs::metadata(input).map_err(unreadable)?.is_dir();
-        match used.as_slice() {
-            [] => return Err(SourceError::NoCamera),
-            [name] => {
-                let folder = input.join(name);
-                let files = match is_folder {
-                    false => vec![input.to_path_buf()],
-                    true if folder.is_dir() => pictures(&folder)?,
-                    true => pictures(input)?,
-                };
-                let camera = cameras.iter().position(|c| c.1).unwrap_or(0);
-                all[camera] = files;
-            }
-            names if !is_folder => {
-                return Err(SourceError::Single {
-                    path: input.into(),
-                    cameras: names.join(", "),
+        let pictures = match input {
+            _ if used.is_empty() => return Err(SourceError::NoCamera),
+            Input::Recorded(path) => Pictures::Recorded(recorded(path, cameras, &used)?),
+            Input::Synthetic(_) if used.len() > 1 => {
+                return Err(SourceError::Synthetic {
+                    cameras: used.join(", "),
                 });
             }
-            _ => {
-                for (files, (name, _)) in all.iter_mut().zip(cameras).filter(|(_, c)| c.1) {
-                    *files = pictures(&input.join(name))?;
-                }
-            }
-        }
-        Ok(Source { cameras: all })
+            Input::Synthetic(seed) => Pictures::Synthetic {
+                drive: Drive::new(*seed),
+                seed: *seed,
+                camera: cameras.iter().position(|c| c.1).unwrap_or(0),
+            },
+        };
+        Ok(Source {
+            pictures,
+            cameras: cameras.len(),
+        })
     }
 
-    /// The number of frames: as many as the camera with the most pictures has.
-    pub fn frames(&self) -> usize {
-        self.cameras.iter().map(Vec::len).max().unwrap_or(0)
+    /// The number of frames where `asked` are wanted at most: of recorded pictures as many as the camera with the most of
+    /// them has, of a synthetic drive as many as asked for, by default [`DEFAULT_FRAMES`].
+    pub fn frames(&self, asked: Option<usize>) -> usize {
+        match &self.pictures {
+            Pictures::Recorded(files) => {
+                let longest = files.iter().map(Vec::len).max().unwrap_or(0);
+                longest.min(asked.unwrap_or(usize::MAX))
+            }
+            // A drive's frames are numbered in 32 bits.
+            Pictures::Synthetic { .. } => asked.unwrap_or(DEFAULT_FRAMES).min(u32::MAX as usize),
+        }
     }
 
     /// The number of cameras, those without pictures included.
     pub fn cameras(&self) -> usize {
-        self.cameras.len()
+        self.cameras
     }
 
-    /// The file of `camera` in `frame`, if it has one.
-    pub fn file(&self, frame: usize, camera: usize) -> Option<&Path> {
-        self.cameras.get(camera)?.get(frame).map(PathBuf::as_path)
+    /// The name of `camera`'s picture in `frame`, if it has one: of a file its name without folders, of a synthetic drive
+    /// its seed and the frame's number, as in `synthetic:7#12`.
+    pub fn name(&self, frame: usize, camera: usize) -> Option<String> {
+        match &self.pictures {
+            Pictures::Recorded(files) => {
+                let name = files.get(camera)?.get(frame)?.file_name()?;
+                Some(name.to_string_lossy().into_owned())
+            }
+            Pictures::Synthetic { seed, camera: own, .. } => (camera == *own).then(|| format!("{SYNTHETIC}{seed}#{frame}")),
+        }
     }
 
-    /// Reads the picture of every camera in `frame`; `None` for a camera that has none.
-    pub fn read(&self, frame: usize) -> Vec<Option<Result<Picture, PictureError>>> {
-        (0..self.cameras())
-            .map(|camera| self.file(frame, camera).map(Picture::read))
-            .collect()
+    /// Where `camera`'s picture in `frame` is, for messages: a file with its folders; else its name.
+    pub fn place(&self, frame: usize, camera: usize) -> Option<String> {
+        match &self.pictures {
+            Pictures::Recorded(files) => Some(files.get(camera)?.get(frame)?.display().to_string()),
+            Pictures::Synthetic { .. } => self.name(frame, camera),
+        }
     }
+
+    /// The first `count` frames in order, each read or rendered when it is asked for.
+    pub fn shots(&self, count: usize) -> impl Iterator<Item = Shot> + Send {
+        let mut renderer = None;
+        (0..count).map(move |frame| match &self.pictures {
+            Pictures::Recorded(files) => Shot {
+                pictures: files.iter().map(|of| of.get(frame).map(|file| Picture::read(file))).collect(),
+                truth: None,
+            },
+            Pictures::Synthetic { drive, camera, .. } => {
+                let renderer = renderer.get_or_insert_with(Renderer::new);
+                let mut rendered = Frame::default();
+                renderer.render(drive, u32::try_from(frame).unwrap_or(u32::MAX), &mut rendered);
+                let mut picture = Picture::new(WIDTH as u32, HEIGHT as u32, rendered.pixels);
+                Shot {
+                    pictures: (0..self.cameras).map(|c| picture.take_if(|_| c == *camera).map(Ok)).collect(),
+                    truth: Some(Truth {
+                        labels: rendered.labels,
+                        objects: rendered.objects,
+                    }),
+                }
+            }
+        })
+    }
+
+    /// True if its frames come with their ground truth.
+    pub fn has_truth(&self) -> bool {
+        matches!(self.pictures, Pictures::Synthetic { .. })
+    }
+}
+
+/// The picture files of every camera; `used` are those that tenants look through.
+fn recorded(input: &Path, cameras: &[(&str, bool)], used: &[&str]) -> Result<Vec<Vec<PathBuf>>, SourceError> {
+    let unreadable = |source| SourceError::Read {
+        path: input.into(),
+        source,
+    };
+    let is_folder = std::fs::metadata(input).map_err(unreadable)?.is_dir();
+    let mut all = vec![Vec::new(); cameras.len()];
+    match used {
+        [name] => {
+            let folder = input.join(name);
+            let files = match is_folder {
+                false => vec![input.to_path_buf()],
+                true if folder.is_dir() => pictures(&folder)?,
+                true => pictures(input)?,
+            };
+            let camera = cameras.iter().position(|c| c.1).unwrap_or(0);
+            all[camera] = files;
+        }
+        names if !is_folder => {
+            return Err(SourceError::Single {
+                path: input.into(),
+                cameras: names.join(", "),
+            });
+        }
+        _ => {
+            for (files, (name, _)) in all.iter_mut().zip(cameras).filter(|(_, c)| c.1) {
+                *files = pictures(&input.join(name))?;
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// The JPEG and PNG files of a folder, by name.
@@ -133,19 +271,26 @@ mod tests {
     }
 
     fn names(source: &Source, camera: usize) -> Vec<String> {
-        (0..source.frames())
-            .filter_map(|f| Some(source.file(f, camera)?.file_name()?.to_str()?.to_owned()))
-            .collect()
+        (0..source.frames(None)).filter_map(|f| source.name(f, camera)).collect()
+    }
+
+    fn open(path: &Path, cameras: &[(&str, bool)]) -> Result<Source, SourceError> {
+        Source::open(&Input::Recorded(path.into()), cameras)
+    }
+
+    /// The error of a source that does not open.
+    fn refused(source: Result<Source, SourceError>) -> SourceError {
+        source.err().expect("an error")
     }
 
     #[test]
     fn one_camera_takes_the_pictures_of_the_folder_in_order() {
         let dir = tempfile::tempdir().unwrap();
         touch(dir.path(), &["b.JPG", "a.png", "c.txt", "0010.jpeg", "0009.jpeg"]);
-        let source = Source::open(dir.path(), &[("rear", false), ("front", true)]).unwrap();
+        let source = open(dir.path(), &[("rear", false), ("front", true)]).unwrap();
         assert_eq!(names(&source, 1), ["0009.jpeg", "0010.jpeg", "a.png", "b.JPG"]);
-        assert_eq!((source.cameras(), source.file(0, 0)), (2, None));
-        let one = Source::open(&dir.path().join("a.png"), &[("front", true)]).unwrap();
+        assert_eq!((source.cameras(), source.name(0, 0)), (2, None));
+        let one = open(&dir.path().join("a.png"), &[("front", true)]).unwrap();
         assert_eq!(names(&one, 0), ["a.png"]);
     }
 
@@ -154,16 +299,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cameras = [("front", true), ("rear", true)];
         touch(&dir.path().join("front"), &["0.png", "1.png"]);
-        let missing = Source::open(dir.path(), &cameras).unwrap_err();
+        let missing = refused(open(dir.path(), &cameras));
         assert!(
             matches!(&missing, SourceError::Read { path, .. } if path.ends_with("rear")),
             "{missing}"
         );
         touch(&dir.path().join("rear"), &["0.png"]);
-        let source = Source::open(dir.path(), &cameras).unwrap();
-        assert_eq!((source.frames(), names(&source, 0).len(), names(&source, 1).len()), (2, 2, 1));
-        assert!(source.read(1)[1].is_none());
-        let single = Source::open(&dir.path().join("front/0.png"), &cameras).unwrap_err();
+        let source = open(dir.path(), &cameras).unwrap();
+        assert_eq!((source.frames(None), names(&source, 0).len(), names(&source, 1).len()), (2, 2, 1));
+        assert!(source.shots(2).nth(1).unwrap().pictures[1].is_none());
+        let single = refused(open(&dir.path().join("front/0.png"), &cameras));
         assert!(matches!(single, SourceError::Single { .. }));
     }
 
@@ -171,13 +316,55 @@ mod tests {
     fn nothing_to_replay_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(
-            Source::open(dir.path(), &[("front", true)]),
+            open(dir.path(), &[("front", true)]),
             Err(SourceError::Empty { .. })
         ));
-        assert!(matches!(Source::open(dir.path(), &[("front", false)]), Err(SourceError::NoCamera)));
+        assert!(matches!(open(dir.path(), &[("front", false)]), Err(SourceError::NoCamera)));
         assert!(matches!(
-            Source::open(&dir.path().join("x"), &[("front", true)]),
+            open(&dir.path().join("x"), &[("front", true)]),
             Err(SourceError::Read { .. })
         ));
+    }
+
+    #[test]
+    fn a_text_names_a_path_or_a_drive() {
+        let of = |text: &str| text.parse::<Input>();
+        assert_eq!(of("synthetic:7"), Ok(Input::Synthetic(7)));
+        assert_eq!(of("synthetic:18446744073709551615"), Ok(Input::Synthetic(u64::MAX)));
+        assert_eq!(of("./synthetic:7"), Ok(Input::Recorded("./synthetic:7".into())));
+        assert_eq!(of("frames"), Ok(Input::Recorded("frames".into())));
+        for wrong in ["", "x", "-1", "+1", "1.5", " 1", "0x10", "18446744073709551616"] {
+            let error = of(&format!("synthetic:{wrong}")).unwrap_err();
+            assert_eq!(error.seed, wrong);
+            assert!(error.to_string().contains("synthetic:7"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_drive_is_seen_by_the_camera_in_use_with_its_truth() {
+        let cameras = [("rear", false), ("front", true)];
+        let source = Source::open(&Input::Synthetic(7), &cameras).unwrap();
+        assert_eq!((source.frames(None), source.frames(Some(3))), (DEFAULT_FRAMES, 3));
+        assert!(source.has_truth());
+        assert_eq!((source.name(12, 1).as_deref(), source.name(12, 0)), (Some("synthetic:7#12"), None));
+        let shot = |source: &Source, frame| source.shots(3).nth(frame).unwrap();
+        let Shot { pictures, truth } = shot(&source, 2);
+        assert!(pictures[0].is_none());
+        let picture = pictures[1].as_ref().unwrap().as_ref().unwrap();
+        assert_eq!(picture.size(), (WIDTH as u32, HEIGHT as u32));
+        assert_eq!(truth.as_ref().unwrap().labels.len(), WIDTH * HEIGHT);
+        let again = shot(&Source::open(&Input::Synthetic(7), &cameras).unwrap(), 2);
+        assert_eq!((again.pictures[1].as_ref().unwrap().as_ref().unwrap(), again.truth), (picture, truth));
+        let other = shot(&Source::open(&Input::Synthetic(8), &cameras).unwrap(), 2);
+        assert_ne!(other.pictures[1].as_ref().unwrap().as_ref().unwrap(), picture);
+        assert_eq!(source.shots(3).count(), 3);
+    }
+
+    #[test]
+    fn one_drive_cannot_feed_two_cameras() {
+        let error = refused(Source::open(&Input::Synthetic(7), &[("front", true), ("rear", true)]));
+        assert!(matches!(&error, SourceError::Synthetic { cameras } if cameras == "front, rear"), "{error}");
+        let none = refused(Source::open(&Input::Synthetic(7), &[("front", false)]));
+        assert!(matches!(none, SourceError::NoCamera));
     }
 }

@@ -1,1 +1,76 @@
-//! The bodies that move or speak: vehicles, people, cyclists, traffic lights and signs.
+//! The bodies that move, speak or stand beside the road: vehicles, people, traffic lights, signs, buildings, trees.
+//!
+//! Every function is pure: the same arguments give the same body, and every `u32` is a look. Bodies stand on the ground at
+//! the origin and look along +z: a vehicle drives there, a walker walks there, a sign's face and a shop's door are seen from
+//! there.
+//!
+//! | file | what it builds |
+//! |---|---|
+//! | `shape` | solids, marks on faces, dice for looks: what the others build with |
+//! | `vehicle`, `truck` | cars, and trucks and buses, with wheels and lamps |
+//! | `person`, `cyclist` | people in any phase of a stride or a turn of the pedals |
+//! | `light` | traffic lights beside and above the road |
+//! | `sign`, `pictogram` | traffic signs, and what is painted on them |
+//! | `building`, `tree`, `furniture` | what stands beside the road, boards that are no signs included |
+
+mod building;
+mod cyclist;
+mod furniture;
+mod light;
+mod person;
+mod pictogram;
+mod shape;
+mod sign;
+mod tree;
+mod truck;
+mod vehicle;
+
+pub use building::building;
+pub use cyclist::cyclist;
+pub use furniture::{barrier, board, furniture, street_lamp};
+pub use light::{traffic_light, traffic_light_overhead};
+pub use person::person;
+pub use sign::sign;
+pub use tree::tree;
+pub use vehicle::{Lamps, Side, VehicleKind, vehicle};
+
+use super::mesh::{Mesh, Point};
+
+/// Least and greatest coordinates of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Left, bottom, back.
+    pub min: Point,
+    /// Right, top, front.
+    pub max: Point,
+}
+
+impl Extent {
+    /// Width to the right and depth ahead, in millimetres.
+    pub fn footprint(&self) -> (i32, i32) {
+        (self.max.x - self.min.x, self.max.z - self.min.z)
+    }
+}
+
+/// The extent of a body; zero for a body without faces.
+pub fn extent(mesh: &Mesh) -> Extent {
+    let mut points = mesh.parts.iter().flat_map(|p| &p.faces).flat_map(|f| &f.corners);
+    let Some(&first) = points.next() else {
+        return Extent {
+            min: Point::default(),
+            max: Point::default(),
+        };
+    };
+    points.fold(Extent { min: first, max: first }, |e, p| Extent {
+        min: Point {
+            x: e.min.x.min(p.x),
+            y: e.min.y.min(p.y),
+            z: e.min.z.min(p.z),
+        },
+        max: Point {
+            x: e.max.x.max(p.x),
+            y: e.max.y.max(p.y),
+            z: e.max.z.max(p.z),
+        },
+    })
+}

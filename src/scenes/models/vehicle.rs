@@ -1,0 +1,439 @@
+//! Vehicles: kinds, sizes, lamps, and the bodies of cars and vans.
+
+use super::shape::{BACK, Dice, FRONT, LEFT, Paint, Plan, RIGHT, clipped, frustum, mark_sides, ngon, patch, patch_outline, prism_x, rect};
+use super::truck;
+use crate::scenes::mesh::{Mesh, Part, Rgb};
+use crate::scenes::truth::Class;
+
+/// Kinds of vehicles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VehicleKind {
+    /// Short car with a steep tail.
+    Hatchback,
+    /// Car with a boot.
+    Sedan,
+    /// Long car with a steep tail.
+    Estate,
+    /// High car.
+    Suv,
+    /// Delivery van or minibus.
+    Van,
+    /// Cabin and open bed.
+    Pickup,
+    /// Low and wide car.
+    Sports,
+    /// Two-axle truck with a box.
+    BoxTruck,
+    /// Tractor with a long trailer.
+    SemiTruck,
+    /// Truck with a tank.
+    Tanker,
+    /// Truck with a tipping bed.
+    Tipper,
+    /// City bus or coach.
+    Bus,
+}
+
+impl VehicleKind {
+    /// All kinds.
+    pub const ALL: [VehicleKind; 12] = [
+        VehicleKind::Hatchback,
+        VehicleKind::Sedan,
+        VehicleKind::Estate,
+        VehicleKind::Suv,
+        VehicleKind::Van,
+        VehicleKind::Pickup,
+        VehicleKind::Sports,
+        VehicleKind::BoxTruck,
+        VehicleKind::SemiTruck,
+        VehicleKind::Tanker,
+        VehicleKind::Tipper,
+        VehicleKind::Bus,
+    ];
+
+    /// What a detector calls it.
+    pub const fn class(self) -> Class {
+        match self {
+            VehicleKind::BoxTruck | VehicleKind::SemiTruck | VehicleKind::Tanker | VehicleKind::Tipper | VehicleKind::Bus => Class::Truck,
+            _ => Class::Car,
+        }
+    }
+
+    /// Width, height and length, in millimetres.
+    pub const fn size(self) -> (i32, i32, i32) {
+        match self {
+            VehicleKind::Hatchback => (1760, 1480, 4060),
+            VehicleKind::Sedan => (1820, 1450, 4680),
+            VehicleKind::Estate => (1840, 1500, 4780),
+            VehicleKind::Suv => (1900, 1700, 4560),
+            VehicleKind::Van => (2020, 2400, 5480),
+            VehicleKind::Pickup => (1920, 1800, 5320),
+            VehicleKind::Sports => (1900, 1270, 4420),
+            VehicleKind::BoxTruck => (2440, 3400, 7600),
+            VehicleKind::SemiTruck => (2540, 3960, 14600),
+            VehicleKind::Tanker => (2500, 3400, 9200),
+            VehicleKind::Tipper => (2500, 3120, 7800),
+            VehicleKind::Bus => (2540, 3040, 11800),
+        }
+    }
+}
+
+/// A side of a vehicle, as its driver sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Towards -x.
+    Left,
+    /// Towards +x.
+    Right,
+}
+
+/// Which lamps are lit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Lamps {
+    /// Headlights, and tail lamps with them.
+    pub head: bool,
+    /// Brake lamps.
+    pub brake: bool,
+    /// Reversing lamps.
+    pub reverse: bool,
+    /// Indicator, in the lit half of its beat.
+    pub indicator: Option<Side>,
+}
+
+pub(super) const GLASS: Paint = Paint::gloss(Rgb(34, 42, 52));
+pub(super) const RUBBER: Paint = Paint::matt(Rgb(26, 26, 28));
+pub(super) const ARCH: Paint = Paint::matt(Rgb(14, 14, 15));
+pub(super) const TRIM: Paint = Paint::matt(Rgb(40, 41, 44));
+pub(super) const PLATE: Paint = Paint::reflector(Rgb(226, 228, 222));
+const RIM: Paint = Paint::gloss(Rgb(150, 154, 160));
+
+/// Lacquers of cars, the frequent ones several times.
+const LACQUERS: [Rgb; 24] = [
+    Rgb(232, 233, 232),
+    Rgb(224, 226, 228),
+    Rgb(238, 238, 234),
+    Rgb(176, 180, 184),
+    Rgb(158, 163, 168),
+    Rgb(190, 193, 194),
+    Rgb(110, 114, 119),
+    Rgb(84, 88, 93),
+    Rgb(62, 66, 71),
+    Rgb(134, 137, 140),
+    Rgb(30, 31, 34),
+    Rgb(22, 23, 26),
+    Rgb(38, 40, 44),
+    Rgb(28, 48, 96),
+    Rgb(40, 78, 142),
+    Rgb(26, 36, 62),
+    Rgb(86, 128, 176),
+    Rgb(150, 26, 30),
+    Rgb(184, 36, 34),
+    Rgb(104, 20, 26),
+    Rgb(44, 74, 56),
+    Rgb(214, 176, 44),
+    Rgb(122, 98, 74),
+    Rgb(204, 92, 32),
+];
+
+/// The measures of a car's body, in millimetres. Distances along are from the car's front or back end inwards.
+struct Shell {
+    /// Height of the sill, of the waist where the cabin begins, of the bonnet's and the boot's outer edge.
+    sill: i32,
+    waist: i32,
+    nose: i32,
+    tail: i32,
+    /// Radius of the wheels, and the axles' distances from the front and the back end.
+    wheel: i32,
+    axles: (i32, i32),
+    /// Feet of the windscreen and of the rear window from the ends.
+    feet: (i32, i32),
+    /// How far their tops lie inwards of their feet.
+    rake: (i32, i32),
+    /// How far the roof's edge lies inwards of the waist's.
+    tumble: i32,
+    /// Where pillars stand, in thousandths of the cabin's length from the front; the last window ends the row.
+    pillars: &'static [i32],
+}
+
+const fn shell(kind: VehicleKind) -> Shell {
+    match kind {
+        VehicleKind::Hatchback => Shell {
+            sill: 210,
+            waist: 900,
+            nose: 690,
+            tail: 830,
+            wheel: 315,
+            axles: (780, 700),
+            feet: (960, 60),
+            rake: (720, 340),
+            tumble: 170,
+            pillars: &[300, 590, 900],
+        },
+        VehicleKind::Sedan => Shell {
+            sill: 200,
+            waist: 890,
+            nose: 670,
+            tail: 850,
+            wheel: 325,
+            axles: (860, 960),
+            feet: (1240, 620),
+            rake: (760, 620),
+            tumble: 180,
+            pillars: &[290, 590, 830],
+        },
+        VehicleKind::Estate => Shell {
+            sill: 200,
+            waist: 900,
+            nose: 680,
+            tail: 850,
+            wheel: 325,
+            axles: (880, 980),
+            feet: (1250, 50),
+            rake: (740, 360),
+            tumble: 170,
+            pillars: &[250, 480, 700, 930],
+        },
+        VehicleKind::Suv => Shell {
+            sill: 270,
+            waist: 1050,
+            nose: 860,
+            tail: 960,
+            wheel: 370,
+            axles: (860, 860),
+            feet: (1120, 60),
+            rake: (600, 300),
+            tumble: 160,
+            pillars: &[260, 520, 740, 930],
+        },
+        VehicleKind::Van => Shell {
+            sill: 250,
+            waist: 1200,
+            nose: 980,
+            tail: 1100,
+            wheel: 345,
+            axles: (900, 1000),
+            feet: (700, 20),
+            rake: (640, 60),
+            tumble: 110,
+            pillars: &[240, 260, 600, 940],
+        },
+        VehicleKind::Pickup => Shell {
+            sill: 330,
+            waist: 1120,
+            nose: 930,
+            tail: 1080,
+            wheel: 385,
+            axles: (920, 1160),
+            feet: (1300, 1820),
+            rake: (560, 130),
+            tumble: 150,
+            pillars: &[320, 620, 960],
+        },
+        _ => Shell {
+            sill: 170,
+            waist: 820,
+            nose: 580,
+            tail: 800,
+            wheel: 335,
+            axles: (880, 860),
+            feet: (1420, 380),
+            rake: (820, 1000),
+            tumble: 210,
+            pillars: &[420, 800],
+        },
+    }
+}
+
+/// A vehicle of [`VehicleKind::size`]; `paint` chooses colours and livery.
+pub fn vehicle(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
+    match kind.class() {
+        Class::Truck => truck::truck(kind, paint, lamps),
+        _ => car(kind, paint, lamps),
+    }
+}
+
+fn car(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
+    let mut dice = Dice::new(paint, 1);
+    let lacquer = if kind == VehicleKind::Van && dice.chance(50) {
+        Rgb(234, 235, 233)
+    } else {
+        dice.pick(&LACQUERS)
+    };
+    let lacquer = Paint::gloss(lacquer);
+    let (width, height, length) = kind.size();
+    let s = shell(kind);
+    let (front, back, half) = (length / 2, -length / 2, width / 2);
+    let profile = [
+        (back + 90, s.sill),
+        (front - 110, s.sill),
+        (front, s.sill + 140),
+        (front, s.nose - 130),
+        (front - 110, s.nose),
+        (front - s.feet.0, s.waist),
+        (back + 60, s.waist),
+        (back, s.tail - 60),
+        (back, s.sill + 150),
+    ];
+    let mut body = prism_x(&profile, (-half, half), lacquer);
+    for face in [2, 10] {
+        body.faces[face].colour = TRIM.colour;
+    }
+    let axles = [front - s.axles.0, back + s.axles.1];
+    for z in axles {
+        wheel_arch(&mut body, z, s.wheel, s.sill);
+    }
+    doors(&mut body, &s, kind, lacquer, axles);
+    front_end(&mut body.faces[4], lamps, kind);
+    rear_end(&mut body.faces[9], lamps, lacquer);
+
+    let inset = 30;
+    let low = Plan::new((-half + inset, half - inset), (back + s.feet.1, front - s.feet.0));
+    let roof = half - inset - s.tumble;
+    let high = Plan::new((-roof, roof), (low.z.0 + s.rake.1, low.z.1 - s.rake.0));
+    let mut cabin = frustum(low, high, (s.waist, height), lacquer);
+    glaze(&mut cabin, &s, kind, &mut dice, lamps);
+
+    let mut parts = Vec::with_capacity(6);
+    for z in axles {
+        parts.extend(wheels(z, s.wheel, half, s.sill));
+    }
+    parts.push(body);
+    if kind == VehicleKind::Pickup {
+        let top = &mut parts.last_mut().expect("the body was just pushed").faces[8];
+        patch(top, ARCH, (60, 940), (620, 985));
+    }
+    parts.push(cabin);
+    Mesh { parts }
+}
+
+/// The parts of two wheels that show below `sill`.
+pub(super) fn wheels(z: i32, radius: i32, half_width: i32, sill: i32) -> [Part; 2] {
+    let rubber = clipped(&ngon((z, radius), (radius, radius), 12, 171), sill, false);
+    let lowest = rubber.iter().map(|p| p.1).min().unwrap_or(0);
+    let rubber: Vec<_> = rubber.into_iter().map(|(z, y)| (z, if y == lowest { 0 } else { y })).collect();
+    let rim = clipped(&ngon((z, radius), (radius * 62 / 100, radius * 62 / 100), 12, 171), sill, false);
+    [(half_width - 220, half_width), (-half_width, 220 - half_width)].map(|x| {
+        let mut part = prism_x(&rubber, x, RUBBER);
+        if rim.len() > 2 {
+            mark_sides(&mut part, RIM, &rim);
+        }
+        part
+    })
+}
+
+/// The upper part of a wheel, above `sill`, on a body's sides, with the dark arch about it.
+pub(super) fn wheel_arch(body: &mut Part, z: i32, radius: i32, sill: i32) {
+    let discs = [
+        (radius * 116 / 100, ARCH),
+        (radius, RUBBER),
+        (radius * 62 / 100, RIM),
+        (radius * 16 / 100, TRIM),
+    ];
+    for (r, paint) in discs {
+        let disc = clipped(&ngon((z, radius), (r, r), 12, 171), sill, true);
+        if disc.len() > 2 {
+            mark_sides(body, paint, &disc);
+        }
+    }
+}
+
+fn doors(body: &mut Part, s: &Shell, kind: VehicleKind, lacquer: Paint, axles: [i32; 2]) {
+    let line = lacquer.shaded(620);
+    let (a, b) = (axles[0] - s.wheel - 140, axles[1] + s.wheel + 60);
+    mark_sides(body, lacquer.shaded(760), &rect((b, a), (s.sill, s.sill + 110)));
+    let joints: &[i32] = if kind == VehicleKind::Sports { &[0, 760] } else { &[0, 480, 960] };
+    for &j in joints {
+        let z = a - (a - b) * j / 1000;
+        mark_sides(body, line, &rect((z - 12, z + 12), (s.sill + 110, s.waist - 20)));
+        if j < 900 {
+            mark_sides(body, TRIM, &rect((z - 330, z - 170), (s.waist - 170, s.waist - 130)));
+        }
+    }
+}
+
+/// Headlights, grille, plate and indicators on a front face.
+fn front_end(face: &mut crate::scenes::mesh::Face, lamps: Lamps, kind: VehicleKind) {
+    let grille = if kind == VehicleKind::Sports { (250, 750) } else { (300, 700) };
+    patch(face, ARCH, grille, (420, 840));
+    patch(face, TRIM, (100, 900), (0, 140));
+    patch(face, PLATE, (355, 645), (170, 380));
+    head_lamps(face, lamps, (30, 250), (560, 960));
+}
+
+/// A pair of headlights at `s` from either edge, with indicators outside.
+pub(super) fn head_lamps(face: &mut crate::scenes::mesh::Face, lamps: Lamps, s: (i32, i32), t: (i32, i32)) {
+    let lamp = if lamps.head {
+        Paint::lamp(Rgb(255, 250, 226))
+    } else {
+        Paint::gloss(Rgb(206, 212, 218))
+    };
+    let outer = s.0 + (s.1 - s.0) * 3 / 10;
+    patch(face, lamp, (outer, s.1), t);
+    patch(face, lamp, (1000 - s.1, 1000 - outer), t);
+    // Seen from ahead, the driver's right is to the left.
+    patch(face, indicator(lamps, Side::Right), (s.0, outer), t);
+    patch(face, indicator(lamps, Side::Left), (1000 - outer, 1000 - s.0), t);
+}
+
+fn indicator(lamps: Lamps, side: Side) -> Paint {
+    if lamps.indicator == Some(side) {
+        Paint::lamp(Rgb(255, 168, 24))
+    } else {
+        Paint::gloss(Rgb(186, 112, 36))
+    }
+}
+
+/// Tail lamps, plate, bumper and boot line on a rear face.
+fn rear_end(face: &mut crate::scenes::mesh::Face, lamps: Lamps, lacquer: Paint) {
+    patch(face, TRIM, (60, 940), (0, 230));
+    patch(face, lacquer.shaded(620), (40, 960), (400, 425));
+    patch(face, PLATE, (350, 650), (480, 720));
+    tail_lamps(face, lamps, (15, 220), (560, 960));
+}
+
+/// A pair of tail lamps at `s` from either edge, with indicators below the outer half and reversing lamps within.
+pub(super) fn tail_lamps(face: &mut crate::scenes::mesh::Face, lamps: Lamps, s: (i32, i32), t: (i32, i32)) {
+    let red = if lamps.brake {
+        Paint::lamp(Rgb(255, 36, 26))
+    } else if lamps.head {
+        Paint::lamp(Rgb(186, 22, 20))
+    } else {
+        Paint::gloss(Rgb(140, 20, 22))
+    };
+    let white = if lamps.reverse {
+        Paint::lamp(Rgb(255, 255, 246))
+    } else {
+        Paint::gloss(Rgb(190, 186, 184))
+    };
+    let third = t.0 + (t.1 - t.0) * 35 / 100;
+    let inner = s.0 + (s.1 - s.0) * 6 / 10;
+    for (side, flip) in [(Side::Left, false), (Side::Right, true)] {
+        let span = |a: i32, b: i32| if flip { (1000 - b, 1000 - a) } else { (a, b) };
+        patch(face, red, span(s.0, s.1), (third, t.1));
+        patch(face, indicator(lamps, side), span(s.0, inner), (t.0, third));
+        patch(face, white, span(inner, s.1), (t.0, third));
+    }
+}
+
+/// Windows of the cabin.
+fn glaze(cabin: &mut Part, s: &Shell, kind: VehicleKind, dice: &mut Dice, lamps: Lamps) {
+    let panel_van = kind == VehicleKind::Van && dice.chance(60);
+    patch(&mut cabin.faces[FRONT], GLASS, (50, 950), (40, 930));
+    let rear = if kind == VehicleKind::Van { (480, 900) } else { (120, 880) };
+    patch(&mut cabin.faces[BACK], GLASS, (70, 930), rear);
+    if lamps.brake {
+        patch(&mut cabin.faces[BACK], Paint::lamp(Rgb(255, 36, 26)), (420, 580), (900, 950));
+    }
+    let (low, high) = if kind == VehicleKind::Van { (60, 600) } else { (50, 880) };
+    let mut from = 60;
+    for &to in s.pillars {
+        if to - from > 60 && !(panel_van && from > 100) {
+            // On the right side the front is to the right.
+            patch(&mut cabin.faces[RIGHT], GLASS, (1000 - to, 1000 - from), (low, high));
+            patch(&mut cabin.faces[LEFT], GLASS, (from, to), (low, high));
+        }
+        from = to + 30;
+    }
+    let glint = Paint::gloss(Rgb(70, 84, 98));
+    patch_outline(&mut cabin.faces[FRONT], glint, &[(600, 40), (720, 40), (860, 930), (740, 930)]);
+}
