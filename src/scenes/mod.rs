@@ -9,10 +9,31 @@
 //! | `mesh` | bodies of flat convex faces in millimetres, and how they are turned and moved |
 //! | `models/` | the bodies: vehicles, people, cyclists, traffic lights, signs |
 
+mod ahead;
+mod camera;
+mod census;
+mod drive;
+mod fixed;
+mod ground;
+mod library;
+mod light;
 pub mod mesh;
 pub mod models;
+mod pace;
+mod painter;
+mod render;
+mod roadside;
+mod route;
+mod sensor;
+mod signals;
+mod sky;
+mod solid;
+mod thing;
+mod traffic;
 pub mod truth;
 
+pub use drive::{Drive, FRAMES_PER_SECOND};
+pub use render::Renderer;
 pub use truth::{Class, Object, Signal, Surface};
 
 /// Width of the camera's pictures, in pixels.

@@ -1,0 +1,32 @@
+//! A drive: what is fixed by its seed alone.
+
+use super::ground::Soil;
+use super::route::Route;
+
+/// Frames a second of a drive.
+pub const FRAMES_PER_SECOND: u32 = 10;
+
+/// A drive without end, fixed by its seed.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    /// Its seed.
+    pub(super) seed: u64,
+    pub(super) route: Route,
+    pub(super) soil: Soil,
+}
+
+impl Drive {
+    /// The drive of a seed.
+    pub fn new(seed: u64) -> Drive {
+        Drive {
+            seed,
+            route: Route::new(seed),
+            soil: Soil::new(seed),
+        }
+    }
+
+    /// Its seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+}

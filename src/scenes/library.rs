@@ -1,0 +1,103 @@
+//! The bodies in use, made once and kept from frame to frame.
+
+use std::collections::BTreeMap;
+
+use super::models::{self, Lamps, Side, VehicleKind};
+use super::solid::Solid;
+use super::truth::Signal;
+
+/// Bodies kept at most; then the library starts anew.
+const KEPT: usize = 1500;
+
+/// Names of bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Body {
+    /// A vehicle: kind, paint, lamps.
+    Vehicle(VehicleKind, u32, Lit),
+    /// Someone on foot: look, phase of the stride.
+    Person(u32, u32),
+    /// Someone on a bicycle: look, phase of the pedals.
+    Cyclist(u32, u32),
+    /// A traffic light on a pole: what it shows, style.
+    Light(Signal, u32),
+    /// A traffic light above the road.
+    LightOverhead(Signal, u32),
+    /// A traffic sign.
+    Sign(Signal, u32),
+    /// A building: look, whether windows are lit.
+    Building(u32, bool),
+    /// A tree.
+    Tree(u32),
+    /// A street lamp: look, whether it is lit.
+    StreetLamp(u32, bool),
+    /// A barrier.
+    Barrier(u32),
+    /// A bench, a bin, a box.
+    Furniture(u32),
+    /// A board that is no sign.
+    Board(u32),
+}
+
+/// Which lamps of a vehicle are lit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lit {
+    /// Headlights and tail lamps.
+    pub head: bool,
+    /// Brake lamps.
+    pub brake: bool,
+    /// Indicator: -1 left, 1 right, 0 none.
+    pub indicator: i8,
+}
+
+/// Bodies by name.
+#[derive(Clone, Debug, Default)]
+pub struct Library {
+    solids: BTreeMap<Body, Solid>,
+}
+
+impl Library {
+    /// Forgets bodies if there are too many.
+    pub fn tidy(&mut self) {
+        if self.solids.len() > KEPT {
+            self.solids.clear();
+        }
+    }
+
+    /// A body by name.
+    pub fn solid(&mut self, body: Body) -> &Solid {
+        self.solids.entry(body).or_insert_with(|| Solid::new(make(body)))
+    }
+}
+
+fn make(body: Body) -> super::mesh::Mesh {
+    match body {
+        Body::Vehicle(kind, paint, lit) => {
+            let indicator = match lit.indicator {
+                0 => None,
+                side if side < 0 => Some(Side::Left),
+                _ => Some(Side::Right),
+            };
+            models::vehicle(
+                kind,
+                paint,
+                Lamps {
+                    head: lit.head,
+                    brake: lit.brake,
+                    reverse: false,
+                    indicator,
+                },
+            )
+        }
+        Body::Person(look, phase) => models::person(look, phase),
+        Body::Cyclist(look, phase) => models::cyclist(look, phase),
+        Body::Light(signal, style) => models::traffic_light(signal, style),
+        Body::LightOverhead(signal, style) => models::traffic_light_overhead(signal, style),
+        Body::Sign(signal, style) => models::sign(signal, style),
+        Body::Building(look, lit) => models::building(look, lit),
+        Body::Tree(look) => models::tree(look),
+        Body::StreetLamp(look, lit) => models::street_lamp(look, lit),
+        Body::Barrier(look) => models::barrier(look),
+        Body::Furniture(look) => models::furniture(look),
+        Body::Board(look) => models::board(look),
+    }
+}

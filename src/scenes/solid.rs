@@ -1,0 +1,362 @@
+//! A body made ready to be painted: normals of its faces, and which part hides which.
+//!
+//! Two convex parts that a plane parts can be ordered by the side of it on which the camera is. The planes are found once, so
+//! that a frame only asks for the sides and paints the parts in an order that respects all of them.
+
+use super::camera::{Camera, NEAR, clip_near};
+use super::fixed::{ONE, cos, sin};
+use super::light::Light;
+use super::mesh::{Finish, Mesh, Part, Point, Rgb, Role};
+use super::models::{Extent, extent};
+use super::painter::{Canvas, Ink, Spot};
+use super::truth::Surface;
+
+/// Parts that can be ordered; those beyond are painted last.
+const PARTS: usize = 64;
+
+/// A plane: a point is in front of it where `normal · point > offset`.
+#[derive(Clone, Copy, Debug)]
+struct Plane {
+    normal: Point,
+    offset: i64,
+}
+
+/// `front` lies in front of the plane, `back` behind it.
+#[derive(Clone, Copy, Debug)]
+struct Divide {
+    plane: Plane,
+    front: usize,
+    back: usize,
+}
+
+/// A body made ready.
+#[derive(Clone, Debug)]
+pub struct Solid {
+    mesh: Mesh,
+    /// Its extent at rest.
+    pub extent: Extent,
+    /// Outward normals of the faces by part, of length [`ONE`].
+    normals: Vec<Vec<Point>>,
+    centres: Vec<Point>,
+    divides: Vec<Divide>,
+}
+
+/// How a body is placed in camera space.
+#[derive(Clone, Copy, Debug)]
+pub struct Pose {
+    /// Where its origin is.
+    pub at: Point,
+    /// Which way it looks, in 1/4096 turns to the right.
+    pub yaw: i32,
+}
+
+/// What a painted body was in the picture.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Footprint {
+    /// Pixels inside the picture that it covers alone.
+    pub covered: u32,
+    /// Rectangle around its corners, those outside the picture included, in 1/256 pixels: left, top, right, bottom.
+    pub reach: Option<[i32; 4]>,
+}
+
+fn minus(a: Point, b: Point) -> Point {
+    Point {
+        x: a.x - b.x,
+        y: a.y - b.y,
+        z: a.z - b.z,
+    }
+}
+
+fn dot(a: Point, b: Point) -> i64 {
+    i64::from(a.x) * i64::from(b.x) + i64::from(a.y) * i64::from(b.y) + i64::from(a.z) * i64::from(b.z)
+}
+
+/// Outward normal of a polygon that is anticlockwise as seen from outside, of length [`ONE`]; zero for one without area.
+fn normal(corners: &[Point]) -> Point {
+    let (mut x, mut y, mut z) = (0i64, 0i64, 0i64);
+    for pair in corners[1..].windows(2) {
+        let (a, b) = (minus(pair[0], corners[0]), minus(pair[1], corners[0]));
+        // With z ahead the axes are left-handed: the outward side is against the usual product.
+        x -= i64::from(a.y) * i64::from(b.z) - i64::from(a.z) * i64::from(b.y);
+        y -= i64::from(a.z) * i64::from(b.x) - i64::from(a.x) * i64::from(b.z);
+        z -= i64::from(a.x) * i64::from(b.y) - i64::from(a.y) * i64::from(b.x);
+    }
+    // Products of lengths up to 100 m: shortened so that their squares fit.
+    let most = x.unsigned_abs().max(y.unsigned_abs()).max(z.unsigned_abs());
+    let spare = (64 - most.leading_zeros()).saturating_sub(30);
+    let (x, y, z) = (x >> spare, y >> spare, z >> spare);
+    let length = (x * x + y * y + z * z).isqrt().max(1);
+    let unit = |value: i64| (value * i64::from(ONE) / length) as i32;
+    Point {
+        x: unit(x),
+        y: unit(y),
+        z: unit(z),
+    }
+}
+
+impl Solid {
+    /// Makes a body ready.
+    pub fn new(mesh: Mesh) -> Solid {
+        let normals: Vec<Vec<Point>> = mesh
+            .parts
+            .iter()
+            .map(|part| part.faces.iter().map(|face| normal(&face.corners)).collect())
+            .collect();
+        let centres = mesh.parts.iter().map(centre).collect();
+        let extent = extent(&mesh);
+        let mut divides = Vec::new();
+        let count = mesh.parts.len().min(PARTS);
+        for a in 0..count {
+            for b in a + 1..count {
+                let divide = divide(&mesh.parts[a], &normals[a], &mesh.parts[b]).map(|plane| Divide { plane, front: b, back: a });
+                let other = || divide_back(&mesh.parts[b], &normals[b], &mesh.parts[a], a, b);
+                divides.extend(divide.or_else(other));
+            }
+        }
+        Solid {
+            mesh,
+            extent,
+            normals,
+            centres,
+            divides,
+        }
+    }
+
+    /// Order in which the parts are painted for a camera at a point of the body's own space.
+    fn order(&self, eye: Point, order: &mut Vec<usize>) {
+        order.clear();
+        let count = self.mesh.parts.len().min(PARTS);
+        // Bit b of before[a]: b is painted before a.
+        let mut before = [0u64; PARTS];
+        for divide in &self.divides {
+            let in_front = dot(divide.plane.normal, eye) > divide.plane.offset;
+            let (later, earlier) = if in_front {
+                (divide.front, divide.back)
+            } else {
+                (divide.back, divide.front)
+            };
+            before[later] |= 1 << earlier;
+        }
+        let mut waiting = if count == 64 { u64::MAX } else { (1 << count) - 1 };
+        while waiting != 0 {
+            let mut best: Option<(bool, i64, usize)> = None;
+            for (part, earlier) in before.iter().enumerate().take(count) {
+                if waiting >> part & 1 == 1 {
+                    let away = minus(self.centres[part], eye);
+                    let candidate = (earlier & waiting == 0, dot(away, away), part);
+                    best = Some(best.map_or(candidate, |best| best.max(candidate)));
+                }
+            }
+            let Some((_, _, part)) = best else { break };
+            order.push(part);
+            waiting &= !(1 << part);
+        }
+        order.extend(count..self.mesh.parts.len());
+    }
+}
+
+/// A face's plane of `a` that has all of `b` in front of it.
+fn divide(a: &Part, normals: &[Point], b: &Part) -> Option<Plane> {
+    a.faces.iter().zip(normals).find_map(|(face, &normal)| {
+        let offset = dot(normal, face.corners[0]);
+        // Parts may touch, and roundings may let them reach into each other by 2 mm.
+        let clear = b
+            .faces
+            .iter()
+            .flat_map(|face| &face.corners)
+            .all(|&corner| dot(normal, corner) >= offset - 2 * i64::from(ONE));
+        (clear && normal != Point::default()).then_some(Plane { normal, offset })
+    })
+}
+
+fn divide_back(b: &Part, normals: &[Point], a: &Part, index_a: usize, index_b: usize) -> Option<Divide> {
+    divide(b, normals, a).map(|plane| Divide {
+        plane,
+        front: index_a,
+        back: index_b,
+    })
+}
+
+fn centre(part: &Part) -> Point {
+    let mut sum = (0i64, 0i64, 0i64, 0i64);
+    for corner in part.faces.iter().flat_map(|face| &face.corners) {
+        sum = (
+            sum.0 + i64::from(corner.x),
+            sum.1 + i64::from(corner.y),
+            sum.2 + i64::from(corner.z),
+            sum.3 + 1,
+        );
+    }
+    let count = sum.3.max(1);
+    Point {
+        x: (sum.0 / count) as i32,
+        y: (sum.1 / count) as i32,
+        z: (sum.2 / count) as i32,
+    }
+}
+
+/// Paints bodies; keeps its buffers from one to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Brush {
+    order: Vec<usize>,
+    placed: Vec<Point>,
+    kept: Vec<Point>,
+    spots: Vec<Spot>,
+    /// Places of bright lamps painted, with radius in pixels and colour, for their glow.
+    pub glows: Vec<(Spot, i32, Rgb)>,
+}
+
+/// What a body counts as.
+#[derive(Clone, Copy, Debug)]
+pub struct Meaning {
+    /// What its pixels show.
+    pub surface: Surface,
+    /// Number of its object in this frame; 0 for none.
+    pub owner: u16,
+}
+
+impl Brush {
+    /// Paints a body. `beam` is the light it gets from the car's lamps.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what is painted: which body, where, as what, in which light, on what"
+    )]
+    pub fn paint(
+        &mut self,
+        canvas: &mut Canvas,
+        camera: &Camera,
+        light: &Light,
+        solid: &Solid,
+        pose: Pose,
+        meaning: Meaning,
+        beam: i32,
+    ) -> Footprint {
+        let (cosine, sine) = (i64::from(cos(pose.yaw)), i64::from(sin(pose.yaw)));
+        let turn = |x: i32, z: i32, sine: i64| {
+            let (x, z) = (i64::from(x), i64::from(z));
+            (
+                ((x * cosine + z * sine + (1 << 13)) >> 14) as i32,
+                ((z * cosine - x * sine + (1 << 13)) >> 14) as i32,
+            )
+        };
+        let place = |point: &Point| {
+            let (x, z) = turn(point.x, point.z, sine);
+            Point {
+                x: x + pose.at.x,
+                y: point.y + pose.at.y,
+                z: z + pose.at.z,
+            }
+        };
+        let (eye_x, eye_z) = turn(-pose.at.x, -pose.at.z, -sine);
+        let eye = Point {
+            x: eye_x,
+            y: super::camera::EYE - pose.at.y,
+            z: eye_z,
+        };
+        let mut footprint = Footprint::default();
+        let mut order = std::mem::take(&mut self.order);
+        solid.order(eye, &mut order);
+        for &index in &order {
+            let part = &solid.mesh.parts[index];
+            let body = part.role == Role::Body;
+            let claim = if body {
+                (meaning.surface, meaning.owner)
+            } else {
+                (Surface::Other, 0)
+            };
+            for (face, &normal) in part.faces.iter().zip(&solid.normals[index]) {
+                if dot(normal, minus(eye, face.corners[0])) <= 0 {
+                    continue;
+                }
+                let (x, z) = turn(normal.x, normal.z, sine);
+                let turned = Point { x, y: normal.y, z };
+                let colour = light.shade(face.colour, face.finish, turned, beam, pose.at.z);
+                let ink = Ink {
+                    colour,
+                    alpha: 256,
+                    sealed: true,
+                    claim: Some(claim),
+                };
+                if !self.flat(camera, face.corners.iter().map(&place)) {
+                    continue;
+                }
+                let covered = canvas.polygon(&self.spots, &ink);
+                if body {
+                    footprint.covered += covered;
+                    footprint.extend(&self.spots);
+                }
+                for decal in &face.decals {
+                    if !self.flat(camera, decal.corners.iter().map(&place)) {
+                        continue;
+                    }
+                    let colour = light.shade(decal.colour, decal.finish, turned, beam, pose.at.z);
+                    canvas.polygon(
+                        &self.spots,
+                        &Ink {
+                            colour,
+                            alpha: 256,
+                            sealed: false,
+                            claim: None,
+                        },
+                    );
+                    if decal.finish == Finish::Lamp && light.lamps > 30 {
+                        self.glow(decal.colour, pose.at.z);
+                    }
+                }
+                if face.finish == Finish::Lamp && light.lamps > 30 {
+                    self.glow_of_face(camera, face.corners.iter().map(&place), face.colour, pose.at.z);
+                }
+            }
+        }
+        self.order = order;
+        footprint
+    }
+
+    /// Brings a polygon in camera space into the picture; false if nothing of it is there.
+    fn flat(&mut self, camera: &Camera, corners: impl Iterator<Item = Point>) -> bool {
+        self.placed.clear();
+        self.placed.extend(corners);
+        self.spots.clear();
+        if self.placed.iter().any(|point| point.z < NEAR) {
+            clip_near(&self.placed, &mut self.kept);
+            self.spots.extend(self.kept.iter().map(|&point| camera.project(point)));
+        } else {
+            self.spots.extend(self.placed.iter().map(|&point| camera.project(point)));
+        }
+        self.spots.len() >= 3
+    }
+
+    fn glow_of_face(&mut self, camera: &Camera, corners: impl Iterator<Item = Point>, colour: Rgb, z: i32) {
+        if self.flat(camera, corners) {
+            self.glow(colour, z);
+        }
+    }
+
+    /// Remembers the glow of the lamp whose outline is at hand.
+    fn glow(&mut self, colour: Rgb, z: i32) {
+        let most = colour.0.max(colour.1).max(colour.2);
+        if most < 170 || z < 2 * NEAR {
+            return;
+        }
+        let count = self.spots.len() as i32;
+        let middle = Spot {
+            x: self.spots.iter().map(|s| s.x / count).sum(),
+            y: self.spots.iter().map(|s| s.y / count).sum(),
+        };
+        self.glows.push((middle, (420_000 / z).clamp(3, 60), colour));
+    }
+}
+
+impl Footprint {
+    fn extend(&mut self, spots: &[Spot]) {
+        for spot in spots {
+            let reach = self.reach.get_or_insert([spot.x, spot.y, spot.x, spot.y]);
+            *reach = [
+                reach[0].min(spot.x),
+                reach[1].min(spot.y),
+                reach[2].max(spot.x),
+                reach[3].max(spot.y),
+            ];
+        }
+    }
+}
