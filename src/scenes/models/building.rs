@@ -1,6 +1,7 @@
 //! Buildings.
 
-use super::shape::{BACK, Dice, FRONT, LEFT, Paint, Plan, RIGHT, block, patch, prism_x};
+use super::shape::{BACK, FRONT, LEFT, Paint, Plan, RIGHT, block, dice, patch, prism_x};
+use crate::scenes::fixed::Dice;
 use crate::scenes::mesh::{Face, Mesh, Part, Rgb};
 
 const WALLS: [Rgb; 12] = [
@@ -36,8 +37,8 @@ const WARM: [Paint; 3] = [
 ///
 /// 7 to 26 m wide, 8 to 16 m deep, 5 to 25 m high; the exact measures are its [`extent`](super::extent).
 pub fn building(look: u32, night: bool) -> Mesh {
-    let mut dice = Dice::new(look, 8);
-    match dice.between(0, 10) {
+    let mut dice = dice(look, 8);
+    match dice.below(10) {
         0..=2 => house(&mut dice, night),
         3..=5 => row_house(&mut dice, night),
         6..=7 => office(&mut dice, night),
@@ -45,7 +46,7 @@ pub fn building(look: u32, night: bool) -> Mesh {
     }
 }
 
-fn pane(dice: &mut Dice, night: bool, share: i32) -> Paint {
+fn pane(dice: &mut Dice, night: bool, share: u32) -> Paint {
     if night && dice.chance(share) { dice.pick(&WARM) } else { PANE }
 }
 
@@ -152,7 +153,7 @@ fn office(dice: &mut Dice, night: bool) -> Mesh {
             patch(face, glass, (20, 980), (low, low + 560 / storeys));
             if night {
                 for _ in 0..2 {
-                    let s = 20 + dice.between(0, 12) * 80;
+                    let s = 20 + dice.between(0, 11) * 80;
                     patch(face, dice.pick(&WARM), (s, s + 70), (low, low + 560 / storeys));
                 }
             }

@@ -1,6 +1,7 @@
 //! What is painted on the traffic signs, about the face's middle, to the right and up, as convex marks.
 
-use super::shape::{Paint, Spot, TURN, ngon, rect, stroke, turned};
+use super::shape::{Paint, Spot, ngon, rect, stroke, turned};
+use crate::scenes::fixed::TURN;
 use crate::scenes::mesh::Rgb;
 use crate::scenes::truth::Signal;
 

@@ -1,7 +1,8 @@
 //! Vehicles: kinds, sizes, lamps, and the bodies of cars and vans.
 
-use super::shape::{BACK, Dice, FRONT, LEFT, Paint, Plan, RIGHT, clipped, frustum, mark_sides, ngon, patch, patch_outline, prism_x, rect};
+use super::shape::{BACK, FRONT, LEFT, Paint, Plan, RIGHT, clipped, dice, frustum, mark_sides, ngon, patch, patch_outline, prism_x, rect};
 use super::truck;
+use crate::scenes::fixed::Dice;
 use crate::scenes::mesh::{Mesh, Part, Rgb};
 use crate::scenes::truth::Class;
 
@@ -253,7 +254,7 @@ pub fn vehicle(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
 }
 
 fn car(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
-    let mut dice = Dice::new(paint, 1);
+    let mut dice = dice(paint, 1);
     let lacquer = if kind == VehicleKind::Van && dice.chance(50) {
         Rgb(234, 235, 233)
     } else {
