@@ -18,7 +18,7 @@ pub fn sign(signal: Signal, style: u32) -> Mesh {
     let radius = dice.between(350, 450);
     let tilt = if dice.chance(50) { dice.between(-68, 69) } else { 0 };
     let fade = dice.between(0, 180);
-    let mut pole = block(Plan::centred(70, 70), (0, centre + radius * 7 / 10), POLE);
+    let mut pole = block(Plan::centred(70, 70), (0, centre + radius * 45 / 100), POLE);
     pole.role = Role::Support;
     let canvas = Canvas::front(45).moved(0, centre).rolled(tilt);
     let art = pictogram::art(signal, radius);

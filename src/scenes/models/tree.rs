@@ -53,7 +53,7 @@ fn broadleaf(dice: &mut Dice) -> Mesh {
     let tall = dice.between(5000, 10000);
     let leaf = if dice.chance(22) { dice.pick(&AUTUMN) } else { dice.pick(&LEAVES) };
     let radius = tall * dice.between(22, 32) / 100;
-    let mut parts = vec![trunk(tall / 45 + 60, tall * 45 / 100)];
+    let mut parts = vec![trunk(tall / 45 + 60, tall * 34 / 100)];
     parts.push(clump(0, tall * 64 / 100, 0, radius, tall * 30 / 100, leaf));
     for i in 0..dice.between(2, 4) {
         let angle = i * TURN / 3 + dice.between(0, 900);
@@ -76,7 +76,7 @@ fn conifer(dice: &mut Dice) -> Mesh {
     let tall = dice.between(6000, 12000);
     let needle = dice.pick(&NEEDLES);
     let radius = tall * dice.between(16, 24) / 100;
-    let mut parts = vec![trunk(tall / 60 + 60, tall * 14 / 100)];
+    let mut parts = vec![trunk(tall / 60 + 60, tall * 12 / 100)];
     for step in 0..3 {
         let low = tall * (12 + 26 * step) / 100;
         let wide = radius * (100 - 26 * step) / 100;

@@ -202,7 +202,7 @@ fn tank((half, height): (i32, i32), z: (i32, i32), (ground, stripe): (Rgb, Rgb),
 
 fn tipper((half, height): (i32, i32), z: (i32, i32), lacquer: Paint, stripe: Rgb) -> Part {
     let low = Plan::new((-half + 160, half - 160), (z.0 + 260, z.1));
-    let mut bed = frustum(low, Plan::new((-half, half), z), (FLOOR, height - 500), lacquer.shaded(900));
+    let mut bed = frustum(low, Plan::new((-half, half), z), (FLOOR, height - 280), lacquer.shaded(900));
     for side in [RIGHT, LEFT] {
         for s in [180, 380, 580, 780] {
             patch(&mut bed.faces[side], lacquer.shaded(640), (s, s + 22), (0, 1000));
