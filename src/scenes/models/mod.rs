@@ -74,3 +74,6 @@ pub fn extent(mesh: &Mesh) -> Extent {
         },
     })
 }
+
+#[cfg(test)]
+mod tests;

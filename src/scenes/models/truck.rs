@@ -1,7 +1,8 @@
 //! Trucks and buses: cabs, chassis, boxes, tanks, beds and their liveries.
 
-use super::shape::{BACK, Dice, FRONT, LEFT, Paint, Plan, RIGHT, block, frustum, mark_sides, ngon, patch, prism_x, prism_z, rect};
+use super::shape::{BACK, FRONT, LEFT, Paint, Plan, RIGHT, block, dice, frustum, mark_sides, ngon, patch, prism_x, prism_z, rect};
 use super::vehicle::{ARCH, GLASS, Lamps, PLATE, TRIM, VehicleKind, head_lamps, tail_lamps, wheel_arch, wheels};
+use crate::scenes::fixed::Dice;
 use crate::scenes::mesh::{Mesh, Part, Rgb};
 
 const CHASSIS: Paint = Paint::matt(Rgb(38, 39, 42));
@@ -49,7 +50,7 @@ const LINES: [(Rgb, Rgb); 7] = [
 
 /// A truck or bus of its kind's size.
 pub(super) fn truck(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
-    let mut dice = Dice::new(paint, 2);
+    let mut dice = dice(paint, 2);
     let (width, height, length) = kind.size();
     let (front, back, half) = (length / 2, -length / 2, width / 2);
     if kind == VehicleKind::Bus {
@@ -140,7 +141,7 @@ fn cab((half, front, length, top): (i32, i32, i32, i32), axle: i32, lacquer: Pai
 fn cargo((half, height): (i32, i32), z: (i32, i32), (ground, stripe): (Rgb, Rgb), dice: &mut Dice) -> Part {
     let mut cargo = block(Plan::new((-half, half), z), (FLOOR, height), Paint::matt(ground));
     let (ground, stripe) = (Paint::matt(ground), Paint::matt(stripe));
-    let design = dice.between(0, 3);
+    let design = dice.below(3);
     for side in [RIGHT, LEFT] {
         let face = &mut cargo.faces[side];
         match design {
@@ -201,7 +202,7 @@ fn tank((half, height): (i32, i32), z: (i32, i32), (ground, stripe): (Rgb, Rgb),
 
 fn tipper((half, height): (i32, i32), z: (i32, i32), lacquer: Paint, stripe: Rgb) -> Part {
     let low = Plan::new((-half + 160, half - 160), (z.0 + 260, z.1));
-    let mut bed = frustum(low, Plan::new((-half, half), z), (FLOOR, height - 500), lacquer.shaded(900));
+    let mut bed = frustum(low, Plan::new((-half, half), z), (FLOOR, height - 280), lacquer.shaded(900));
     for side in [RIGHT, LEFT] {
         for s in [180, 380, 580, 780] {
             patch(&mut bed.faces[side], lacquer.shaded(640), (s, s + 22), (0, 1000));
