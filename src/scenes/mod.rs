@@ -12,8 +12,10 @@
 mod ahead;
 mod camera;
 mod census;
+mod crossing;
 mod drive;
 mod fixed;
+mod glare;
 mod ground;
 mod library;
 mod light;
