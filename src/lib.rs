@@ -34,7 +34,8 @@
 //! | [`backend`] | what runs a plan |
 //! | [`runtime`] | on board: lifecycle, slots, the frame loop |
 //! | [`planner`] | offline: import, passes, lowering, schedules, memory, emission |
-//! | [`replay`] | recorded frames through the loop: results, overlays, reports |
+//! | [`scenes`] | a synthetic camera and its ground truth |
+//! | [`replay`] | recorded and synthetic frames through the loop: results, overlays, reports |
 //!
 //! A module names only modules above it in this list. Features choose the rooms: a vehicle builds without the defaults.
 
@@ -57,6 +58,8 @@ pub mod primitive;
 #[cfg(feature = "replay")]
 pub mod replay;
 pub mod runtime;
+#[cfg(feature = "scenes")]
+pub mod scenes;
 pub mod task;
 pub mod tensor;
 pub mod units;

@@ -1,0 +1,1 @@
+//! The bodies that move or speak: vehicles, people, cyclists, traffic lights and signs.
