@@ -108,8 +108,10 @@ pub fn furniture(look: u32) -> Mesh {
     Mesh { parts }
 }
 
-/// A board that is no traffic sign, seen from +z: advertisement, town map, blue or green direction board, house number or
-/// arrow plate, or the grey back of a sign. Its ground and outlines recall signs; its marks say nothing.
+/// A board that is no traffic sign, seen from +z: an advertisement, a town map, a direction board, a bus stop, a small plate,
+/// or the grey back of a sign. Its ground and outline recall signs; its marks say nothing.
+///
+/// 0.4 to 3.8 m wide and up to 4.4 m high.
 pub fn board(look: u32) -> Mesh {
     let mut dice = dice(look, 13);
     let grounds = [

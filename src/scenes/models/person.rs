@@ -79,7 +79,7 @@ struct Clothes {
 /// Someone on foot: `look` chooses stature and clothes, `phase` (0..4096, beyond it wraps) the place in a stride of two
 /// steps.
 ///
-/// Adults are 1.56 to 1.9 m tall, children 1.05 to 1.4 m; they are about a third of that wide, arms included, and a long
+/// Adults are 1.56 to 1.9 m tall, children 1.05 to 1.4 m; they are 0.34 to 0.41 of that wide, arms included, and a long
 /// stride takes half of it ahead.
 pub fn person(look: u32, phase: u32) -> Mesh {
     let mut dice = dice(look, 3);
