@@ -119,7 +119,7 @@ fn frame(steel: Paint) -> Part {
         (CRANK, seat, 42, steel),
         (CRANK, neck, 48, steel),
         ((seat.0 + 30, seat.1 - 120), neck, 42, steel),
-        (FORE, (BAR.0, BAR.1), 36, steel),
+        (FORE, (BAR.0, BAR.1 - 44), 36, steel),
         ((SADDLE.0 - 130, SADDLE.1 - 30), (SADDLE.0 + 130, SADDLE.1 - 40), 60, dark),
     ];
     let mut faces = Vec::with_capacity(2 * tubes.len());
