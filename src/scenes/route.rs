@@ -137,7 +137,7 @@ impl Route {
         });
         let zebra = (setting != Setting::Country && dice.chance(45)).then(|| dice.between(30, 60) * 1000);
         let wait = (matches!(junction, Some((_, Rule::Lights))) && dice.chance(28)).then(|| dice.between(20, 60));
-        let sharp = if setting == Setting::Country { 3600 } else { 1900 };
+        let sharp = if setting == Setting::Country { 5200 } else { 2700 };
         let curvature = if dice.chance(45) { 0 } else { dice.between(-sharp, sharp) };
         Stretch {
             index,
