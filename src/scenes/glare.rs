@@ -48,7 +48,7 @@ pub fn reflections(canvas: &mut Canvas, camera: &Camera, light: &Light, library:
         }
         let extent = library.solid(thing.body).extent;
         let clear = (256 - light.haze(at.z)) * light.wet >> 8;
-        let mut streak = |canvas: &mut Canvas, middle: i32, half: i32, height: i32, z: i32, colour: Rgb, alpha: i32| {
+        let streak = |canvas: &mut Canvas, middle: i32, half: i32, height: i32, z: i32, colour: Rgb, alpha: i32| {
             // The mirror image hangs below the ground, fainter further down.
             for (part, share) in [(8, 3), (7, 3), (6, 3), (5, 3), (4, 3), (2, 3)] {
                 let corner = |x: i32, y: i32| camera.project(Point { x: at.x + x, y, z });

@@ -205,11 +205,6 @@ impl Stretch {
         (lerp(from.kerb, to.kerb, share, 256), lerp(from.walk, to.walk, share, 256))
     }
 
-    /// Whether a crossing street is there.
-    pub fn crosses(&self, local: i32) -> bool {
-        self.junction.is_some_and(|(half, _)| (local - JUNCTION).abs() < half)
-    }
-
     /// Start and end of the crossings for people on it.
     pub fn zebras(&self) -> impl Iterator<Item = (i32, i32)> {
         let beside = match self.junction {
