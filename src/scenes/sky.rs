@@ -64,11 +64,12 @@ pub fn paint(canvas: &mut Canvas, clouds: &Clouds, camera: &Camera, light: &Ligh
         let row = &clouds.density[(((depth >> 8) + drift_y + camera.s / 4_000) as usize % TILE) * TILE..][..TILE];
         let next = &clouds.density[(((depth >> 8) + 1 + drift_y + camera.s / 4_000) as usize % TILE) * TILE..][..TILE];
         let part = (depth & 255) as i32;
-        let step = depth / 300;
-        let mut x = (drift_x << 8) + (1 << 24) - (i64::from(camera.centre >> 8) - i64::from(turned)) * step;
+        // Columns in 1/65536 cells, so that neighbouring rows do not part.
+        let step = depth * 256 / 300;
+        let mut x = (drift_x << 16) + (1 << 32) - (i64::from(camera.centre >> 8) - i64::from(turned)) * step;
         let thin = (above * 4).min(256);
         let sample = |x: i64| {
-            let (cell, rest) = ((x >> 8) as usize % TILE, (x & 255) as i32);
+            let (cell, rest) = ((x >> 16) as usize % TILE, (x >> 8 & 255) as i32);
             let after = (cell + 1) % TILE;
             let here = i32::from(row[cell]) * (256 - part) + i32::from(next[cell]) * part;
             let there = i32::from(row[after]) * (256 - part) + i32::from(next[after]) * part;
