@@ -1,6 +1,6 @@
 //! People on foot.
 
-use super::shape::{BACK, Paint, Plan, at, blob, block, dice, frustum, loft, patch, prism_x, rect};
+use super::shape::{BACK, LEFT, Paint, Plan, RIGHT, at, blob, block, dice, frustum, loft, patch, prism_x, rect};
 use crate::scenes::fixed::{Dice, ONE, sin};
 use crate::scenes::mesh::{Mesh, Part, Point, Rgb};
 
@@ -213,10 +213,9 @@ impl Figure {
                 (self.of(36), self.of(24)),
                 clothes.top.shaded(930),
             );
-            // The sides are quadrilaterals from the hand up.
-            for face in &mut arm.faces[..2] {
-                patch(face, clothes.skin, (0, 1000), (0, 200));
-            }
+            // The right side lists its corners from below, the left side from above.
+            patch(&mut arm.faces[RIGHT], clothes.skin, (0, 1000), (0, 200));
+            patch(&mut arm.faces[LEFT], clothes.skin, (0, 1000), (800, 1000));
             for face in [3, 5] {
                 patch(&mut arm.faces[face], clothes.skin, (0, 1000), (0, 200));
             }
