@@ -48,12 +48,12 @@ pub fn reflections(canvas: &mut Canvas, camera: &Camera, light: &Light, library:
         }
         let extent = library.solid(thing.body).extent;
         let clear = (256 - light.haze(at.z)) * light.wet >> 8;
-        let mut streak = |canvas: &mut Canvas, middle: i32, half: i32, height: i32, z: i32, colour: Rgb, alpha: i32| {
+        let streak = |canvas: &mut Canvas, middle: i32, half: i32, height: i32, z: i32, colour: Rgb, alpha: i32| {
             // The mirror image hangs below the ground, fainter further down.
-            for (part, share) in [(4, 5), (3, 5), (2, 6)] {
+            for (part, share) in [(8, 3), (7, 3), (6, 3), (5, 3), (4, 3), (2, 3)] {
                 let corner = |x: i32, y: i32| camera.project(Point { x: at.x + x, y, z });
                 let (left, right) = (corner(middle - half, 0), corner(middle + half, 0));
-                let below = corner(middle, -height * part / 4).y;
+                let below = corner(middle, -height * part / 8).y;
                 let corners = [left, right, Spot { x: right.x, y: below }, Spot { x: left.x, y: below }];
                 canvas.polygon(&corners, &Ink::wash(colour, alpha * clear * share >> 12));
             }
@@ -75,7 +75,7 @@ pub fn reflections(canvas: &mut Canvas, camera: &Camera, light: &Light, library:
                     let oncoming = (thing.yaw - TURN / 2).abs() < 200;
                     let colour = if oncoming { Rgb(255, 246, 214) } else { Rgb(226, 30, 24) };
                     for middle in [-extent.max.x * 3 / 4, extent.max.x * 3 / 4] {
-                        streak(canvas, middle, 150, 3200, z, colour, light.lamps * 3 / 4);
+                        streak(canvas, middle, 110, 3200, z, colour, light.lamps * 3 / 8);
                     }
                 }
             }
@@ -86,7 +86,7 @@ pub fn reflections(canvas: &mut Canvas, camera: &Camera, light: &Light, library:
                     Some(2) => Rgb(40, 230, 150),
                     _ => continue,
                 };
-                streak(canvas, 0, 160, 4500, at.z, colour, 120 + light.lamps / 3);
+                streak(canvas, 0, 110, 4500, at.z, colour, 40 + light.lamps / 3);
             }
             _ => {}
         }

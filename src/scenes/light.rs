@@ -212,14 +212,15 @@ impl Light {
             let mean = ((i32::from(colour.0) + i32::from(colour.1) + i32::from(colour.2)) / 3 + lift).clamp(0, 255) as u8;
             Rgb(mean, mean, mean.saturating_add(4))
         };
-        self.horizon = mixed(self.horizon, grey(self.horizon, -8), much);
+        self.horizon = mixed(self.horizon, grey(self.horizon, -30), much);
         self.top = mixed(self.top, mixed(grey(self.top, 20), self.horizon, 120), much);
-        self.cloud = mixed(self.cloud, grey(self.horizon, -22), much);
+        self.cloud = mixed(self.cloud, grey(self.horizon, -14), much);
         self.cover = self.cover.max(much);
+        let mean = (self.sun[0] + self.sun[1] + self.sun[2]) / 3;
         for channel in 0..3 {
             let sun = self.sun[channel];
             self.sun[channel] = sun - (sun * much * 9 / 10 >> 8);
-            self.ambient[channel] += sun * much / 3 >> 8;
+            self.ambient[channel] += mean * much / 3 >> 8;
         }
     }
 

@@ -32,6 +32,8 @@ mod shadow;
 mod signals;
 mod sky;
 mod solid;
+#[cfg(test)]
+mod tests;
 mod thing;
 mod traffic;
 pub mod truth;

@@ -128,6 +128,7 @@ impl Renderer {
                     class,
                     signal: thing.signal,
                     footprint,
+                    haze: light.haze(thing.z),
                 });
             }
         }

@@ -300,7 +300,8 @@ impl Place<'_> {
             stand(2, Body::Light(signal, style), far, right_kerb + 700, BACK);
         }
         if overhead {
-            let u = self.stretch.sides[1].lanes_end - self.ahead.route.lane / 2;
+            // The arm is about 4 m long.
+            let u = right_kerb - 3200;
             stand(3, Body::LightOverhead(signal, style), far + 500, u, BACK);
         }
         // Those for the others show their backs.

@@ -137,7 +137,7 @@ impl Route {
         });
         let zebra = (setting != Setting::Country && dice.chance(45)).then(|| dice.between(30, 60) * 1000);
         let wait = (matches!(junction, Some((_, Rule::Lights))) && dice.chance(28)).then(|| dice.between(20, 60));
-        let sharp = if setting == Setting::Country { 3600 } else { 1900 };
+        let sharp = if setting == Setting::Country { 5200 } else { 2700 };
         let curvature = if dice.chance(45) { 0 } else { dice.between(-sharp, sharp) };
         Stretch {
             index,
@@ -203,11 +203,6 @@ impl Stretch {
         let share = smooth(local, 24_000);
         let (from, to) = (&before.sides[side], &self.sides[side]);
         (lerp(from.kerb, to.kerb, share, 256), lerp(from.walk, to.walk, share, 256))
-    }
-
-    /// Whether a crossing street is there.
-    pub fn crosses(&self, local: i32) -> bool {
-        self.junction.is_some_and(|(half, _)| (local - JUNCTION).abs() < half)
     }
 
     /// Start and end of the crossings for people on it.

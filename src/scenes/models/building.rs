@@ -37,7 +37,7 @@ const WARM: [Paint; 3] = [
 
 /// A building whose door looks along +z: a house, a row house, an office block or a shop; by `night` some windows are lit.
 ///
-/// 7 to 26 m wide, 8 to 16 m deep, 5 to 25 m high; the exact measures are its [`extent`](super::extent).
+/// 7 to 26 m wide, 8 to 16 m deep, 4 to 26 m high; the exact measures are its [`extent`](super::extent).
 pub fn building(look: u32, night: bool) -> Mesh {
     let mut lights = Lights {
         dice: dice(look, 14),

@@ -16,7 +16,7 @@ const HELMETS: [Rgb; 4] = [Rgb(226, 226, 222), Rgb(40, 42, 48), Rgb(190, 44, 40)
 
 /// Someone on a bicycle: `look` chooses the rider and the bicycle, `phase` (0..4096, beyond it wraps) the turn of the pedals.
 ///
-/// About 0.6 m wide, 1.75 m long and 1.6 to 1.8 m tall.
+/// 0.52 m wide, 1.74 m long and 1.74 to 1.82 m tall.
 pub fn cyclist(look: u32, phase: u32) -> Mesh {
     let mut dice = dice(look, 4);
     let skin = dice.pick(&SKINS);
@@ -119,7 +119,7 @@ fn frame(steel: Paint) -> Part {
         (CRANK, seat, 42, steel),
         (CRANK, neck, 48, steel),
         ((seat.0 + 30, seat.1 - 120), neck, 42, steel),
-        (FORE, (BAR.0, BAR.1), 36, steel),
+        (FORE, (BAR.0, BAR.1 - 44), 36, steel),
         ((SADDLE.0 - 130, SADDLE.1 - 30), (SADDLE.0 + 130, SADDLE.1 - 40), 60, dark),
     ];
     let mut faces = Vec::with_capacity(2 * tubes.len());

@@ -108,8 +108,10 @@ pub fn furniture(look: u32) -> Mesh {
     Mesh { parts }
 }
 
-/// A board that is no traffic sign, seen from +z: advertisement, town map, blue or green direction board, house number or
-/// arrow plate, or the grey back of a sign. Its ground and outlines recall signs; its marks say nothing.
+/// A board that is no traffic sign, seen from +z: an advertisement, a town map, a direction board, a bus stop, a small plate,
+/// or the grey back of a sign. Its ground and outline recall signs; its marks say nothing.
+///
+/// 0.4 to 3.8 m wide and up to 4.4 m high.
 pub fn board(look: u32) -> Mesh {
     let mut dice = dice(look, 13);
     let grounds = [
@@ -133,27 +135,22 @@ pub fn board(look: u32) -> Mesh {
         // The back of a sign: a grey disc, octagon or triangle.
         let (sides, radius, centre) = (dice.pick(&[3, 4, 8, 12]), dice.between(350, 450), dice.between(2200, 2600));
         let outline = ngon((0, centre), (radius, radius), sides, 1024);
+        let lowest = outline.iter().map(|spot| spot.1).min().unwrap_or(0);
         return Mesh {
-            parts: vec![
-                post(0, centre - radius),
-                prism_z(&outline, (-10, 10), Paint::matt(Rgb(132, 135, 138))),
-            ],
+            parts: vec![post(0, lowest), prism_z(&outline, (-10, 10), Paint::matt(Rgb(132, 135, 138)))],
         };
     }
     if kind == 1 {
         // A bus stop's disc.
         let (radius, centre) = (dice.between(230, 330), dice.between(2300, 2700));
         let disc = ngon((0, centre), (radius, radius), 12, 171);
-        let mut plate = prism_z(
-            &disc,
-            (36, 56),
-            Paint::matt(dice.pick(&[Rgb(240, 196, 60), Rgb(232, 232, 226), Rgb(60, 120, 84)])),
-        );
-        let green = Paint::matt(Rgb(30, 96, 62));
+        let (yellow, white, green) = (Rgb(240, 196, 60), Rgb(232, 232, 226), Rgb(30, 96, 62));
+        let (ground, letter) = dice.pick(&[(yellow, green), (white, green), (green, white), (green, yellow)]);
+        let mut plate = prism_z(&disc, (36, 56), Paint::matt(ground));
         let canvas = Canvas::front(56).moved(0, centre);
         for (u, v) in [((-55, -30), (-55, 55)), ((30, 55), (-55, 55)), ((-30, 30), (-12, 12))] {
             let of = |(a, b): (i32, i32)| (radius * a / 100, radius * b / 100);
-            canvas.mark(&mut plate.faces[0], green, &rect(of(u), of(v)));
+            canvas.mark(&mut plate.faces[0], Paint::matt(letter), &rect(of(u), of(v)));
         }
         plate.faces[1].colour = Rgb(132, 135, 138);
         return Mesh {

@@ -1,6 +1,6 @@
 //! People on foot.
 
-use super::shape::{BACK, Paint, Plan, at, blob, block, dice, frustum, loft, patch, prism_x, rect};
+use super::shape::{BACK, LEFT, Paint, Plan, RIGHT, at, blob, block, dice, frustum, loft, patch, prism_x, rect};
 use crate::scenes::fixed::{Dice, ONE, sin};
 use crate::scenes::mesh::{Mesh, Part, Point, Rgb};
 
@@ -79,7 +79,7 @@ struct Clothes {
 /// Someone on foot: `look` chooses stature and clothes, `phase` (0..4096, beyond it wraps) the place in a stride of two
 /// steps.
 ///
-/// Adults are 1.56 to 1.9 m tall, children 1.05 to 1.4 m; they are about a third of that wide, arms included, and a long
+/// Adults are 1.56 to 1.9 m tall, children 1.05 to 1.4 m; they are 0.34 to 0.41 of that wide, arms included, and a long
 /// stride takes half of it ahead.
 pub fn person(look: u32, phase: u32) -> Mesh {
     let mut dice = dice(look, 3);
@@ -213,10 +213,9 @@ impl Figure {
                 (self.of(36), self.of(24)),
                 clothes.top.shaded(930),
             );
-            // The sides are quadrilaterals from the hand up.
-            for face in &mut arm.faces[..2] {
-                patch(face, clothes.skin, (0, 1000), (0, 200));
-            }
+            // The right side lists its corners from below, the left side from above.
+            patch(&mut arm.faces[RIGHT], clothes.skin, (0, 1000), (0, 200));
+            patch(&mut arm.faces[LEFT], clothes.skin, (0, 1000), (800, 1000));
             for face in [3, 5] {
                 patch(&mut arm.faces[face], clothes.skin, (0, 1000), (0, 200));
             }

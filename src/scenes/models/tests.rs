@@ -222,6 +222,20 @@ fn cyclists_are_sound_in_every_phase() {
             let what = format!("cyclist {look} at {phase}");
             let mesh = cyclist(look, phase);
             check(&mesh, &what);
+            // Wheels and tubes share the middle plane; the rider keeps apart from both.
+            let [wheels, frame, rider] = [0..2, 2..3, 3..mesh.parts.len()].map(|range| mesh.parts[range].to_vec());
+            check_apart(
+                &Mesh {
+                    parts: [wheels, rider.clone()].concat(),
+                },
+                &what,
+            );
+            check_apart(
+                &Mesh {
+                    parts: [frame, rider].concat(),
+                },
+                &what,
+            );
             let (width, depth) = extent(&mesh).footprint();
             let tall = extent(&mesh).max.y;
             assert!(
@@ -305,6 +319,7 @@ fn what_stands_beside_the_road_is_sound() {
             check(&house, &format!("building {look}"));
             check_apart(&house, &format!("building {look}"));
             check(&street_lamp(look, flag), &format!("street lamp {look}"));
+            check_apart(&street_lamp(look, flag), &format!("street lamp {look}"));
         }
         check(&tree(look), &format!("tree {look}"));
         for (name, mesh) in [("barrier", barrier(look)), ("furniture", furniture(look)), ("board", board(look))] {

@@ -22,7 +22,7 @@ const AUTUMN: [Rgb; 5] = [
 const NEEDLES: [Rgb; 3] = [Rgb(40, 70, 50), Rgb(50, 80, 54), Rgb(44, 66, 42)];
 const BARK: Paint = Paint::matt(Rgb(92, 76, 60));
 
-/// A broadleaf tree (5 to 10 m), a conifer (6 to 12 m) or a bush (1 to 2 m).
+/// A broadleaf tree (5 to 10 m), a conifer (6 to 12 m) or a bush (0.9 to 1.8 m).
 pub fn tree(look: u32) -> Mesh {
     let mut dice = dice(look, 9);
     match dice.below(10) {

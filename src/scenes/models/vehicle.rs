@@ -108,6 +108,23 @@ pub(super) const TRIM: Paint = Paint::matt(Rgb(40, 41, 44));
 pub(super) const PLATE: Paint = Paint::reflector(Rgb(226, 228, 222));
 const RIM: Paint = Paint::gloss(Rgb(150, 154, 160));
 
+/// Faces of a car's lower body, whose profile begins at the underside and goes round by the front.
+const UNDERSIDE: usize = 2;
+const NOSE: usize = 4;
+const DECK: usize = 7;
+const TAIL: usize = 9;
+const REAR_CHIN: usize = 10;
+
+/// Where tail lamps reach, from the edge and from below, in thousandths of the rear face.
+const TAIL_LAMPS: [((i32, i32), (i32, i32)); 4] = [
+    ((15, 220), (560, 960)),
+    ((10, 130), (460, 1000)),
+    ((15, 300), (680, 930)),
+    ((20, 190), (520, 860)),
+];
+/// Where headlights reach on the front face.
+const HEAD_LAMPS: [((i32, i32), (i32, i32)); 3] = [((30, 250), (560, 960)), ((15, 290), (700, 980)), ((40, 210), (500, 940))];
+
 /// Lacquers of cars, the frequent ones several times.
 const LACQUERS: [Rgb; 24] = [
     Rgb(232, 233, 232),
@@ -276,7 +293,7 @@ fn car(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
         (back, s.sill + 150),
     ];
     let mut body = prism_x(&profile, (-half, half), lacquer);
-    for face in [2, 10] {
+    for face in [UNDERSIDE, REAR_CHIN] {
         body.faces[face].colour = TRIM.colour;
     }
     let axles = [front - s.axles.0, back + s.axles.1];
@@ -284,9 +301,8 @@ fn car(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
         wheel_arch(&mut body, z, s.wheel, s.sill);
     }
     doors(&mut body, &s, kind, lacquer, axles);
-    let bumper = if dice.chance(40) { 230 } else { 90 };
-    front_end(&mut body.faces[4], lamps, kind);
-    rear_end(&mut body.faces[9], lamps, lacquer, bumper);
+    front_end(&mut body.faces[NOSE], lamps, kind, &mut dice);
+    rear_end(&mut body.faces[TAIL], lamps, lacquer, &mut dice);
 
     let inset = 30;
     let low = Plan::new((-half + inset, half - inset), (back + s.feet.1, front - s.feet.0));
@@ -299,11 +315,10 @@ fn car(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
     for z in axles {
         parts.extend(wheels(z, s.wheel, half, s.sill));
     }
-    parts.push(body);
     if kind == VehicleKind::Pickup {
-        let top = &mut parts.last_mut().expect("the body was just pushed").faces[8];
-        patch(top, ARCH, (60, 940), (620, 985));
+        patch(&mut body.faces[DECK], ARCH, (50, 950), (590, 980));
     }
+    parts.push(body);
     parts.push(cabin);
     Mesh { parts }
 }
@@ -349,12 +364,13 @@ fn doors(body: &mut Part, s: &Shell, kind: VehicleKind, lacquer: Paint, axles: [
 }
 
 /// Headlights, grille, plate and indicators on a front face.
-fn front_end(face: &mut Face, lamps: Lamps, kind: VehicleKind) {
+fn front_end(face: &mut Face, lamps: Lamps, kind: VehicleKind, dice: &mut Dice) {
     let grille = if kind == VehicleKind::Sports { (250, 750) } else { (300, 700) };
     patch(face, ARCH, grille, (420, 840));
     patch(face, TRIM, (100, 900), (0, 140));
     patch(face, PLATE, (355, 645), (170, 380));
-    head_lamps(face, lamps, (30, 250), (560, 960));
+    let (s, t) = dice.pick(&HEAD_LAMPS);
+    head_lamps(face, lamps, s, t);
 }
 
 /// A pair of headlights at `s` from either edge, with indicators outside.
@@ -381,11 +397,12 @@ fn indicator(lamps: Lamps, side: Side) -> Paint {
 }
 
 /// Tail lamps, plate, bumper and boot line on a rear face.
-fn rear_end(face: &mut Face, lamps: Lamps, lacquer: Paint, bumper: i32) {
-    patch(face, TRIM, (60, 940), (0, bumper));
+fn rear_end(face: &mut Face, lamps: Lamps, lacquer: Paint, dice: &mut Dice) {
+    patch(face, TRIM, (0, 1000), (0, if dice.chance(40) { 230 } else { 90 }));
     patch(face, lacquer.shaded(620), (40, 960), (400, 425));
     patch(face, PLATE, (350, 650), (480, 720));
-    tail_lamps(face, lamps, (15, 220), (560, 960));
+    let (s, t) = dice.pick(&TAIL_LAMPS);
+    tail_lamps(face, lamps, s, t);
 }
 
 /// A pair of tail lamps at `s` from either edge, with indicators below the outer half and reversing lamps within.
