@@ -39,6 +39,8 @@ pub const MAX_PLANS: usize = 64;
 pub const MAX_SLOTS: usize = 8;
 /// Crops in one tenant's batch.
 pub const MAX_CROPS: u32 = 1_024;
+/// Detections that crops are chosen from.
+pub const MAX_CROP_CANDIDATES: u32 = 65_536;
 /// Bytes of a name or a label.
 pub const MAX_NAME: usize = 512;
 /// Labels of one tenant.

@@ -4,10 +4,18 @@
 #[path = "common/av.rs"]
 mod av;
 mod common;
+#[cfg(feature = "planner")]
+#[path = "common/crops.rs"]
+mod crops;
 #[cfg(all(feature = "planner", feature = "replay"))]
 #[allow(dead_code)] // other binaries use other parts
 #[path = "common/data.rs"]
 mod data;
+
+#[cfg(feature = "planner")]
+#[allow(dead_code)] // other binaries use other parts
+#[path = "common/onnx.rs"]
+mod onnx;
 
 use common::build::{Decisions, Feed, Layer, Net, PIXELS, deploy, plan};
 use common::{engine, gray, pixels};
@@ -64,8 +72,10 @@ const FRAMES: u64 = 10_000;
 
 /// One test, because whatever another one did at the same time would be counted too.
 #[test]
-fn ten_thousand_frames_of_three_tenants_and_twenty_of_urban_take_no_memory() {
+fn ten_thousand_frames_of_three_tenants_and_some_of_planned_networks_take_no_memory() {
     three_tenants();
+    #[cfg(feature = "planner")]
+    crops_of_detections();
     #[cfg(all(feature = "planner", feature = "replay"))]
     urban();
 
@@ -113,6 +123,46 @@ fn three_tenants() {
     };
     frames(engine(deploy(2, plans.clone()), &options));
     frames(Engine::with(deploy(2, plans), &options).unwrap_or_else(|e| panic!("{e:?}")));
+}
+
+/// Detections, and crops of them in every other frame, planned from files; some frames come without a picture.
+#[cfg(feature = "planner")]
+fn crops_of_detections() {
+    use platoon::planner::{CompileOptions, boards, compile_task_set, table, tasks::Tasks};
+
+    let folder = tempfile::tempdir().unwrap();
+    crops::write(folder.path(), 2);
+    let tasks = Tasks::load(&folder.path().join("tasks.toml")).unwrap_or_else(|e| panic!("{e}"));
+    let board = boards::load("host").unwrap();
+    let compiled = compile_task_set(&tasks, "day", &board, &CompileOptions::default()).unwrap_or_else(|e| panic!("{e:?}"));
+    let table = table(std::slice::from_ref(&compiled), &board, "day", 2).unwrap();
+    let weights = compiled.weight_files.into_iter().map(|(_, bytes)| bytes).collect();
+    let deployment = platoon::plan::deployment::Deployment::assemble(table, vec![compiled.plan], weights).unwrap();
+    let mut engine = Engine::with(deployment, &Options::default()).unwrap_or_else(|e| panic!("{e:?}"));
+    let pixels: Vec<u8> = (0..64 * 48 * 3).map(|i: u32| (i * 7) as u8).collect();
+    let image = platoon::runtime::Image {
+        data: &pixels,
+        width: 64,
+        height: 48,
+        stride: 64 * 3,
+        format: platoon::task::PixelFormat::Rgb8,
+    };
+    let mut crops = 0;
+
+    COUNTING.store(true, Ordering::SeqCst);
+    for frame in 0..500 {
+        let ticket = engine.submit(&[(frame % 9 != 8).then_some(image)]).unwrap();
+        engine.wait(&ticket, None).unwrap();
+        let result = engine.result(&ticket, TenantId(1)).unwrap();
+        crops += result
+            .crops()
+            .map_or(0, |crops| crops.filter(|c| result.top(c.image).count() == 1).count());
+        engine.release(ticket).unwrap();
+    }
+    COUNTING.store(false, Ordering::SeqCst);
+
+    assert_eq!(CALLS.load(Ordering::SeqCst), 0, "the loop called the allocator");
+    assert_eq!(crops, 2 * 500);
 }
 
 /// Real networks on real frames: 20 of `urban`, and between them some of the other task sets.

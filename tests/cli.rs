@@ -5,6 +5,13 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+#[allow(dead_code)] // other binaries use other parts
+#[path = "common/crops.rs"]
+mod crops;
+#[allow(dead_code)] // other binaries use other parts
+#[path = "common/onnx.rs"]
+mod onnx;
+
 /// Runs the program in `dir`.
 fn platoon(dir: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_platoon"))
@@ -30,7 +37,7 @@ fn complaint(output: &Output) -> String {
 
 /// A task file with the tenants of `tenants` (name, divisor), all on one tiny network, and the files it needs.
 fn task_file(dir: &Path, tenants: &[(&str, u16)]) {
-    std::fs::write(dir.join("tiny.onnx"), onnx::shades()).unwrap();
+    std::fs::write(dir.join("tiny.onnx"), raw::shades()).unwrap();
     let card = "\
 name = \"tiny\"
 onnx = \"tiny.onnx\"
@@ -62,7 +69,7 @@ fn pictures(dir: &Path, count: u8, size: (u32, u32)) {
 }
 
 /// Small ONNX files, written field by field.
-mod onnx {
+mod raw {
     fn varint(mut value: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while value >= 128 {
@@ -253,6 +260,37 @@ fn a_replay_compiles_what_it_needs_and_gives_the_same_bytes_again() {
 }
 
 #[test]
+fn crops_of_detections_are_classified_under_their_boxes() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    crops::write(dir, 2);
+    pictures(&dir.join("frames"), 2, (64, 48));
+    let arguments = ["replay", "--tasks", "tasks.toml", "--input", "frames", "--out", "out", "--overlay"];
+    let output = platoon(dir, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let results = std::fs::read_to_string(dir.join("out/results.jsonl")).unwrap();
+    let frames: Vec<serde_json::Value> = results.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let found = &frames[0]["tenants"]["scout"]["detections"];
+    let labels: Vec<_> = (0..3).map(|i| found[i]["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["car", "sign", "light"]);
+    let signal = &frames[0]["tenants"]["signal"];
+    let items = signal["items"].as_array().unwrap();
+    // The car is no crop; of the four crops two show something. The sign stands in the dark half, the light in the bright one.
+    let expected = [(1, [16.0, 16.0, 32.0, 32.0], "dark"), (2, [32.0, 32.0, 48.0, 48.0], "bright")];
+    assert_eq!(items.len(), expected.len());
+    for (item, (row, bounds, label)) in items.iter().zip(expected) {
+        assert_eq!(item["detection"], row);
+        assert_eq!(item["box"], serde_json::json!(bounds));
+        assert_eq!(item["box"], found[row as usize]["box"]);
+        assert_eq!(item["top"][0]["label"], label);
+    }
+    // In the next frame `signal` does not run, and says so.
+    let held = &frames[1]["tenants"]["signal"];
+    assert_eq!((held["status"].as_str(), held["of_frame"].as_u64()), (Some("held"), Some(0)));
+    assert_eq!(held["items"], signal["items"]);
+}
+
+#[test]
 fn a_changed_network_is_compiled_again_unless_frozen() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -351,7 +389,7 @@ fn plans_are_made_inspected_verified_and_found_by_the_doctor() {
 fn infer_fixes_shapes_and_writes_tensors_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    std::fs::write(dir.join("net.onnx"), onnx::reshaping()).unwrap();
+    std::fs::write(dir.join("net.onnx"), raw::reshaping()).unwrap();
     let values = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.5];
     let body: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
     std::fs::write(dir.join("x.npy"), npy("<f4", "(2, 3)", &body)).unwrap();

@@ -88,9 +88,8 @@ fn kernel_fits(kernel: Kernel, plan: &Plan, operator: &Operator) -> Result<(), M
     use Primitive as P;
     match (kernel, &first.primitive) {
         (Kernel::Generic, _) => Ok(()),
-        (Kernel::Prepare, P::Prepare(_) | P::Crop(_)) | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
-            need(operator.calls.len() == 1, Misfit::Tail)
-        }
+        (Kernel::Prepare, P::Prepare(_) | P::Crop(_))
+        | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => need(operator.calls.len() == 1, Misfit::Tail),
         (Kernel::ConvIgemm, P::Conv { window, .. }) | (Kernel::ConvTranspose, P::ConvTranspose { window, .. }) => {
             need(window.axes == 2, Misfit::Primitive)?;
             forms.constants_behind_first()?;

@@ -125,13 +125,7 @@ pub fn attach(graph: Graph, card: &Card, cameras: &[CameraId], table: &[Camera])
 
 /// Reads the network's outputs as the card says: the results of a batch of `batch` pictures, one from each of `cameras` where
 /// a result goes back to its picture's pixels. `input` is the width and height of the network's pictures.
-fn decode(
-    mut attached: Attached,
-    card: &Card,
-    cameras: &[CameraId],
-    batch: u32,
-    input: (u32, u32),
-) -> Result<Attached, AttachError> {
+fn decode(mut attached: Attached, card: &Card, cameras: &[CameraId], batch: u32, input: (u32, u32)) -> Result<Attached, AttachError> {
     let ports = std::mem::take(&mut attached.ports);
     let outputs = std::mem::take(&mut attached.graph.outputs);
     let mut decoder = Decoder {

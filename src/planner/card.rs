@@ -273,6 +273,35 @@ mod tests {
     }
 
     #[test]
+    fn a_network_over_crops_says_which_and_classifies_them() {
+        let of = |crops: &str, more: &str| format!("{CARD}[input]\n{more}crops = {{ {crops} }}\n[classification]\nk = 1\n");
+        let card = load(&of("classes = [\"sign\", \"light\"], margin = 0.25, count = 8", "")).unwrap();
+        let expected = CropCard {
+            classes: vec!["sign".into(), "light".into()],
+            margin: 0.25,
+            count: 8,
+        };
+        assert_eq!(card.input.crops, Some(expected));
+        let plain = load(&of("classes = [\"sign\"]", "")).unwrap().input.crops.unwrap();
+        assert_eq!((plain.margin, plain.count), (0.0, 1));
+        for wrong in [
+            "classes = []",
+            "classes = [\"a\"], margin = -0.1",
+            "classes = [\"a\"], margin = nan",
+            "classes = [\"a\"], count = 0",
+            "classes = [\"a\"], count = 1025",
+            "classes = [\"a\"], marge = 1",
+            "margin = 0.1",
+        ] {
+            assert_eq!(refused(&of(wrong, "")).0, 6, "{wrong}");
+        }
+        let (line, reason) = refused(&of("classes = [\"a\"]", "fill = 3\n"));
+        assert!(line == 7 && reason.contains("leave `fit` and `fill` out"), "{reason}");
+        let (line, reason) = refused(&of("classes = [\"a\"]", "").replace("[classification]\nk = 1\n", ""));
+        assert!(line == 6 && reason.contains("`[classification]`"), "{reason}");
+    }
+
+    #[test]
     fn a_typo_is_an_error_with_line_key_and_the_keys_that_exist() {
         let (line, reason) = refused(&format!("{CARD}[input]\nfil = 3\n"));
         assert_eq!(line, 6);

@@ -301,6 +301,12 @@ mod tests {
         std::fs::write(folder.path().join("n.onnx"), "").unwrap();
         let card = "name = \"n\"\nonnx = \"n.onnx\"\nsource = \"s\"\nlicence = \"MIT\"\n";
         std::fs::write(folder.path().join("card.toml"), card).unwrap();
+        let detector = "[detection]\ndecoder = \"yolox\"\nscore = 0.3\niou = 0.5\nmax = 9\nlabels = [\"car\", \"light\", \"sign\"]\n";
+        std::fs::write(folder.path().join("detector.toml"), format!("{card}{detector}")).unwrap();
+        let crops = "[input]\ncrops = { classes = [\"sign\", \"light\"], margin = 0.1 }\n[classification]\nk = 1\n";
+        std::fs::write(folder.path().join("crops.toml"), format!("{card}{crops}")).unwrap();
+        let late = crops.replace("light", "lamp");
+        std::fs::write(folder.path().join("lamps.toml"), format!("{card}{late}")).unwrap();
         let path = folder.path().join("tasks.toml");
         std::fs::write(&path, text).unwrap();
         Tasks::load(&path)
@@ -344,6 +350,57 @@ mod tests {
         let (line, reason) = refused(&format!("{HEAD}{TENANT}").replace("\"day\"", "\"night\""));
         assert!(line == 1 && reason.contains("day"), "{line} {reason}");
         assert_eq!(refused(&format!("{HEAD}{}", TENANT.replace("card.toml", "cart.toml"))).0, 8);
+    }
+
+    #[test]
+    fn crops_are_resolved_against_the_source_and_its_cameras() {
+        let head = format!("{HEAD}[[cameras]]\nname = \"rear\"\nmax_width = 64\nmax_height = 48\n");
+        let scout = TENANT
+            .replace("card.toml", "detector.toml")
+            .replace("[\"front\"]", "[\"rear\", \"front\"]");
+        let signal = TENANT.replace("\"a\"", "\"b\"").replace("card.toml", "crops.toml");
+        let sources = "sources = [\"a\"]\n";
+        let tasks = load(&format!("{head}{scout}{signal}{sources}")).unwrap();
+        let tenants = &tasks.sets["day"].tenants;
+        let crops = crops::resolve(&tenants[1], &tenants[..1]).unwrap().unwrap();
+        assert_eq!((crops.source, crops.image, crops.classes, crops.margin), (0, 1, 0b110, 0.1));
+        assert_eq!(crops::resolve(&tenants[0], &[]).unwrap(), None);
+
+        let refused = |text: String| {
+            let (line, reason) = refused(&text);
+            assert_eq!(line, 15, "{reason}");
+            reason
+        };
+        let none = refused(format!("{head}{scout}{signal}"));
+        assert!(none.contains("`b`") && none.contains("`sources`"), "{none}");
+        let plain = scout.replace("detector.toml", "card.toml");
+        let other = refused(format!("{head}{plain}{signal}{sources}"));
+        assert!(other.contains("its source `a` does not make"), "{other}");
+        let lamps = signal.replace("crops.toml", "lamps.toml");
+        let label = refused(format!("{head}{scout}{lamps}{sources}"));
+        assert!(label.contains("`lamp`") && label.contains("car, light, sign"), "{label}");
+        let one = scout.replace(", \"front\"", "");
+        let camera = refused(format!("{head}{one}{signal}{sources}"));
+        assert!(camera.contains("which has: rear"), "{camera}");
+        let both = signal.replace("[\"front\"]", "[\"front\", \"rear\"]");
+        assert!(refused(format!("{head}{scout}{both}{sources}")).contains("one camera"));
+    }
+
+    #[test]
+    fn a_source_is_due_in_every_frame_of_its_readers() {
+        let source = |rate: &str| format!("{TENANT}{rate}");
+        let reader = |rate: &str| TENANT.replace("\"a\"", "\"b\"") + rate + "sources = [\"a\"]\n";
+        for (of_source, of_reader) in [("", "every = 3\n"), ("every = 2\nphase = 1\n", "every = 4\nphase = 3\n")] {
+            load(&format!("{HEAD}{}{}", source(of_source), reader(of_reader))).unwrap();
+        }
+        for (of_source, of_reader, line) in [
+            ("every = 2\n", "", 15),
+            ("every = 2\n", "every = 3\n", 16),
+            ("every = 2\n", "every = 4\nphase = 1\n", 17),
+        ] {
+            let (found, reason) = refused(&format!("{HEAD}{}{}", source(of_source), reader(of_reader)));
+            assert!(found == line && reason.contains("its source `a` does not"), "{found} {reason}");
+        }
     }
 
     #[test]

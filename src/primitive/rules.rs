@@ -1,7 +1,7 @@
 //! What every primitive demands of its operands: arity, types, shapes, attributes (invariant P6).
 
 use super::{MAX_CROP_MARGIN, PadMode, PoolKind, Primitive, PrimitiveError, ResizeMode, Scalar, Window};
-use crate::limits::{MAX_CROPS, MAX_IMAGE_SIDE, MAX_RANK};
+use crate::limits::{MAX_CROP_CANDIDATES, MAX_CROPS, MAX_IMAGE_SIDE, MAX_RANK};
 use crate::tensor::{DType, Shape};
 
 /// Type and logical shape of an operand.
@@ -209,6 +209,7 @@ impl Primitive {
                 need(normalises(&crop.mean, &crop.std), Attribute)?;
                 need(x.rank() == 1 && d.rank() == 2 && d.dim(1) == 6 && c.dims() == [1], BadShape)?;
                 need(y.rank() == 4 && y.dim(1) == 3 && r.dims() == [y.dim(0)], BadShape)?;
+                need(d.dim(0) <= MAX_CROP_CANDIDATES, BadShape)?;
                 let side = 1..=MAX_IMAGE_SIDE;
                 let sides = side.contains(&y.dim(2)) && side.contains(&y.dim(3));
                 need(sides && (1..=MAX_CROPS).contains(&y.dim(0)), BadShape)

@@ -171,7 +171,10 @@ impl<'a> TenantResult<'a> {
     pub fn crops(&self) -> Option<impl Iterator<Item = Crop> + use<'a>> {
         self.tenant.crop_rows()?;
         let of = |role| self.ports(role).next().map_or(&[][..], |(i, _)| self.bytes(i));
-        let rows = of(Role::CropRows).chunks_exact(4).filter_map(|b| word(b, 0)).map(i32::from_ne_bytes);
+        let rows = of(Role::CropRows)
+            .chunks_exact(4)
+            .filter_map(|b| word(b, 0))
+            .map(i32::from_ne_bytes);
         let detections = of(Role::Detections).chunks_exact(DETECTION_BYTES).map(detection);
         let crop = |(image, (row, detection))| {
             let row = usize::try_from(row).ok()?;
@@ -350,6 +353,42 @@ mod tests {
         // Bytes that are missing are no result.
         assert_eq!(result(&tenant, &places, &[0; 20]).detections().count(), 0);
         assert_eq!(result(&tenant, &[], &[]).tensors().map(|(_, b)| b.len()).sum::<usize>(), 0);
+    }
+
+    #[test]
+    fn crops_name_their_detections_and_survive_any_contents() {
+        let tenant = tenant(vec![
+            port(Role::TopValues, DType::F32, &[3, 1]),
+            port(Role::TopIndices, DType::I32, &[3, 1]),
+            port(Role::CropRows, DType::I32, &[3]),
+            port(Role::Detections, DType::F32, &[3, 6]),
+        ]);
+        let places = places(&tenant);
+        let mut bytes = vec![0];
+        [0.9f32, 0.8, 0.7].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        [5i32, 6, 7].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        [40i32, i32::MIN, 2].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        let rows = [[1.0f32, 2.0, 3.0, 4.0, 0.5, 1.0], [0.0; 6], [f32::NAN; 6]];
+        rows.iter().flatten().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        let found = result(&tenant, &places, &bytes);
+        let crops: Vec<Crop> = found.crops().unwrap().collect();
+        assert_eq!((found.images(), crops.len()), (3, 2));
+        let detection = Detection {
+            class: 1,
+            score: 0.5,
+            bounds: [1.0, 2.0, 3.0, 4.0],
+        };
+        let expected = Crop {
+            image: 0,
+            row: 40,
+            detection,
+        };
+        assert_eq!(crops[0], expected);
+        assert_eq!((crops[1].image, crops[1].row, crops[1].detection.class), (2, 2, 0));
+        assert_eq!(found.top(crops[1].image).collect::<Vec<_>>(), [(7, 0.7)]);
+        // Bytes that are missing are no crop, and neither are pictures that are none.
+        assert_eq!(result(&tenant, &places, &bytes[..40]).crops().unwrap().count(), 0);
+        assert!(result(&super::tests::tenant(vec![]), &[], &[]).crops().is_none());
     }
 
     #[test]

@@ -67,9 +67,8 @@ pub fn attach_crops(graph: Graph, card: &Card, source: &CropSource<'_>, table: &
     };
     let graph = &mut attached.graph;
     let (width, height) = input.size;
-    let value = |graph: &mut Graph, what: &str, dtype, dims: &[u32]| {
-        graph.add_value(input.name(what), dtype, Shape::new(dims).unwrap_or_default())
-    };
+    let value =
+        |graph: &mut Graph, what: &str, dtype, dims: &[u32]| graph.add_value(input.name(what), dtype, Shape::new(dims).unwrap_or_default());
     let crops = value(graph, "crops", input.dtype, &[input.batch, 3, height, width]);
     let rows = value(graph, "rows", DType::I32, &[input.batch]);
     let crop = Crop {

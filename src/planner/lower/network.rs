@@ -408,13 +408,7 @@ impl Network<'_> {
         self.emit(name, vec![call], vec![target], (*from.writers).clone())
     }
 
-    fn emit(
-        &mut self,
-        name: &str,
-        calls: Vec<Call>,
-        outputs: Vec<View>,
-        needs: BTreeSet<OperatorId>,
-    ) -> Result<Writers, LowerError> {
+    fn emit(&mut self, name: &str, calls: Vec<Call>, outputs: Vec<View>, needs: BTreeSet<OperatorId>) -> Result<Writers, LowerError> {
         let id = OperatorId::from_index(self.lowered.operators.len()).filter(|id| id.index() < MAX_OPERATORS);
         let id = id.ok_or_else(|| self.limit("the number of operators"))?;
         let whole = Region::whole(outputs[0].layout.shape);

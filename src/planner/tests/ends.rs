@@ -12,7 +12,7 @@ use crate::primitive::{ColorOrder, Fit, Primitive, Unary};
 use crate::task::{Rate, Urgency};
 use crate::tensor::DType;
 
-fn cameras() -> Vec<Camera> {
+pub fn cameras() -> Vec<Camera> {
     let camera = |name: &str, bytes| Camera {
         name: name.to_owned(),
         max_width: 40,
@@ -22,7 +22,7 @@ fn cameras() -> Vec<Camera> {
     vec![camera("front", 5760), camera("rear", 4800)]
 }
 
-fn card(decode: Decode) -> Card {
+pub fn card(decode: Decode) -> Card {
     Card {
         name: "n".to_owned(),
         path: "n/model.toml".into(),
@@ -43,7 +43,7 @@ fn card(decode: Decode) -> Card {
     }
 }
 
-fn yolox(max: u32) -> Decode {
+pub fn yolox(max: u32) -> Decode {
     Decode::Yolox {
         output: None,
         score: 0.3,
@@ -53,7 +53,7 @@ fn yolox(max: u32) -> Decode {
     }
 }
 
-fn classes(k: u32, softmax: bool) -> Decode {
+pub fn classes(k: u32, softmax: bool) -> Decode {
     Decode::Classification {
         output: Some("out0".to_owned()),
         k,
@@ -62,7 +62,7 @@ fn classes(k: u32, softmax: bool) -> Decode {
     }
 }
 
-fn map(axis: usize, resize: Option<(u32, u32)>) -> Decode {
+pub fn map(axis: usize, resize: Option<(u32, u32)>) -> Decode {
     Decode::Segmentation {
         maps: vec![MapCard {
             name: "road".to_owned(),
@@ -75,7 +75,7 @@ fn map(axis: usize, resize: Option<(u32, u32)>) -> Decode {
 }
 
 /// A network over a picture input of `dims` whose output has `out`: a convolution, brought into shape by a matrix product.
-fn pictures(dims: &[u32], out: &[u32]) -> Graph {
+pub fn pictures(dims: &[u32], out: &[u32]) -> Graph {
     let (mut net, mut draw) = (Net::default(), Draw::new(1));
     let x = net.input(dims);
     let y = if dims[1] == 3 { x } else { net.transpose(x, &[0, 3, 1, 2]) };

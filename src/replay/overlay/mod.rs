@@ -263,7 +263,10 @@ mod tests {
         let plate = canvas::mix([90; 3], color, 230);
         let drawn = |bounds| draw(grey(640, 360), &frame(Status::Fresh, Output::Items(vec![item(bounds)])), 0);
         let right = drawn([400.0, 200.0, 420.0, 220.0]);
-        assert_eq!((right.pixel(400, 210), right.pixel(410, 210), right.pixel(422, 202)), (color, [90; 3], plate));
+        assert_eq!(
+            (right.pixel(400, 210), right.pixel(410, 210), right.pixel(422, 202)),
+            (color, [90; 3], plate)
+        );
         // At the right edge there is room on the left only.
         let left = drawn([610.0, 200.0, 630.0, 220.0]);
         assert_eq!((left.pixel(636, 202), left.pixel(608, 202)), ([90; 3], plate));

@@ -81,7 +81,11 @@ impl Crops {
 
     fn bounds(&self, memory: &Memory<'_>, row: u32) -> [f32; 4] {
         let detections = self.detections.read(memory);
-        std::array::from_fn(|i| detections.read::<f32>(self.detections.at(&[row, i as u32])).clamp(EDGES[0], EDGES[1]))
+        std::array::from_fn(|i| {
+            detections
+                .read::<f32>(self.detections.at(&[row, i as u32]))
+                .clamp(EDGES[0], EDGES[1])
+        })
     }
 
     /// Fills crops `crops` with elements of `T`, which `round` makes of f32.

@@ -38,7 +38,10 @@ pub enum CompileError {
 pub fn takes(operator: &Operator) -> bool {
     let vision = |p: &Primitive| {
         use Primitive as P;
-        matches!(p, P::Prepare(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. } | P::Crop(_))
+        matches!(
+            p,
+            P::Prepare(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. } | P::Crop(_)
+        )
     };
     matches!(operator.calls.as_slice(), [call] if vision(&call.primitive))
 }

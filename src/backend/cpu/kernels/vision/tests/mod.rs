@@ -1,6 +1,7 @@
 //! Tests of the picture and result kernels: each runs one operator of a hand-built plan.
 
 mod argmax;
+mod crop;
 mod decode;
 #[cfg(feature = "replay")]
 mod frames;
@@ -107,7 +108,7 @@ impl Rig {
             });
             offset += bytes.next_multiple_of(64);
         }
-        if matches!(self.primitive, Primitive::Prepare(_)) {
+        if matches!(self.primitive, Primitive::Prepare(_) | Primitive::Crop(_)) {
             buffers[0].space = Space::Camera(CameraId(0));
         }
         let mut arena = Block::new(offset as usize).unwrap();
@@ -146,7 +147,8 @@ impl Rig {
                 }
             }
             Share::Chunks => {
-                for chunk in halves(&whole).into_iter().rev() {
+                let rows = self.primitive.splits(outputs[0].layout.shape).rows;
+                for chunk in halves(&whole, rows).into_iter().rev() {
                     kernel.run(&memory, &chunk, 0..kernel.tiles(&chunk), scratch.bytes_mut());
                 }
             }
@@ -179,8 +181,9 @@ pub fn random(seed: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-fn halves(whole: &Region) -> Vec<Region> {
-    if whole.rows.len() > 1 {
+/// Two halves of a region, by rows where those may be cut and there are several.
+fn halves(whole: &Region, rows: bool) -> Vec<Region> {
+    if rows && whole.rows.len() > 1 {
         let middle = whole.rows.end / 2;
         let part = |rows| Region {
             batch: whole.batch.clone(),

@@ -75,7 +75,7 @@ fn rgb(width: u32, height: u32) -> Image {
     Image::new(PixelFormat::Rgb8, width, height, width * 3, picture(width, height))
 }
 
-fn parameters(fit: Fit, order: ColorOrder) -> primitive::Prepare {
+pub(super) fn parameters(fit: Fit, order: ColorOrder) -> primitive::Prepare {
     primitive::Prepare {
         camera: CameraId(0),
         fit,
@@ -94,7 +94,7 @@ fn rig(prepare: primitive::Prepare, dtype: DType, layout: Layout) -> Rig {
 }
 
 /// Prepares to `target`, channels last in f32, and gives the values pixel by pixel.
-fn pixels(prepare: primitive::Prepare, image: Option<&Image>, target: (u32, u32)) -> Vec<f32> {
+pub(super) fn pixels(prepare: primitive::Prepare, image: Option<&Image>, target: (u32, u32)) -> Vec<f32> {
     let layout = Layout::channels_last(shape(&[1, 3, target.1, target.0]));
     let planes: Vec<f32> = cast(&rig(prepare, DType::F32, layout).run(image, Share::Whole)[0]);
     let plane = (target.0 * target.1) as usize;
