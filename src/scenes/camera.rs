@@ -123,7 +123,8 @@ mod tests {
         for row in 340..720 {
             let z = camera.depth(row * 256).unwrap();
             let spot = camera.project(Point { x: 0, y: 0, z });
-            assert!((spot.y - row * 256).abs() <= 2, "row {row}: {spot:?}");
+            // A depth is known to the millimetre: near the car that is a tenth of a pixel.
+            assert!((spot.y - row * 256).abs() <= 30, "row {row}: {spot:?}");
         }
     }
 

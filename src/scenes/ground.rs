@@ -52,7 +52,7 @@ impl Soil {
     /// The colours of a drive.
     pub fn new(seed: u64) -> Soil {
         let mut dice = Dice::new(seed, 0x40, 0);
-        let grey = dice.between(70, 112);
+        let grey = dice.between(82, 128);
         let tint = dice.between(-5, 6);
         let shade = |value: i32| value.clamp(0, 255) as u8;
         let paving = dice.pick(&[

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::mesh::{Mesh, Point};
 use super::models::{self, Lamps, Side, VehicleKind};
 use super::solid::Solid;
 use super::truth::Signal;
@@ -20,7 +21,7 @@ pub enum Body {
     Cyclist(u32, u32),
     /// A traffic light on a pole: what it shows, style.
     Light(Signal, u32),
-    /// A traffic light above the road.
+    /// A traffic light above the road on an arm that, seen from its face, reaches it from the left.
     LightOverhead(Signal, u32),
     /// A traffic sign.
     Sign(Signal, u32),
@@ -69,7 +70,21 @@ impl Library {
     }
 }
 
-fn make(body: Body) -> super::mesh::Mesh {
+/// A body as a mirror shows it, left and right exchanged.
+fn mirrored(mut mesh: Mesh) -> Mesh {
+    let turn = |corners: &mut Vec<Point>| {
+        corners.iter_mut().for_each(|corner| corner.x = -corner.x);
+        // Anticlockwise again.
+        corners.reverse();
+    };
+    for face in mesh.parts.iter_mut().flat_map(|part| &mut part.faces) {
+        turn(&mut face.corners);
+        face.decals.iter_mut().for_each(|decal| turn(&mut decal.corners));
+    }
+    mesh
+}
+
+fn make(body: Body) -> Mesh {
     match body {
         Body::Vehicle(kind, paint, lit) => {
             let indicator = match lit.indicator {
@@ -91,7 +106,7 @@ fn make(body: Body) -> super::mesh::Mesh {
         Body::Person(look, phase) => models::person(look, phase),
         Body::Cyclist(look, phase) => models::cyclist(look, phase),
         Body::Light(signal, style) => models::traffic_light(signal, style),
-        Body::LightOverhead(signal, style) => models::traffic_light_overhead(signal, style),
+        Body::LightOverhead(signal, style) => mirrored(models::traffic_light_overhead(signal, style)),
         Body::Sign(signal, style) => models::sign(signal, style),
         Body::Building(look, lit) => models::building(look, lit),
         Body::Tree(look) => models::tree(look),

@@ -39,7 +39,7 @@ const HOURS: [Hour; 6] = [
         horizon: Rgb(238, 224, 204),
         cloud: Rgb(255, 244, 232),
         sun: [196, 172, 138],
-        ambient: [106, 114, 130],
+        ambient: [126, 134, 150],
         height: 260,
         lamps: 0,
     },
@@ -48,7 +48,7 @@ const HOURS: [Hour; 6] = [
         horizon: Rgb(182, 212, 234),
         cloud: Rgb(252, 252, 255),
         sun: [176, 170, 154],
-        ambient: [112, 122, 138],
+        ambient: [132, 140, 154],
         height: 620,
         lamps: 0,
     },
@@ -57,7 +57,7 @@ const HOURS: [Hour; 6] = [
         horizon: Rgb(208, 216, 222),
         cloud: Rgb(255, 250, 240),
         sun: [190, 170, 134],
-        ambient: [106, 114, 130],
+        ambient: [124, 132, 146],
         height: 420,
         lamps: 0,
     },
@@ -66,7 +66,7 @@ const HOURS: [Hour; 6] = [
         horizon: Rgb(252, 206, 148),
         cloud: Rgb(255, 206, 164),
         sun: [222, 146, 72],
-        ambient: [92, 92, 112],
+        ambient: [112, 108, 124],
         height: 150,
         lamps: 40,
     },
@@ -75,16 +75,16 @@ const HOURS: [Hour; 6] = [
         horizon: Rgb(222, 146, 122),
         cloud: Rgb(176, 122, 134),
         sun: [44, 34, 36],
-        ambient: [78, 76, 102],
+        ambient: [88, 84, 108],
         height: 120,
         lamps: 170,
     },
     Hour {
-        top: Rgb(10, 14, 30),
-        horizon: Rgb(36, 40, 62),
-        cloud: Rgb(30, 34, 50),
-        sun: [14, 18, 28],
-        ambient: [34, 38, 56],
+        top: Rgb(14, 18, 38),
+        horizon: Rgb(46, 50, 76),
+        cloud: Rgb(58, 60, 80),
+        sun: [22, 26, 38],
+        ambient: [46, 50, 72],
         height: 500,
         lamps: 256,
     },
@@ -212,14 +212,15 @@ impl Light {
             let mean = ((i32::from(colour.0) + i32::from(colour.1) + i32::from(colour.2)) / 3 + lift).clamp(0, 255) as u8;
             Rgb(mean, mean, mean.saturating_add(4))
         };
-        self.horizon = mixed(self.horizon, grey(self.horizon, -8), much);
+        self.horizon = mixed(self.horizon, grey(self.horizon, -30), much);
         self.top = mixed(self.top, mixed(grey(self.top, 20), self.horizon, 120), much);
-        self.cloud = mixed(self.cloud, grey(self.horizon, -22), much);
+        self.cloud = mixed(self.cloud, grey(self.horizon, -14), much);
         self.cover = self.cover.max(much);
+        let mean = (self.sun[0] + self.sun[1] + self.sun[2]) / 3;
         for channel in 0..3 {
             let sun = self.sun[channel];
             self.sun[channel] = sun - (sun * much * 9 / 10 >> 8);
-            self.ambient[channel] += sun * much / 3 >> 8;
+            self.ambient[channel] += mean * much / 3 >> 8;
         }
     }
 
@@ -243,9 +244,9 @@ impl Light {
 
     /// Light of the car's own lamps at a depth, straight ahead, 0..=256.
     pub fn beam(&self, z: i32) -> i32 {
-        let metres = (z / 1000).clamp(0, 60);
-        let far = 60 - metres;
-        (self.lamps * far * far / 3600).min(self.lamps * (metres + 5) / 14)
+        let decimetres = (z / 100).clamp(0, 650);
+        let far = 650 - decimetres;
+        (self.lamps * far / 650 * far / 650).min(self.lamps * (decimetres + 50) / 140)
     }
 
     /// Light on a flat thing with its normal (a unit vector in 1/[`ONE`]), 256 = white.
@@ -256,7 +257,7 @@ impl Light {
             >> 14;
         let direct = (facing.max(0) >> 6) as i32;
         // The ground sends back less light than the sky.
-        let open = 208 + normal.y * 48 / ONE;
+        let open = 226 + normal.y * 30 / ONE;
         let warm = [beam, beam * 15 / 16, beam * 13 / 16];
         [0, 1, 2].map(|channel| (self.ambient[channel] * open >> 8) + (self.sun[channel] * direct >> 8) + warm[channel] * 3 / 4)
     }

@@ -32,7 +32,7 @@ pub enum Finish {
     Reflector,
 }
 
-/// A flat convex polygon with 3 to 12 corners, anticlockwise as seen from outside.
+/// A flat convex polygon with 3 to 16 corners, anticlockwise as seen from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Face {
     /// Corners.

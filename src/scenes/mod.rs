@@ -12,8 +12,10 @@
 mod ahead;
 mod camera;
 mod census;
+mod crossing;
 mod drive;
 mod fixed;
+mod glare;
 mod ground;
 mod library;
 mod light;
@@ -30,6 +32,8 @@ mod shadow;
 mod signals;
 mod sky;
 mod solid;
+#[cfg(test)]
+mod tests;
 mod thing;
 mod traffic;
 pub mod truth;

@@ -6,7 +6,7 @@ use super::census::{Census, Seen};
 use super::drive::Drive;
 use super::fixed::{Dice, TURN, sin};
 use super::ground::{Grain, Ground};
-use super::library::Library;
+use super::library::{Body, Library};
 use super::light::Light;
 use super::marks::Marker;
 use super::painter::Canvas;
@@ -14,7 +14,7 @@ use super::sensor::Sensor;
 use super::sky::{self, Clouds};
 use super::solid::{Brush, Meaning, Pose};
 use super::thing::Thing;
-use super::{Frame, HEIGHT, WIDTH, roadside, shadow, traffic, walkers, weather};
+use super::{Frame, HEIGHT, WIDTH, crossing, glare, roadside, shadow, traffic, walkers, weather};
 
 /// Renders frames; keeps what can be kept from one to the next. Holds no state that a frame depends on.
 #[derive(Clone, Debug)]
@@ -72,12 +72,15 @@ impl Renderer {
         self.things.clear();
         roadside::stand(&ahead, &light, &mut self.library, &mut self.things);
         traffic::drive(&ahead, &light, &mut self.things);
+        crossing::cross(&ahead, &light, &mut self.things);
         walkers::walk(&ahead, &mut self.things);
         // A stable order: things at one depth stay in the order of their making.
         self.things.sort_by_key(|thing| std::cmp::Reverse(thing.rank));
         let mut marker = Marker::new(&camera, &light, &drive.soil);
         marker.pieces(&mut self.canvas, &ahead);
+        glare::pools(&mut self.canvas, &mut marker, &camera, &light, &self.things);
         shadow::cast(&mut self.canvas, &mut marker, &camera, &light, &mut self.library, &self.things);
+        glare::reflections(&mut self.canvas, &camera, &light, &mut self.library, &self.things);
         self.bodies(&camera, &light);
         weather::fall(&mut self.canvas, &light, drive.seed, number);
         self.census.count(&self.canvas.owners, &mut frame.objects);
@@ -112,8 +115,12 @@ impl Renderer {
             let aside = (at.x.abs() / 16).min(4000) * 256 / (at.z.max(NEAR) / 16).max(1);
             let beam = light.beam(at.z) * (256 - (aside * aside / 400).min(230)) >> 8;
             let footprint = self.brush.paint(&mut self.canvas, camera, light, solid, pose, meaning, beam);
+            // Windows and shop fronts shine without a halo.
+            if matches!(thing.body, Body::Building(..)) {
+                self.brush.glows.clear();
+            }
             for (middle, radius, colour) in self.brush.glows.drain(..) {
-                weather::glow(&mut self.canvas, middle, radius, colour, light.lamps.min(200));
+                weather::glow(&mut self.canvas, middle, radius, colour, light.lamps.min(150));
             }
             if let Some(class) = thing.class {
                 self.census.add(Seen {
@@ -121,6 +128,7 @@ impl Renderer {
                     class,
                     signal: thing.signal,
                     footprint,
+                    haze: light.haze(thing.z),
                 });
             }
         }

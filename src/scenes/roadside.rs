@@ -244,9 +244,9 @@ impl Place<'_> {
     fn signs(&self, things: &mut Vec<Thing>) {
         let mut dice = self.dice(0x75, 0);
         let lights = matches!(self.stretch.junction, Some((_, Rule::Lights)));
-        for index in 0..9 {
-            let local = 6_000 + index * 14_000 + dice.between(0, 8_000);
-            let (signal, style, right, shown) = (dice.pick(&Signal::SIGNS), dice.below(32), dice.chance(64), dice.chance(72));
+        for index in 0..14 {
+            let local = 3_000 + index * 9_000 + dice.between(0, 5_500);
+            let (signal, style, right, shown) = (dice.pick(&Signal::SIGNS), dice.below(32), dice.chance(68), dice.chance(82));
             let (aside, back) = (dice.between(350, 900), dice.chance(10));
             let side = usize::from(right);
             let sign = if right { 1 } else { -1 };
@@ -300,7 +300,8 @@ impl Place<'_> {
             stand(2, Body::Light(signal, style), far, right_kerb + 700, BACK);
         }
         if overhead {
-            let u = self.stretch.sides[1].lanes_end - self.ahead.route.lane / 2;
+            // The arm is about 4 m long.
+            let u = right_kerb - 3200;
             stand(3, Body::LightOverhead(signal, style), far + 500, u, BACK);
         }
         // Those for the others show their backs.

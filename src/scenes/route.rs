@@ -125,9 +125,9 @@ impl Route {
         let edged = setting == Setting::Country || run.chance(30);
         let mut dice = Dice::new(self.seed, 0x22, index);
         let (junctions, lights) = match setting {
-            Setting::Town => (70, 75),
-            Setting::Suburb => (55, 50),
-            Setting::Country => (30, 35),
+            Setting::Town => (72, 84),
+            Setting::Suburb => (60, 70),
+            Setting::Country => (40, 60),
         };
         let junction = dice.chance(junctions).then(|| {
             (
@@ -136,8 +136,8 @@ impl Route {
             )
         });
         let zebra = (setting != Setting::Country && dice.chance(45)).then(|| dice.between(30, 60) * 1000);
-        let wait = (matches!(junction, Some((_, Rule::Lights))) && dice.chance(40)).then(|| dice.between(20, 60));
-        let sharp = if setting == Setting::Country { 3600 } else { 1900 };
+        let wait = (matches!(junction, Some((_, Rule::Lights))) && dice.chance(28)).then(|| dice.between(20, 60));
+        let sharp = if setting == Setting::Country { 5200 } else { 2700 };
         let curvature = if dice.chance(45) { 0 } else { dice.between(-sharp, sharp) };
         Stretch {
             index,
@@ -203,11 +203,6 @@ impl Stretch {
         let share = smooth(local, 24_000);
         let (from, to) = (&before.sides[side], &self.sides[side]);
         (lerp(from.kerb, to.kerb, share, 256), lerp(from.walk, to.walk, share, 256))
-    }
-
-    /// Whether a crossing street is there.
-    pub fn crosses(&self, local: i32) -> bool {
-        self.junction.is_some_and(|(half, _)| (local - JUNCTION).abs() < half)
     }
 
     /// Start and end of the crossings for people on it.

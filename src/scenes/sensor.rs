@@ -30,7 +30,7 @@ impl Sensor {
         let columns = (0..WIDTH * 3)
             .map(|at| {
                 let aside = at as i32 / 3 - middle;
-                (256 - aside * aside * 22 / (middle * middle)) as u16
+                (256 - aside * aside * 18 / (middle * middle)) as u16
             })
             .collect();
         Sensor { noise, columns }
@@ -39,17 +39,19 @@ impl Sensor {
     /// Takes the picture.
     pub fn take(&self, pixels: &mut [u8], light: &Light, seed: u64, number: u32) {
         let mut drive = Dice::new(seed, 0xA0, 0);
-        let exposure = drive.between(236, 282);
-        let strength = drive.between(2, 9) + light.lamps / 26;
+        // 128 is one.
+        let exposure = drive.between(122, 158);
+        let strength = (drive.between(2, 9) + light.lamps / 26) as i16;
         let mut dice = Dice::new(seed, 0xA1, i64::from(number));
         for (y, row) in pixels.chunks_exact_mut(WIDTH * 3).enumerate() {
             let aside = y as i32 - (HEIGHT / 2) as i32;
-            let gain = exposure * (256 - aside * aside * 14 / (360 * 360)) >> 8;
+            let gain = (exposure * (256 - aside * aside * 10 / (360 * 360)) >> 8) as u16;
             let from = dice.below(TILE as u32) as usize;
             let noise = &self.noise[from..from + WIDTH * 3];
             for ((value, &column), &grain) in row.iter_mut().zip(&self.columns).zip(noise) {
-                let kept = (i32::from(*value) * (gain * i32::from(column) >> 8)) >> 8;
-                *value = (kept + (i32::from(grain) * strength >> 7)).clamp(0, 255) as u8;
+                // 128 is one: the products fit 16 bits, which makes the row twice as fast.
+                let kept = u16::from(*value) * ((gain * column) >> 8) >> 7;
+                *value = (kept as i16 + (i16::from(grain) * strength >> 7)).clamp(0, 255) as u8;
             }
         }
     }

@@ -18,7 +18,7 @@ const LONGEST: i32 = 4;
 pub fn cast(canvas: &mut Canvas, marker: &mut Marker, camera: &Camera, light: &Light, library: &mut Library, things: &[Thing]) {
     let sun = (light.sun[0] + light.sun[1] + light.sun[2]) / 3;
     let ambient = (light.ambient[0] + light.ambient[1] + light.ambient[2]) / 3;
-    let strength = sun * 190 / (sun + ambient).max(1);
+    let strength = sun * 190 / (sun + ambient).max(1) * sun.min(90) / 90;
     // Way of a shadow for a metre of height.
     let rise = light.toward.y.max(1);
     let way = |part: i32| (-part * 1000 / rise).clamp(-LONGEST * 1000, LONGEST * 1000);

@@ -11,7 +11,7 @@ use super::truth::Signal;
 /// What the lights show `since` frames after the car came to the stretch; negative before.
 pub fn shown(route: &Route, stretch: &Stretch, since: i32) -> Signal {
     let mut dice = Dice::new(route.seed, 0x80, stretch.index);
-    let (roll, early, long) = (dice.below(100), dice.between(-70, 50), dice.between(14, 34));
+    let (roll, early, long) = (dice.below(100), dice.between(-70, 50), dice.between(20, 44));
     if let Some(wait) = stretch.wait {
         let go = STANDING + wait - 4;
         return match since {
@@ -25,14 +25,14 @@ pub fn shown(route: &Route, stretch: &Stretch, since: i32) -> Signal {
     // About when the car passes the lights.
     let pass = CRUISE * (JUNCTION / 1000) / (STRETCH / 1000);
     match roll {
-        0..20 => Signal::Off,
-        20..55 => match since {
+        0..34 => Signal::Off,
+        34..62 => match since {
             _ if since >= early => Signal::Green,
             _ if since >= early - long => Signal::Yellow,
             _ => Signal::Red,
         },
         _ => {
-            let turn = pass - 8 - early.rem_euclid(40);
+            let turn = pass + 4 - long - early.rem_euclid(24);
             match since {
                 _ if since >= turn + long => Signal::Red,
                 _ if since >= turn => Signal::Yellow,

@@ -1,11 +1,12 @@
 //! The sky: a gradient, clouds on a ceiling that moves past, sun, stars, and the hills at the horizon.
 
-use super::camera::Camera;
+use super::camera::{Camera, FOCAL};
 use super::fixed::{Dice, mix};
 use super::light::{Light, mixed};
 use super::mesh::Rgb;
-use super::painter::{Canvas, blend};
+use super::painter::{Canvas, Spot, blend};
 use super::truth::Surface;
+use super::weather::glow;
 use super::{HEIGHT, WIDTH};
 
 /// Side of the tile of clouds.
@@ -52,7 +53,7 @@ pub fn paint(canvas: &mut Canvas, clouds: &Clouds, camera: &Camera, light: &Ligh
     let mut dice = Dice::new(seed, 0x60, 0);
     let (drift_x, drift_y) = (i64::from(dice.below(TILE as u32)), i64::from(dice.below(TILE as u32)));
     // Clouds are where the density exceeds the level; the edge is soft.
-    let level = 196 - light.cover * 150 / 256;
+    let level = 150 - light.cover * 110 / 256;
     for y in 0..bottom {
         let above = ((camera.horizon >> 8) - y as i32).max(1);
         let share = (above * 256 / 340).min(256);
@@ -63,32 +64,64 @@ pub fn paint(canvas: &mut Canvas, clouds: &Clouds, camera: &Camera, light: &Ligh
         let row = &clouds.density[(((depth >> 8) + drift_y + camera.s / 4_000) as usize % TILE) * TILE..][..TILE];
         let next = &clouds.density[(((depth >> 8) + 1 + drift_y + camera.s / 4_000) as usize % TILE) * TILE..][..TILE];
         let part = (depth & 255) as i32;
-        let step = depth / 300;
-        let mut x = (drift_x << 8) + (1 << 24) - (i64::from(camera.centre >> 8) - i64::from(turned)) * step;
+        // Columns in 1/65536 cells, so that neighbouring rows do not part.
+        let step = depth * 256 / 300;
+        let mut x = (drift_x << 16) + (1 << 32) - (i64::from(camera.centre >> 8) - i64::from(turned)) * step;
         let thin = (above * 4).min(256);
-        let line = &mut canvas.pixels[y * WIDTH * 3..(y + 1) * WIDTH * 3];
-        for pixel in line.chunks_exact_mut(3) {
-            let (cell, rest) = ((x >> 8) as usize % TILE, (x & 255) as i32);
+        let sample = |x: i64| {
+            let (cell, rest) = ((x >> 16) as usize % TILE, (x >> 8 & 255) as i32);
             let after = (cell + 1) % TILE;
             let here = i32::from(row[cell]) * (256 - part) + i32::from(next[cell]) * part;
             let there = i32::from(row[after]) * (256 - part) + i32::from(next[after]) * part;
-            let density = (here * (256 - rest) + there * rest) >> 16;
-            let cloud = ((density - level) * 6).clamp(0, 256) * thin >> 8;
-            // Thick clouds are darker below.
-            let dark = 256 - ((density - level - 20).clamp(0, 90) * 70 >> 8);
-            let tone = |base: u8, cloud_tone: u8| {
-                let base = i32::from(base);
-                (base + ((i32::from(cloud_tone) * dark / 256 - base) * cloud >> 8)) as u8
-            };
-            pixel[0] = tone(base.0, light.cloud.0);
-            pixel[1] = tone(base.1, light.cloud.1);
-            pixel[2] = tone(base.2, light.cloud.2);
-            x += step;
+            (here * (256 - rest) + there * rest) >> 8
+        };
+        let line = &mut canvas.pixels[y * WIDTH * 3..(y + 1) * WIDTH * 3];
+        // Clouds are smooth: one sample for four pixels, straight in between.
+        let mut density = sample(x);
+        for pixels in line.chunks_exact_mut(12) {
+            x += 4 * step;
+            let following = sample(x);
+            let slope = (following - density) / 4;
+            for (index, pixel) in pixels.chunks_exact_mut(3).enumerate() {
+                let density = (density + slope * index as i32) >> 8;
+                let cloud = ((density - level) * 6).clamp(0, 256) * thin >> 8;
+                // Thick clouds are darker below.
+                let dark = 256 - ((density - level - 20).clamp(0, 200) * 80 >> 8);
+                let tone = |base: u8, cloud_tone: u8| {
+                    let base = i32::from(base);
+                    (base + (((i32::from(cloud_tone) * dark >> 8) - base) * cloud >> 8)) as u8
+                };
+                pixel[0] = tone(base.0, light.cloud.0);
+                pixel[1] = tone(base.1, light.cloud.1);
+                pixel[2] = tone(base.2, light.cloud.2);
+            }
+            density = following;
         }
         canvas.labels[y * WIDTH..(y + 1) * WIDTH].fill(Surface::Sky as u8);
     }
+    sun(canvas, camera, light);
     stars(canvas, light, &mut dice, bottom);
     hills(canvas, clouds, camera, light, &mut dice, turned, bottom);
+}
+
+/// The sun or moon and the light around it, where clouds leave it.
+fn sun(canvas: &mut Canvas, camera: &Camera, light: &Light) {
+    let clear = 256 - light.cover * 5 / 4;
+    if clear <= 0 || light.toward.z < 2000 {
+        return;
+    }
+    let along = |side: i32| (i64::from(side) * i64::from(FOCAL) * 256 / i64::from(light.toward.z)) as i32;
+    let middle = Spot {
+        x: camera.centre + along(light.toward.x),
+        y: camera.horizon - along(light.toward.y),
+    };
+    if middle.x.abs() > 2 * WIDTH as i32 * 256 || middle.y < -200 * 256 {
+        return;
+    }
+    let colour = mixed(light.horizon, Rgb(255, 250, 236), 150);
+    glow(canvas, middle, 250, colour, clear * 130 >> 8);
+    glow(canvas, middle, 70, colour, clear * 200 >> 8);
+    glow(canvas, middle, 22, Rgb(255, 252, 244), clear);
 }
 
 /// Stars of a clear night.

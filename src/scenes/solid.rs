@@ -343,7 +343,7 @@ impl Brush {
             x: self.spots.iter().map(|s| s.x / count).sum(),
             y: self.spots.iter().map(|s| s.y / count).sum(),
         };
-        self.glows.push((middle, (420_000 / z).clamp(3, 60), colour));
+        self.glows.push((middle, (340_000 / z).clamp(3, 44), colour));
     }
 }
 

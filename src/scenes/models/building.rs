@@ -1,6 +1,7 @@
 //! Buildings.
 
-use super::shape::{BACK, Dice, FRONT, LEFT, Paint, Plan, RIGHT, block, patch, prism_x};
+use super::shape::{BACK, FRONT, LEFT, Paint, Plan, RIGHT, block, dice, patch, prism_x};
+use crate::scenes::fixed::Dice;
 use crate::scenes::mesh::{Face, Mesh, Part, Rgb};
 
 const WALLS: [Rgb; 12] = [
@@ -25,6 +26,8 @@ const ROOFS: [Rgb; 6] = [
     Rgb(66, 66, 72),
     Rgb(156, 90, 64),
 ];
+/// How far a roof reaches beyond the walls before and behind.
+const OVERHANG: i32 = 300;
 const PANE: Paint = Paint::gloss(Rgb(62, 74, 86));
 const WARM: [Paint; 3] = [
     Paint::lamp(Rgb(255, 206, 128)),
@@ -34,35 +37,52 @@ const WARM: [Paint; 3] = [
 
 /// A building whose door looks along +z: a house, a row house, an office block or a shop; by `night` some windows are lit.
 ///
-/// 7 to 26 m wide, 8 to 16 m deep, 5 to 25 m high; the exact measures are its [`extent`](super::extent).
+/// 7 to 26 m wide, 8 to 16 m deep, 4 to 26 m high; the exact measures are its [`extent`](super::extent).
 pub fn building(look: u32, night: bool) -> Mesh {
-    let mut dice = Dice::new(look, 8);
-    match dice.between(0, 10) {
-        0..=2 => house(&mut dice, night),
-        3..=5 => row_house(&mut dice, night),
-        6..=7 => office(&mut dice, night),
-        _ => shop(&mut dice, night),
+    let mut lights = Lights {
+        dice: dice(look, 14),
+        night,
+    };
+    let mut dice = dice(look, 8);
+    match dice.below(10) {
+        0..=2 => house(&mut dice, &mut lights),
+        3..=5 => row_house(&mut dice, &mut lights),
+        6..=7 => office(&mut dice, &mut lights),
+        _ => shop(&mut dice, &mut lights),
     }
 }
 
-fn pane(dice: &mut Dice, night: bool, share: i32) -> Paint {
-    if night && dice.chance(share) { dice.pick(&WARM) } else { PANE }
+/// The windows' own dice: which are lit does not change the building.
+struct Lights {
+    dice: Dice,
+    night: bool,
+}
+
+impl Lights {
+    /// A window, by night lit in 35 of 100 cases.
+    fn pane(&mut self) -> Paint {
+        if self.night && self.dice.chance(35) {
+            self.dice.pick(&WARM)
+        } else {
+            PANE
+        }
+    }
 }
 
 /// `columns` by `rows` windows over a facade between the heights `t`, in thousandths.
-fn windows(face: &mut Face, columns: i32, rows: i32, t: (i32, i32), dice: &mut Dice, night: bool) {
+fn windows(face: &mut Face, columns: i32, rows: i32, t: (i32, i32), lights: &mut Lights) {
     let (pitch_s, pitch_t) = (1000 / columns, (t.1 - t.0) / rows);
     for row in 0..rows {
         for column in 0..columns {
             let s = column * pitch_s + pitch_s * 28 / 100;
             let low = t.0 + row * pitch_t + pitch_t * 24 / 100;
-            let paint = pane(dice, night, 35);
+            let paint = lights.pane();
             patch(face, paint, (s, s + pitch_s * 44 / 100), (low, low + pitch_t * 54 / 100));
         }
     }
 }
 
-fn house(dice: &mut Dice, night: bool) -> Mesh {
+fn house(dice: &mut Dice, lights: &mut Lights) -> Mesh {
     let (width, depth) = (dice.between(8000, 12000), dice.between(8000, 10000));
     let wall = Paint::matt(dice.pick(&WALLS));
     let roof = Paint::matt(dice.pick(&ROOFS));
@@ -70,7 +90,7 @@ fn house(dice: &mut Dice, night: bool) -> Mesh {
     let eaves = 800 + 2700 * storeys;
     let mut body = block(Plan::centred(width, depth), (0, eaves), wall);
     for side in [FRONT, BACK, LEFT, RIGHT] {
-        windows(&mut body.faces[side], 3, storeys, (60, 980), dice, night);
+        windows(&mut body.faces[side], 3, storeys, (60, 980), lights);
     }
     patch(&mut body.faces[FRONT], wall, (400, 600), (0, 900 / storeys));
     patch(
@@ -81,19 +101,14 @@ fn house(dice: &mut Dice, night: bool) -> Mesh {
     );
     let mut parts = vec![body, gable(width, depth, eaves, depth * 2 / 5, roof, wall)];
     if dice.chance(60) {
-        let x = width / 4;
-        parts.push(block(
-            Plan::new((x - 350, x + 350), (-350, 350)),
-            (eaves + depth * 2 / 5 - 200, eaves + depth * 2 / 5 + 900),
-            Paint::matt(Rgb(120, 78, 64)),
-        ));
+        parts.push(chimney(width / 4, depth / 2 + OVERHANG, eaves, depth * 2 / 5));
     }
     Mesh { parts }
 }
 
 /// A roof with its ridge across.
 fn gable(width: i32, depth: i32, eaves: i32, rise: i32, roof: Paint, wall: Paint) -> Part {
-    let half = depth / 2 + 300;
+    let half = depth / 2 + OVERHANG;
     let mut part = prism_x(
         &[(-half, eaves), (half, eaves), (0, eaves + rise)],
         (-width / 2 - 250, width / 2 + 250),
@@ -104,7 +119,16 @@ fn gable(width: i32, depth: i32, eaves: i32, rise: i32, roof: Paint, wall: Paint
     part
 }
 
-fn row_house(dice: &mut Dice, night: bool) -> Mesh {
+/// A chimney on the front slope of a roof that falls by `rise` over `run`, cut along the slope.
+fn chimney(x: i32, run: i32, eaves: i32, rise: i32) -> Part {
+    let slope = |z: i32| eaves + rise - z * rise / run + 1;
+    let (near, far) = (900, 300);
+    let top = eaves + rise + 600;
+    let profile = [(far, slope(far)), (near, slope(near)), (near, top), (far, top)];
+    prism_x(&profile, (x - 350, x + 350), Paint::matt(Rgb(120, 78, 64)))
+}
+
+fn row_house(dice: &mut Dice, lights: &mut Lights) -> Mesh {
     let (width, depth) = (dice.between(7000, 14000), dice.between(9000, 12000));
     let wall = Paint::matt(dice.pick(&WALLS));
     let storeys = dice.between(3, 6);
@@ -112,7 +136,7 @@ fn row_house(dice: &mut Dice, night: bool) -> Mesh {
     let mut body = block(Plan::centred(width, depth), (0, eaves), wall);
     let columns = width / 2200;
     for side in [FRONT, BACK] {
-        windows(&mut body.faces[side], columns, storeys, (30, 990), dice, night);
+        windows(&mut body.faces[side], columns, storeys, (30, 990), lights);
     }
     let door = 500 / columns;
     patch(&mut body.faces[FRONT], wall.shaded(820), (0, 1000), (0, 40));
@@ -124,7 +148,7 @@ fn row_house(dice: &mut Dice, night: bool) -> Mesh {
     );
     patch(&mut body.faces[FRONT], wall.shaded(850), (0, 1000), (975, 1000));
     for side in [LEFT, RIGHT] {
-        windows(&mut body.faces[side], 2, storeys, (30, 990), dice, night);
+        windows(&mut body.faces[side], 2, storeys, (30, 990), lights);
     }
     let roof = Paint::matt(dice.pick(&ROOFS));
     Mesh {
@@ -132,7 +156,7 @@ fn row_house(dice: &mut Dice, night: bool) -> Mesh {
     }
 }
 
-fn office(dice: &mut Dice, night: bool) -> Mesh {
+fn office(dice: &mut Dice, lights: &mut Lights) -> Mesh {
     let (width, depth) = (dice.between(14000, 26000), dice.between(12000, 16000));
     let storeys = dice.between(4, 8);
     let height = 3200 * storeys;
@@ -150,10 +174,10 @@ fn office(dice: &mut Dice, night: bool) -> Mesh {
         for storey in 0..storeys {
             let low = storey * 1000 / storeys + 300 / storeys;
             patch(face, glass, (20, 980), (low, low + 560 / storeys));
-            if night {
+            if lights.night {
                 for _ in 0..2 {
-                    let s = 20 + dice.between(0, 12) * 80;
-                    patch(face, dice.pick(&WARM), (s, s + 70), (low, low + 560 / storeys));
+                    let s = 20 + lights.dice.between(0, 11) * 80;
+                    patch(face, lights.dice.pick(&WARM), (s, s + 70), (low, low + 560 / storeys));
                 }
             }
         }
@@ -166,7 +190,7 @@ fn office(dice: &mut Dice, night: bool) -> Mesh {
     Mesh { parts: vec![body] }
 }
 
-fn shop(dice: &mut Dice, night: bool) -> Mesh {
+fn shop(dice: &mut Dice, lights: &mut Lights) -> Mesh {
     let (width, depth) = (dice.between(8000, 13000), dice.between(8000, 11000));
     let wall = Paint::matt(dice.pick(&WALLS));
     let storeys = dice.between(1, 4);
@@ -174,11 +198,11 @@ fn shop(dice: &mut Dice, night: bool) -> Mesh {
     let mut body = block(Plan::centred(width, depth), (0, height), wall);
     if storeys > 1 {
         for side in [FRONT, BACK, LEFT, RIGHT] {
-            windows(&mut body.faces[side], 4, storeys - 1, (3700 * 1000 / height, 970), dice, night);
+            windows(&mut body.faces[side], 4, storeys - 1, (3700 * 1000 / height, 970), lights);
         }
     }
     let face = &mut body.faces[FRONT];
-    let show = if night { WARM[1] } else { Paint::gloss(Rgb(96, 110, 120)) };
+    let show = if lights.night { WARM[1] } else { Paint::gloss(Rgb(96, 110, 120)) };
     let top = 2600 * 1000 / height;
     patch(face, show, (60, 420), (500 * 1000 / height, top));
     patch(face, show, (580, 940), (500 * 1000 / height, top));

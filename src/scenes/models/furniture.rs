@@ -1,13 +1,13 @@
 //! Street furniture, and boards that look a little like signs but are none.
 
-use super::shape::{BACK, Dice, FRONT, LEFT, Paint, Plan, RIGHT, block, frustum, loft, ngon, patch, prism_z};
+use super::shape::{BACK, Canvas, FRONT, LEFT, Paint, Plan, RIGHT, block, dice, frustum, loft, ngon, patch, prism_z, rect};
 use crate::scenes::mesh::{Mesh, Rgb, Role};
 
 const STEEL: Paint = Paint::matt(Rgb(118, 122, 126));
 
 /// A street lamp, 6 to 9 m high, its arm reaching 1.2 to 2 m along +z; at night it is `lit`.
 pub fn street_lamp(look: u32, lit: bool) -> Mesh {
-    let mut dice = Dice::new(look, 10);
+    let mut dice = dice(look, 10);
     let tall = dice.between(6000, 9000);
     let reach = dice.between(1200, 2000);
     let paint = Paint::matt(dice.pick(&[Rgb(118, 122, 126), Rgb(70, 74, 76), Rgb(56, 72, 62)]));
@@ -35,7 +35,7 @@ pub fn street_lamp(look: u32, lit: bool) -> Mesh {
 
 /// A crash barrier along x, 4 m long and 0.75 m high; or one of red and white boards, 2 m long and 1 m high.
 pub fn barrier(look: u32) -> Mesh {
-    let mut dice = Dice::new(look, 11);
+    let mut dice = dice(look, 11);
     if dice.chance(65) {
         let mut parts: Vec<_> = [-1500, 0, 1500]
             .map(|x| block(Plan::new((x - 40, x + 40), (-90, -30)), (0, 680), STEEL))
@@ -64,8 +64,8 @@ pub fn barrier(look: u32) -> Mesh {
 
 /// A bench, a bin, a hydrant, a bollard or a letter box: no higher than 1.4 m, no wider than 1.8 m.
 pub fn furniture(look: u32) -> Mesh {
-    let mut dice = Dice::new(look, 12);
-    let parts = match dice.between(0, 5) {
+    let mut dice = dice(look, 12);
+    let parts = match dice.below(5) {
         0 => {
             let wood = Paint::matt(dice.pick(&[Rgb(134, 96, 62), Rgb(112, 82, 58), Rgb(92, 104, 84)]));
             let legs = [-700, 700].map(|x| block(Plan::new((x - 40, x + 40), (-200, 220)), (0, 400), STEEL));
@@ -108,10 +108,12 @@ pub fn furniture(look: u32) -> Mesh {
     Mesh { parts }
 }
 
-/// A board that is no traffic sign, seen from +z: advertisement, town map, blue or green direction board, house number or
-/// arrow plate, or the grey back of a sign. Its ground and outlines recall signs; its marks say nothing.
+/// A board that is no traffic sign, seen from +z: an advertisement, a town map, a direction board, a bus stop, a small plate,
+/// or the grey back of a sign. Its ground and outline recall signs; its marks say nothing.
+///
+/// 0.4 to 3.8 m wide and up to 4.4 m high.
 pub fn board(look: u32) -> Mesh {
-    let mut dice = Dice::new(look, 13);
+    let mut dice = dice(look, 13);
     let grounds = [
         Rgb(36, 92, 166),
         Rgb(44, 110, 74),
@@ -123,7 +125,7 @@ pub fn board(look: u32) -> Mesh {
     ];
     let ground = Paint::matt(dice.pick(&grounds));
     let ink = Paint::matt(if dice.chance(60) { Rgb(240, 240, 236) } else { Rgb(34, 34, 38) });
-    let kind = dice.between(0, 5);
+    let kind = dice.below(6);
     let post = |x: i32, top: i32| {
         let mut post = block(Plan::new((x - 35, x + 35), (-35, 35)), (0, top), STEEL);
         post.role = Role::Support;
@@ -133,17 +135,32 @@ pub fn board(look: u32) -> Mesh {
         // The back of a sign: a grey disc, octagon or triangle.
         let (sides, radius, centre) = (dice.pick(&[3, 4, 8, 12]), dice.between(350, 450), dice.between(2200, 2600));
         let outline = ngon((0, centre), (radius, radius), sides, 1024);
+        let lowest = outline.iter().map(|spot| spot.1).min().unwrap_or(0);
         return Mesh {
-            parts: vec![
-                post(0, centre - radius),
-                prism_z(&outline, (-10, 10), Paint::matt(Rgb(132, 135, 138))),
-            ],
+            parts: vec![post(0, lowest), prism_z(&outline, (-10, 10), Paint::matt(Rgb(132, 135, 138)))],
+        };
+    }
+    if kind == 1 {
+        // A bus stop's disc.
+        let (radius, centre) = (dice.between(230, 330), dice.between(2300, 2700));
+        let disc = ngon((0, centre), (radius, radius), 12, 171);
+        let (yellow, white, green) = (Rgb(240, 196, 60), Rgb(232, 232, 226), Rgb(30, 96, 62));
+        let (ground, letter) = dice.pick(&[(yellow, green), (white, green), (green, white), (green, yellow)]);
+        let mut plate = prism_z(&disc, (36, 56), Paint::matt(ground));
+        let canvas = Canvas::front(56).moved(0, centre);
+        for (u, v) in [((-55, -30), (-55, 55)), ((30, 55), (-55, 55)), ((-30, 30), (-12, 12))] {
+            let of = |(a, b): (i32, i32)| (radius * a / 100, radius * b / 100);
+            canvas.mark(&mut plate.faces[0], Paint::matt(letter), &rect(of(u), of(v)));
+        }
+        plate.faces[1].colour = Rgb(132, 135, 138);
+        return Mesh {
+            parts: vec![post(0, centre), plate],
         };
     }
     let (half, low, high) = match kind {
-        1 => (dice.between(1400, 1900), 1500, dice.between(3600, 4400)),
-        2 => (dice.between(500, 700), 500, dice.between(1900, 2300)),
-        3 => (dice.between(700, 1200), 2200, dice.between(2700, 3300)),
+        2 => (dice.between(1400, 1900), 1500, dice.between(3600, 4400)),
+        3 => (dice.between(500, 700), 500, dice.between(1900, 2300)),
+        4 => (dice.between(700, 1200), 2200, dice.between(2700, 3300)),
         _ => (dice.between(250, 420), 2100, dice.between(2450, 2900)),
     };
     let mut panel = block(Plan::new((-half, half), (36, 76)), (low, high), ground);
@@ -157,7 +174,7 @@ pub fn board(look: u32) -> Mesh {
         let s = dice.between(80, 300);
         patch(face, ink, (s, s + dice.between(200, 600)), (t, t + 300 / rows));
     }
-    if kind < 3 {
+    if kind < 4 {
         let s = dice.between(150, 550);
         patch(face, Paint::matt(dice.pick(&grounds)), (s, s + 280), (480, 880));
     }

@@ -1,6 +1,7 @@
 //! Traffic lights.
 
-use super::shape::{Canvas, Dice, FRONT, Paint, Plan, block, ngon, patch, prism_x, rect};
+use super::shape::{Canvas, FRONT, Paint, Plan, block, dice, ngon, patch, prism_x, rect};
+use crate::scenes::fixed::Dice;
 use crate::scenes::mesh::{Mesh, Part, Rgb, Role};
 use crate::scenes::truth::Signal;
 
@@ -11,7 +12,7 @@ const POLE: Paint = Paint::matt(Rgb(112, 116, 120));
 ///
 /// The housing is about 0.35 m wide and 1 m high, its centre 2.6 to 3.2 m above the ground.
 pub fn traffic_light(signal: Signal, style: u32) -> Mesh {
-    let mut dice = Dice::new(style, 5);
+    let mut dice = dice(style, 5);
     let centre = dice.between(2600, 3200);
     let mut parts = vec![support(block(Plan::centred(110, 110), (0, centre + 420), POLE))];
     parts.extend(housing((0, centre, 150), signal, &mut dice));
@@ -21,7 +22,7 @@ pub fn traffic_light(signal: Signal, style: u32) -> Mesh {
 /// A traffic light hung over the road from an arm: the housing is over the origin, its centre about 5 m above the ground; the
 /// pole stands about 4 m to +x.
 pub fn traffic_light_overhead(signal: Signal, style: u32) -> Mesh {
-    let mut dice = Dice::new(style, 6);
+    let mut dice = dice(style, 6);
     let centre = dice.between(4900, 5300);
     let reach = dice.between(3600, 4400);
     let mut parts = vec![

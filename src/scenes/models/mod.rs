@@ -2,7 +2,8 @@
 //!
 //! Every function is pure: the same arguments give the same body, and every `u32` is a look. Bodies stand on the ground at
 //! the origin and look along +z: a vehicle drives there, a walker walks there, a sign's face and a shop's door are seen from
-//! there.
+//! there. The parts of a body keep apart: for each two of them a face of one has the other beyond its plane, so that they can
+//! be painted in a right order. Only the clumps of a tree and the tubes of a bicycle reach into each other.
 //!
 //! | file | what it builds |
 //! |---|---|
@@ -74,3 +75,6 @@ pub fn extent(mesh: &Mesh) -> Extent {
         },
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! What is painted on the traffic signs, about the face's middle, to the right and up, as convex marks.
 
-use super::shape::{Paint, Spot, TURN, ngon, rect, stroke, turned};
+use super::shape::{Paint, Spot, ngon, rect, stroke, turned};
+use crate::scenes::fixed::TURN;
 use crate::scenes::mesh::Rgb;
 use crate::scenes::truth::Signal;
 
@@ -55,10 +56,10 @@ pub(super) fn art(signal: Signal, radius: i32) -> Art {
         Signal::Speed80 => limit(radius, '8'),
         Signal::PriorityRoad => {
             let diamond = |r| ngon((0, 0), (r, r), 4, 0);
-            Art::new(diamond(of(1120)), WHITE)
-                .with(BLACK, diamond(of(1060)))
-                .with(WHITE, diamond(of(1020)))
-                .with(YELLOW, diamond(of(720)))
+            Art::new(diamond(of(1000)), WHITE)
+                .with(BLACK, diamond(of(950)))
+                .with(WHITE, diamond(of(915)))
+                .with(YELLOW, diamond(of(660)))
         }
         Signal::PedestrianCrossing => crossing(radius),
         Signal::Roundabout => roundabout(radius),
@@ -80,35 +81,32 @@ pub(super) fn art(signal: Signal, radius: i32) -> Art {
 }
 
 fn disc(radius: i32, ground: Paint) -> Art {
-    Art::new(ngon((0, 0), (radius, radius), 12, 171), ground)
+    Art::new(ngon((0, 0), (radius, radius), 16, 128), ground)
 }
 
 fn stop(radius: i32) -> Art {
     let octagon = |r| ngon((0, 0), (r, r), 8, TURN / 16);
     let of = |thousandths: i32| radius * thousandths / 1000;
     let mut art = Art::new(octagon(of(1060)), WHITE).with(RED, octagon(of(990)));
-    let (low, high, thick) = (of(-270), of(270), of(110));
+    let (low, high, thick) = (of(-280), of(280), of(105));
     let column = |x: i32| (of(x - 165), of(x + 165));
-    // S
-    let (a, b) = column(-600);
-    let (top, bottom) = (high - thick / 2, low + thick / 2);
-    art = art.lines(
-        WHITE,
-        thick,
-        &[
-            (b, top - of(60)),
-            (b - of(70), top),
-            (a + of(70), top),
-            (a + of(30), top - of(70)),
-            (a + of(30), of(60)),
-            (b - of(30), of(-60)),
-            (b - of(30), bottom + of(70)),
-            (b - of(70), bottom),
-            (a + of(70), bottom),
-            (a, bottom + of(60)),
-        ],
-    );
+    // S: two rings, each open at one side.
+    let middle = of(-600);
+    let arc = (of(172), of(158));
+    let hole = (of(72), of(62));
+    for side in [1, -1] {
+        let open = (middle + side * of(180), middle + side * of(10));
+        let gap = (side * of(28), side * of(92));
+        art = art
+            .with(WHITE, ngon((middle, side * of(124)), arc, 12, 171))
+            .with(RED, ngon((middle, side * of(124)), hole, 12, 171))
+            .with(
+                RED,
+                rect((open.0.min(open.1), open.0.max(open.1)), (gap.0.min(gap.1), gap.0.max(gap.1))),
+            );
+    }
     // T
+    let top = high - thick / 2;
     let (a, b) = column(-200);
     art = art
         .lines(WHITE, thick, &[(a, top), (b, top)])
@@ -177,7 +175,12 @@ fn roundabout(radius: i32) -> Art {
     for third in 0..3 {
         let turn = third * TURN / 3 + 200;
         let spot = |angle: i32, r: i32| turned((of(r), 0), turn + angle);
-        art = art.lines(WHITE, of(170), &[spot(0, 520), spot(290, 520), spot(580, 520), spot(820, 520)]);
+        for arc in [0, 205, 410, 615] {
+            art = art.with(
+                WHITE,
+                vec![spot(arc, 430), spot(arc, 610), spot(arc + 206, 610), spot(arc + 206, 430)],
+            );
+        }
         art = art.with(WHITE, vec![spot(790, 770), spot(1190, 540), spot(790, 270)]);
     }
     art

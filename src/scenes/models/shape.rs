@@ -4,10 +4,8 @@
 //! left. x to the right, y up and z ahead is a left-handed system: who looks along +z sees x to the right, who looks along -x
 //! from the right side sees z to the right.
 
+use crate::scenes::fixed::{Dice, ONE, TURN, cos, sin};
 use crate::scenes::mesh::{Decal, Face, Finish, Part, Point, Rgb, Role};
-
-/// A full turn.
-pub(super) const TURN: i32 = 4096;
 
 /// A place in a face's plane: to the right and up, as seen from outside, in millimetres.
 pub(super) type Spot = (i32, i32);
@@ -69,58 +67,15 @@ pub(super) fn mix(a: Rgb, b: Rgb, thousandths: i32) -> Rgb {
     Rgb(part(a.0, b.0), part(a.1, b.1), part(a.2, b.2))
 }
 
-/// Choices that follow from a look alone: the same look gives the same choices.
-pub(super) struct Dice(u32);
-
-impl Dice {
-    /// Dice of `look`; `salt` tells the kinds of bodies apart.
-    pub(super) fn new(look: u32, salt: u32) -> Dice {
-        Dice(look.wrapping_mul(0x9E37_79B9) ^ salt.wrapping_mul(0x85EB_CA6B))
-    }
-
-    /// 32 bits.
-    fn roll(&mut self) -> u32 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9);
-        let mut h = self.0;
-        h = (h ^ (h >> 16)).wrapping_mul(0x21F0_AAAD);
-        h = (h ^ (h >> 15)).wrapping_mul(0x735A_2D97);
-        h ^ (h >> 15)
-    }
-
-    /// From `low` up to but not including `high`.
-    pub(super) fn between(&mut self, low: i32, high: i32) -> i32 {
-        low + (u64::from(self.roll()) * (high - low) as u64 >> 32) as i32
-    }
-
-    /// True in `percent` of 100 cases.
-    pub(super) fn chance(&mut self, percent: i32) -> bool {
-        self.between(0, 100) < percent
-    }
-
-    /// One of `choices`.
-    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.between(0, choices.len() as i32) as usize]
-    }
-}
-
-/// Sine of an angle in 1/4096 turns, times 4096; after Bhaskara I, within 0.2 %.
-pub(super) fn sin(angle: i32) -> i32 {
-    let a = angle.rem_euclid(TURN);
-    let half = a % (TURN / 2);
-    let bow = half * (TURN / 2 - half);
-    let value = (4 * bow / 256 * TURN) / ((5 * (TURN / 2) * (TURN / 2) - 4 * bow) / 1024);
-    if a < TURN / 2 { value } else { -value }
-}
-
-/// Cosine of an angle in 1/4096 turns, times 4096.
-pub(super) fn cos(angle: i32) -> i32 {
-    sin(angle + TURN / 4)
+/// Dice of `look`: the same look gives the same choices; `kind` tells the kinds of bodies apart.
+pub(super) fn dice(look: u32, kind: u64) -> Dice {
+    Dice::new(u64::from(look), kind, 0)
 }
 
 /// `spot` turned anticlockwise about the origin.
 pub(super) fn turned((u, v): Spot, angle: i32) -> Spot {
     let (s, c) = (sin(angle), cos(angle));
-    (rounded(u * c - v * s, TURN), rounded(u * s + v * c, TURN))
+    (rounded(u * c - v * s, ONE), rounded(u * s + v * c, ONE))
 }
 
 fn rounded(a: i32, b: i32) -> i32 {
@@ -272,8 +227,8 @@ pub(super) fn ngon(centre: Spot, radius: (i32, i32), sides: i32, start: i32) -> 
         .map(|i| {
             let angle = start + i * TURN / sides;
             (
-                centre.0 + rounded(radius.0 * cos(angle), TURN),
-                centre.1 + rounded(radius.1 * sin(angle), TURN),
+                centre.0 + rounded(radius.0 * cos(angle), ONE),
+                centre.1 + rounded(radius.1 * sin(angle), ONE),
             )
         })
         .collect()

@@ -1,7 +1,7 @@
 //! Traffic signs on poles.
 
 use super::pictogram;
-use super::shape::{BACK, Canvas, Dice, FRONT, Paint, Plan, block, face, mix, patch};
+use super::shape::{BACK, Canvas, FRONT, Paint, Plan, block, dice, face, mix, patch};
 use crate::scenes::mesh::{Mesh, Part, Rgb, Role};
 use crate::scenes::truth::Signal;
 
@@ -13,12 +13,12 @@ const GREY: Paint = Paint::matt(Rgb(132, 135, 138));
 ///
 /// The face is 0.7 to 0.9 m wide, its centre 2.2 to 2.6 m above the ground.
 pub fn sign(signal: Signal, style: u32) -> Mesh {
-    let mut dice = Dice::new(style, 7);
+    let mut dice = dice(style, 7);
     let centre = dice.between(2200, 2600);
     let radius = dice.between(350, 450);
     let tilt = if dice.chance(50) { dice.between(-68, 69) } else { 0 };
     let fade = dice.between(0, 180);
-    let mut pole = block(Plan::centred(70, 70), (0, centre + radius * 7 / 10), POLE);
+    let mut pole = block(Plan::centred(70, 70), (0, centre + radius * 45 / 100), POLE);
     pole.role = Role::Support;
     let canvas = Canvas::front(45).moved(0, centre).rolled(tilt);
     let art = pictogram::art(signal, radius);

@@ -1,6 +1,7 @@
 //! Trees and bushes.
 
-use super::shape::{Dice, Paint, TURN, at, blob, loft, mix, ngon, shade};
+use super::shape::{Paint, at, blob, dice, loft, mix, ngon, shade};
+use crate::scenes::fixed::{Dice, ONE, TURN, cos, sin};
 use crate::scenes::mesh::{Mesh, Part, Rgb};
 
 const LEAVES: [Rgb; 6] = [
@@ -21,10 +22,10 @@ const AUTUMN: [Rgb; 5] = [
 const NEEDLES: [Rgb; 3] = [Rgb(40, 70, 50), Rgb(50, 80, 54), Rgb(44, 66, 42)];
 const BARK: Paint = Paint::matt(Rgb(92, 76, 60));
 
-/// A broadleaf tree (5 to 10 m), a conifer (6 to 12 m) or a bush (1 to 2 m).
+/// A broadleaf tree (5 to 10 m), a conifer (6 to 12 m) or a bush (0.9 to 1.8 m).
 pub fn tree(look: u32) -> Mesh {
-    let mut dice = Dice::new(look, 9);
-    match dice.between(0, 10) {
+    let mut dice = dice(look, 9);
+    match dice.below(10) {
         0..=5 => broadleaf(&mut dice),
         6..=7 => conifer(&mut dice),
         _ => bush(&mut dice),
@@ -52,12 +53,12 @@ fn broadleaf(dice: &mut Dice) -> Mesh {
     let tall = dice.between(5000, 10000);
     let leaf = if dice.chance(22) { dice.pick(&AUTUMN) } else { dice.pick(&LEAVES) };
     let radius = tall * dice.between(22, 32) / 100;
-    let mut parts = vec![trunk(tall / 45 + 60, tall * 45 / 100)];
+    let mut parts = vec![trunk(tall / 45 + 60, tall * 34 / 100)];
     parts.push(clump(0, tall * 64 / 100, 0, radius, tall * 30 / 100, leaf));
     for i in 0..dice.between(2, 4) {
         let angle = i * TURN / 3 + dice.between(0, 900);
         let out = radius * 6 / 10;
-        let (x, z) = (out * super::shape::cos(angle) / TURN, out * super::shape::sin(angle) / TURN);
+        let (x, z) = (out * cos(angle) / ONE, out * sin(angle) / ONE);
         let y = tall * dice.between(52, 76) / 100;
         parts.push(clump(
             x,
@@ -75,7 +76,7 @@ fn conifer(dice: &mut Dice) -> Mesh {
     let tall = dice.between(6000, 12000);
     let needle = dice.pick(&NEEDLES);
     let radius = tall * dice.between(16, 24) / 100;
-    let mut parts = vec![trunk(tall / 60 + 60, tall * 14 / 100)];
+    let mut parts = vec![trunk(tall / 60 + 60, tall * 12 / 100)];
     for step in 0..3 {
         let low = tall * (12 + 26 * step) / 100;
         let wide = radius * (100 - 26 * step) / 100;

@@ -1,13 +1,24 @@
 //! Trucks and buses: cabs, chassis, boxes, tanks, beds and their liveries.
 
-use super::shape::{BACK, Dice, FRONT, LEFT, Paint, Plan, RIGHT, block, frustum, mark_sides, ngon, patch, prism_x, prism_z, rect};
+use super::shape::{BACK, FRONT, LEFT, Paint, Plan, RIGHT, TOP, block, dice, frustum, mark_sides, ngon, patch, prism_x, prism_z, rect};
 use super::vehicle::{ARCH, GLASS, Lamps, PLATE, TRIM, VehicleKind, head_lamps, tail_lamps, wheel_arch, wheels};
+use crate::scenes::fixed::Dice;
 use crate::scenes::mesh::{Mesh, Part, Rgb};
 
 const CHASSIS: Paint = Paint::matt(Rgb(38, 39, 42));
 const WHEEL: i32 = 500;
 const SILL: i32 = 430;
 const FLOOR: i32 = 1060;
+
+/// Faces of cabs and buses, whose profiles begin at the underside and go round by the front.
+const CHIN: usize = 3;
+const NOSE: usize = 4;
+const SCREEN: usize = 5;
+/// The slope above a cab's windscreen.
+const BROW: usize = 6;
+/// Faces of buses only.
+const REAR_WINDOW: usize = 7;
+const REAR: usize = 8;
 
 const CABS: [Rgb; 10] = [
     Rgb(230, 231, 230),
@@ -49,7 +60,7 @@ const LINES: [(Rgb, Rgb); 7] = [
 
 /// A truck or bus of its kind's size.
 pub(super) fn truck(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
-    let mut dice = Dice::new(paint, 2);
+    let mut dice = dice(paint, 2);
     let (width, height, length) = kind.size();
     let (front, back, half) = (length / 2, -length / 2, width / 2);
     if kind == VehicleKind::Bus {
@@ -126,21 +137,21 @@ fn cab((half, front, length, top): (i32, i32, i32, i32), axle: i32, lacquer: Pai
         &rect((front - length + 460, front - length + 484), (FLOOR, top - 360)),
     );
     mark_sides(&mut cab, TRIM, &rect((front - length, front - length + 300), (SILL, 900)));
-    cab.faces[3].colour = TRIM.colour;
-    let grille = &mut cab.faces[4];
+    cab.faces[CHIN].colour = TRIM.colour;
+    let grille = &mut cab.faces[NOSE];
     patch(grille, ARCH, (180, 820), (420, 860));
     patch(grille, TRIM, (0, 1000), (0, 330));
     patch(grille, PLATE, (400, 600), (80, 200));
     head_lamps(grille, lamps, (20, 220), (60, 290));
-    patch(&mut cab.faces[5], GLASS, (40, 960), (60, 920));
-    patch(&mut cab.faces[6], lacquer.shaded(820), (100, 900), (150, 850));
+    patch(&mut cab.faces[SCREEN], GLASS, (40, 960), (60, 920));
+    patch(&mut cab.faces[BROW], lacquer.shaded(820), (100, 900), (150, 850));
     cab
 }
 
 fn cargo((half, height): (i32, i32), z: (i32, i32), (ground, stripe): (Rgb, Rgb), dice: &mut Dice) -> Part {
     let mut cargo = block(Plan::new((-half, half), z), (FLOOR, height), Paint::matt(ground));
     let (ground, stripe) = (Paint::matt(ground), Paint::matt(stripe));
-    let design = dice.between(0, 3);
+    let design = dice.below(3);
     for side in [RIGHT, LEFT] {
         let face = &mut cargo.faces[side];
         match design {
@@ -201,7 +212,7 @@ fn tank((half, height): (i32, i32), z: (i32, i32), (ground, stripe): (Rgb, Rgb),
 
 fn tipper((half, height): (i32, i32), z: (i32, i32), lacquer: Paint, stripe: Rgb) -> Part {
     let low = Plan::new((-half + 160, half - 160), (z.0 + 260, z.1));
-    let mut bed = frustum(low, Plan::new((-half, half), z), (FLOOR, height - 500), lacquer.shaded(900));
+    let mut bed = frustum(low, Plan::new((-half, half), z), (FLOOR, height - 280), lacquer.shaded(900));
     for side in [RIGHT, LEFT] {
         for s in [180, 380, 580, 780] {
             patch(&mut bed.faces[side], lacquer.shaded(640), (s, s + 22), (0, 1000));
@@ -209,7 +220,7 @@ fn tipper((half, height): (i32, i32), z: (i32, i32), lacquer: Paint, stripe: Rgb
         patch(&mut bed.faces[side], Paint::matt(stripe), (0, 1000), (900, 1000));
     }
     patch(&mut bed.faces[BACK], lacquer.shaded(700), (90, 910), (120, 880));
-    patch(&mut bed.faces[4], Paint::matt(Rgb(112, 92, 70)), (40, 960), (20, 980));
+    patch(&mut bed.faces[TOP], Paint::matt(Rgb(112, 92, 70)), (40, 960), (20, 980));
     bed
 }
 
@@ -248,14 +259,14 @@ fn bus(dice: &mut Dice, (half, height, front): (i32, i32, i32), lamps: Lamps) ->
             super::shape::Canvas::right(half).mark(&mut body.faces[RIGHT], stripe, &rect((z + 550, z + 600), (sill + 80, height - 480)));
         }
     }
-    patch(&mut body.faces[4], TRIM, (0, 1000), (0, 130));
-    patch(&mut body.faces[4], PLATE, (400, 600), (160, 290));
-    head_lamps(&mut body.faces[4], lamps, (30, 220), (180, 420));
-    patch(&mut body.faces[5], GLASS, (30, 970), (20, 760));
-    patch(&mut body.faces[5], Paint::matt(Rgb(16, 16, 18)), (150, 850), (800, 950));
-    patch(&mut body.faces[5], Paint::lamp(Rgb(255, 176, 48)), (220, 780), (840, 910));
-    patch(&mut body.faces[7], GLASS, (120, 880), (100, 700));
-    let rear = &mut body.faces[8];
+    patch(&mut body.faces[NOSE], TRIM, (0, 1000), (0, 130));
+    patch(&mut body.faces[NOSE], PLATE, (400, 600), (160, 290));
+    head_lamps(&mut body.faces[NOSE], lamps, (30, 220), (180, 420));
+    patch(&mut body.faces[SCREEN], GLASS, (30, 970), (20, 760));
+    patch(&mut body.faces[SCREEN], Paint::matt(Rgb(16, 16, 18)), (150, 850), (800, 950));
+    patch(&mut body.faces[SCREEN], Paint::lamp(Rgb(255, 176, 48)), (220, 780), (840, 910));
+    patch(&mut body.faces[REAR_WINDOW], GLASS, (120, 880), (100, 700));
+    let rear = &mut body.faces[REAR];
     patch(rear, TRIM, (0, 1000), (0, 110));
     patch(rear, paint.shaded(720), (200, 800), (160, 520));
     patch(rear, PLATE, (400, 600), (560, 640));

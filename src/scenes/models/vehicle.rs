@@ -1,8 +1,9 @@
 //! Vehicles: kinds, sizes, lamps, and the bodies of cars and vans.
 
-use super::shape::{BACK, Dice, FRONT, LEFT, Paint, Plan, RIGHT, clipped, frustum, mark_sides, ngon, patch, patch_outline, prism_x, rect};
+use super::shape::{BACK, FRONT, LEFT, Paint, Plan, RIGHT, clipped, dice, frustum, mark_sides, ngon, patch, patch_outline, prism_x, rect};
 use super::truck;
-use crate::scenes::mesh::{Mesh, Part, Rgb};
+use crate::scenes::fixed::Dice;
+use crate::scenes::mesh::{Face, Mesh, Part, Rgb};
 use crate::scenes::truth::Class;
 
 /// Kinds of vehicles.
@@ -72,14 +73,14 @@ impl VehicleKind {
             VehicleKind::BoxTruck => (2440, 3400, 7600),
             VehicleKind::SemiTruck => (2540, 3960, 14600),
             VehicleKind::Tanker => (2500, 3400, 9200),
-            VehicleKind::Tipper => (2500, 3120, 7800),
+            VehicleKind::Tipper => (2500, 2900, 7800),
             VehicleKind::Bus => (2540, 3040, 11800),
         }
     }
 }
 
 /// A side of a vehicle, as its driver sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// Towards -x.
     Left,
@@ -88,7 +89,7 @@ pub enum Side {
 }
 
 /// Which lamps are lit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lamps {
     /// Headlights, and tail lamps with them.
     pub head: bool,
@@ -106,6 +107,23 @@ pub(super) const ARCH: Paint = Paint::matt(Rgb(14, 14, 15));
 pub(super) const TRIM: Paint = Paint::matt(Rgb(40, 41, 44));
 pub(super) const PLATE: Paint = Paint::reflector(Rgb(226, 228, 222));
 const RIM: Paint = Paint::gloss(Rgb(150, 154, 160));
+
+/// Faces of a car's lower body, whose profile begins at the underside and goes round by the front.
+const UNDERSIDE: usize = 2;
+const NOSE: usize = 4;
+const DECK: usize = 7;
+const TAIL: usize = 9;
+const REAR_CHIN: usize = 10;
+
+/// Where tail lamps reach, from the edge and from below, in thousandths of the rear face.
+const TAIL_LAMPS: [((i32, i32), (i32, i32)); 4] = [
+    ((15, 220), (560, 960)),
+    ((10, 130), (460, 1000)),
+    ((15, 300), (680, 930)),
+    ((20, 190), (520, 860)),
+];
+/// Where headlights reach on the front face.
+const HEAD_LAMPS: [((i32, i32), (i32, i32)); 3] = [((30, 250), (560, 960)), ((15, 290), (700, 980)), ((40, 210), (500, 940))];
 
 /// Lacquers of cars, the frequent ones several times.
 const LACQUERS: [Rgb; 24] = [
@@ -231,10 +249,10 @@ const fn shell(kind: VehicleKind) -> Shell {
         },
         _ => Shell {
             sill: 170,
-            waist: 820,
-            nose: 580,
+            waist: 830,
+            nose: 640,
             tail: 800,
-            wheel: 335,
+            wheel: 325,
             axles: (880, 860),
             feet: (1420, 380),
             rake: (820, 1000),
@@ -253,7 +271,7 @@ pub fn vehicle(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
 }
 
 fn car(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
-    let mut dice = Dice::new(paint, 1);
+    let mut dice = dice(paint, 1);
     let lacquer = if kind == VehicleKind::Van && dice.chance(50) {
         Rgb(234, 235, 233)
     } else {
@@ -275,7 +293,7 @@ fn car(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
         (back, s.sill + 150),
     ];
     let mut body = prism_x(&profile, (-half, half), lacquer);
-    for face in [2, 10] {
+    for face in [UNDERSIDE, REAR_CHIN] {
         body.faces[face].colour = TRIM.colour;
     }
     let axles = [front - s.axles.0, back + s.axles.1];
@@ -283,8 +301,8 @@ fn car(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
         wheel_arch(&mut body, z, s.wheel, s.sill);
     }
     doors(&mut body, &s, kind, lacquer, axles);
-    front_end(&mut body.faces[4], lamps, kind);
-    rear_end(&mut body.faces[9], lamps, lacquer);
+    front_end(&mut body.faces[NOSE], lamps, kind, &mut dice);
+    rear_end(&mut body.faces[TAIL], lamps, lacquer, &mut dice);
 
     let inset = 30;
     let low = Plan::new((-half + inset, half - inset), (back + s.feet.1, front - s.feet.0));
@@ -297,11 +315,10 @@ fn car(kind: VehicleKind, paint: u32, lamps: Lamps) -> Mesh {
     for z in axles {
         parts.extend(wheels(z, s.wheel, half, s.sill));
     }
-    parts.push(body);
     if kind == VehicleKind::Pickup {
-        let top = &mut parts.last_mut().expect("the body was just pushed").faces[8];
-        patch(top, ARCH, (60, 940), (620, 985));
+        patch(&mut body.faces[DECK], ARCH, (50, 950), (590, 980));
     }
+    parts.push(body);
     parts.push(cabin);
     Mesh { parts }
 }
@@ -323,12 +340,7 @@ pub(super) fn wheels(z: i32, radius: i32, half_width: i32, sill: i32) -> [Part; 
 
 /// The upper part of a wheel, above `sill`, on a body's sides, with the dark arch about it.
 pub(super) fn wheel_arch(body: &mut Part, z: i32, radius: i32, sill: i32) {
-    let discs = [
-        (radius * 116 / 100, ARCH),
-        (radius, RUBBER),
-        (radius * 62 / 100, RIM),
-        (radius * 16 / 100, TRIM),
-    ];
+    let discs = [(radius * 116 / 100, ARCH), (radius, RUBBER), (radius * 62 / 100, RIM)];
     for (r, paint) in discs {
         let disc = clipped(&ngon((z, radius), (r, r), 12, 171), sill, true);
         if disc.len() > 2 {
@@ -352,16 +364,17 @@ fn doors(body: &mut Part, s: &Shell, kind: VehicleKind, lacquer: Paint, axles: [
 }
 
 /// Headlights, grille, plate and indicators on a front face.
-fn front_end(face: &mut crate::scenes::mesh::Face, lamps: Lamps, kind: VehicleKind) {
+fn front_end(face: &mut Face, lamps: Lamps, kind: VehicleKind, dice: &mut Dice) {
     let grille = if kind == VehicleKind::Sports { (250, 750) } else { (300, 700) };
     patch(face, ARCH, grille, (420, 840));
     patch(face, TRIM, (100, 900), (0, 140));
     patch(face, PLATE, (355, 645), (170, 380));
-    head_lamps(face, lamps, (30, 250), (560, 960));
+    let (s, t) = dice.pick(&HEAD_LAMPS);
+    head_lamps(face, lamps, s, t);
 }
 
 /// A pair of headlights at `s` from either edge, with indicators outside.
-pub(super) fn head_lamps(face: &mut crate::scenes::mesh::Face, lamps: Lamps, s: (i32, i32), t: (i32, i32)) {
+pub(super) fn head_lamps(face: &mut Face, lamps: Lamps, s: (i32, i32), t: (i32, i32)) {
     let lamp = if lamps.head {
         Paint::lamp(Rgb(255, 250, 226))
     } else {
@@ -384,15 +397,16 @@ fn indicator(lamps: Lamps, side: Side) -> Paint {
 }
 
 /// Tail lamps, plate, bumper and boot line on a rear face.
-fn rear_end(face: &mut crate::scenes::mesh::Face, lamps: Lamps, lacquer: Paint) {
-    patch(face, TRIM, (60, 940), (0, 230));
+fn rear_end(face: &mut Face, lamps: Lamps, lacquer: Paint, dice: &mut Dice) {
+    patch(face, TRIM, (0, 1000), (0, if dice.chance(40) { 230 } else { 90 }));
     patch(face, lacquer.shaded(620), (40, 960), (400, 425));
     patch(face, PLATE, (350, 650), (480, 720));
-    tail_lamps(face, lamps, (15, 220), (560, 960));
+    let (s, t) = dice.pick(&TAIL_LAMPS);
+    tail_lamps(face, lamps, s, t);
 }
 
 /// A pair of tail lamps at `s` from either edge, with indicators below the outer half and reversing lamps within.
-pub(super) fn tail_lamps(face: &mut crate::scenes::mesh::Face, lamps: Lamps, s: (i32, i32), t: (i32, i32)) {
+pub(super) fn tail_lamps(face: &mut Face, lamps: Lamps, s: (i32, i32), t: (i32, i32)) {
     let red = if lamps.brake {
         Paint::lamp(Rgb(255, 36, 26))
     } else if lamps.head {
