@@ -143,9 +143,11 @@ struct Seen {
     status: Vec<(Status, u64)>,
     outputs: Vec<Vec<u8>>,
     detections: Vec<Detection>,
-    /// Row, detection, and the classes with their scores.
-    crops: Vec<(usize, Detection, Vec<(u32, f32)>)>,
+    crops: Vec<Cut>,
 }
+
+/// A crop's row, its detection, and its classes with their scores.
+type Cut = (usize, Detection, Vec<(u32, f32)>);
 
 fn frame(engine: &mut Engine, data: Option<&[u8]>) -> Seen {
     let image = data.map(|data| Image {
