@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn names_come_before_numbers() {
         assert_eq!(color(2, "car"), color(13, "Car"));
-        assert_eq!(color(0, "lane_mark"), NAMED[0].1);
+        assert_eq!(color(0, "lane_mark"), color(1, "Lane"));
         assert_ne!(color(0, "carpet"), color(0, "car"));
         assert_eq!(color(1, ""), color(13, "teapot"));
     }
