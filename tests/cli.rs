@@ -158,17 +158,27 @@ fn help_teaches_and_wrong_usage_is_code_2() {
     let help = platoon(dir.path(), &["--help"]);
     assert_eq!(help.status.code(), Some(0));
     assert!(stdout(&help).contains("First steps") && help.stderr.is_empty());
-    for command in ["plan", "inspect", "verify", "replay", "infer", "doctor"] {
+    for command in ["plan", "inspect", "verify", "replay", "scenes", "infer", "doctor"] {
         let help = platoon(dir.path(), &[command, "--help"]);
         assert_eq!(help.status.code(), Some(0), "{command}");
         assert!(stdout(&help).contains("Example"), "{command}");
     }
-    let wrong: [&[&str]; 6] = [
+    let wrong: [&[&str]; 16] = [
         &[],
         &["fly"],
         &["replay"],
         &["replay", "--input", "x", "--overlay"],
         &["replay", "--input", "x", "--rate", "0"],
+        &["replay", "--input", "x", "--score"],
+        &["replay", "--input", "synthetic:"],
+        &["replay", "--input", "synthetic:-7"],
+        &["scenes", "--seed", "7", "--frames", "1"],
+        &["scenes", "--seed", "seven", "--frames", "1", "--out", "o"],
+        &["scenes", "--seed", "-1", "--frames", "1", "--out", "o"],
+        &["scenes", "--seed", "7", "--frames", "0", "--out", "o"],
+        &["scenes", "--seed", "7", "--frames", "1", "--every", "0", "--out", "o"],
+        &["scenes", "--seed", "7", "--frames", "1", "--start", "4294967296", "--out", "o"],
+        &["scenes", "--seed", "7", "--frames", "1", "--format", "jpg", "--out", "o"],
         &["plan", "--workers", "0"],
     ];
     for arguments in wrong {
@@ -176,6 +186,7 @@ fn help_teaches_and_wrong_usage_is_code_2() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
+    assert!(!dir.path().join("o").exists(), "wrong usage writes nothing");
 }
 
 #[test]
@@ -288,6 +299,165 @@ fn crops_of_detections_are_classified_under_their_boxes() {
     let held = &frames[1]["tenants"]["signal"];
     assert_eq!((held["status"].as_str(), held["of_frame"].as_u64()), (Some("held"), Some(0)));
     assert_eq!(held["items"], signal["items"]);
+}
+
+/// A task file whose one tenant, `only`, tells the bright from the dark in pictures of 1280 x 720, under these labels.
+fn brightness(dir: &Path, labels: [&str; 2]) {
+    task_file(dir, &[("only", 2)]);
+    let replace = |name: &str, from: &str, to: String| {
+        let text = std::fs::read_to_string(dir.join(name)).unwrap();
+        assert!(text.contains(from));
+        std::fs::write(dir.join(name), text.replace(from, &to)).unwrap();
+    };
+    replace(
+        "model.toml",
+        "\"background\", \"bright\"",
+        format!("{:?}, {:?}", labels[0], labels[1]),
+    );
+    replace(
+        "tasks.toml",
+        "max_width = 64\nmax_height = 48",
+        "max_width = 1280\nmax_height = 720".into(),
+    );
+}
+
+#[test]
+fn a_synthetic_drive_is_replayed_and_scored() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    brightness(dir, ["road", "sky"]);
+    let run = |out: &str, more: &[&str]| {
+        let arguments = [
+            "replay",
+            "--tasks",
+            "tasks.toml",
+            "--input",
+            "synthetic:7",
+            "--frames",
+            "3",
+            "--out",
+            out,
+        ];
+        let output = platoon(dir, &[&arguments, more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let results = std::fs::read_to_string(dir.join(out).join("results.jsonl")).unwrap();
+        (stdout(&output), results)
+    };
+    let (table, first) = run("a", &["--score", "--overlay"]);
+    assert!(table.contains("accuracy") && table.contains("mIoU 0."), "{table}");
+    let (summary, again) = run("b", &["--score", "--json"]);
+    assert_eq!(first, again);
+    let lines: Vec<serde_json::Value> = first.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let sources: Vec<&str> = lines.iter().map(|l| l["source"].as_str().unwrap()).collect();
+    assert_eq!(sources, ["synthetic:7#0", "synthetic:7#1", "synthetic:7#2"]);
+
+    let score: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(dir.join("a/score.json")).unwrap()).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["score"], score);
+    assert_eq!(
+        (&score["map50"], &score["top1"], &score["frames"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null, &3.into())
+    );
+    let miou = score["miou"].as_f64().unwrap();
+    assert!(miou > 0.0 && miou < 1.0, "{miou}");
+    let only = &score["tenants"]["only"];
+    assert_eq!(
+        (only["frames"].as_u64(), only["miou"].as_f64()),
+        (Some(2), Some(miou)),
+        "the held frame is not counted"
+    );
+    let classes: Vec<&String> = only["classes"].as_object().unwrap().keys().collect();
+    assert_eq!(classes, ["road", "sky"]);
+
+    let contact = image::open(dir.join("a/overlay/contact.png")).unwrap();
+    assert!(contact.width() > 400);
+    let (table, _) = run("c", &[]);
+    assert!(!table.contains("accuracy") && !dir.join("c/score.json").exists());
+}
+
+#[test]
+fn what_has_nothing_to_be_scored_by_is_said_before_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    brightness(dir, ["dark", "bright"]);
+    let replay = ["replay", "--tasks", "tasks.toml", "--frames", "2", "--input"];
+    let run = |more: &[&str]| platoon(dir, &[&replay, more].concat());
+    let refused = complaint(&run(&["synthetic:7", "--score", "--out", "out"]));
+    assert!(refused.contains("`only`") && refused.contains("lane mark"), "{refused}");
+    assert!(!dir.join("out/results.jsonl").exists());
+    assert_eq!(run(&["synthetic:7"]).status.code(), Some(0), "it runs all the same");
+    let recorded = run(&["frames", "--score"]);
+    assert_eq!(recorded.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&recorded.stderr).contains("synthetic:"));
+}
+
+#[test]
+fn scenes_are_the_same_files_by_any_number_of_workers_and_in_either_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let run = |out: &str, more: &[&str]| {
+        let arguments = [
+            "scenes", "--seed", "7", "--frames", "3", "--every", "40", "--start", "5", "--out", out,
+        ];
+        let output = platoon(dir, &[&arguments, more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        stdout(&output)
+    };
+    let summary: serde_json::Value = serde_json::from_str(&run("png", &["--json", "--workers", "3"])).unwrap();
+    assert_eq!(
+        (&summary["seed"], &summary["frames"], &summary["format"]),
+        (&7.into(), &3.into(), &"png".into())
+    );
+    assert!(run("raw", &["--format", "raw", "--workers", "1"]).contains("3 frames of drive 7"));
+
+    let read = |file: &str| std::fs::read(dir.join(file)).unwrap();
+    let truth = |out: &str| -> Vec<serde_json::Value> {
+        let text = String::from_utf8(read(&format!("{out}/truth.jsonl"))).unwrap();
+        text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+    };
+    let (pixels, labels) = (read("raw/frames.bin"), read("raw/labels.bin"));
+    assert_eq!((pixels.len(), labels.len()), (3 * 1280 * 720 * 3, 3 * 1280 * 720));
+    let (png, raw) = (truth("png"), truth("raw"));
+    assert_eq!((png.len(), raw.len()), (3, 3));
+    let mut objects = 0;
+    for (i, (png, raw)) in png.iter().zip(&raw).enumerate() {
+        assert_eq!(
+            (&png["frame"], &png["number"], &png["seed"]),
+            (&i.into(), &(5 + 40 * i).into(), &7.into())
+        );
+        assert_eq!((&raw["picture"], &raw["labels"]), (&"frames.bin".into(), &"labels.bin".into()));
+        assert_eq!(png["objects"], raw["objects"]);
+        let open = |key: &str| image::open(dir.join("png").join(png[key].as_str().unwrap())).unwrap();
+        assert!(
+            open("picture").into_rgb8().into_raw() == pixels[i * 1280 * 720 * 3..][..1280 * 720 * 3],
+            "picture {i}"
+        );
+        assert!(
+            open("labels").into_luma8().into_raw() == labels[i * 1280 * 720..][..1280 * 720],
+            "labels {i}"
+        );
+        for object in png["objects"].as_array().unwrap() {
+            objects += 1;
+            let edges: Vec<u64> = object["box"].as_array().unwrap().iter().map(|e| e.as_u64().unwrap()).collect();
+            assert!(
+                edges[0] < edges[2] && edges[1] < edges[3] && edges[2] <= 1280 && edges[3] <= 720,
+                "{object}"
+            );
+            assert_eq!(object["signal"].is_u64(), object["class"].as_u64() >= Some(4), "{object}");
+        }
+    }
+    assert!(objects > 0, "drive 7 has traffic");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), "no folder").unwrap();
+    for format in ["png", "raw"] {
+        let arguments = ["scenes", "--seed", "7", "--frames", "2", "--out", "file/set", "--format", format];
+        let line = complaint(&platoon(dir.path(), &arguments));
+        assert!(line.contains("file/set"), "{line}");
+    }
 }
 
 #[test]

@@ -195,7 +195,9 @@ fn render(
 fn pictures(folder: &Path, [picture, labels]: [String; 2], frame: &mut Frame) -> Result<(), DatasetError> {
     let size = (WIDTH as u32, HEIGHT as u32);
     let rendered = Picture::new(size.0, size.1, std::mem::take(&mut frame.pixels));
-    rendered.unwrap_or_else(|| unreachable!("a rendered frame has its size")).write_png(&folder.join(picture))?;
+    rendered
+        .unwrap_or_else(|| unreachable!("a rendered frame has its size"))
+        .write_png(&folder.join(picture))?;
     Ok(write_map(&folder.join(labels), &frame.labels, size)?)
 }
 

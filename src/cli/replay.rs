@@ -5,7 +5,7 @@ use super::{Outcome, compile, output, plan};
 use crate::board::BoardRecord;
 use crate::plan::format::Plan;
 use crate::replay::run::{Event, Settings, replay};
-use crate::replay::score::ScoreError;
+use crate::replay::score::{Score, ScoreError};
 use crate::replay::sink::{Extras, Sink};
 use crate::replay::source::{Input, SeedError, Source};
 use crate::runtime::Engine;
@@ -107,6 +107,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let plan: Plan = plan.with_context(|| format!("task set `{task_set}` has no plan"))?.deref().clone();
     let source = Source::open(&arguments.input, &cameras(&plan))?;
     let count = source.frames(arguments.frames);
+    let score = arguments.score.then(|| Score::new(&plan)).transpose()?;
     let sink = arguments.out.as_deref().map(|out| sink(out, arguments, &plan, count)).transpose()?;
     ctrlc::set_handler(|| {
         // A second Ctrl-C does not wait for the frame.
@@ -118,10 +119,10 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let settings = Settings {
         frames: count,
         rate: arguments.rate,
-        score: arguments.score,
+        score,
         stop: &STOP,
     };
-    let summary = replay(&mut engine, &plan, &source, &settings, sink, &mut |event| match event {
+    let summary = replay(&mut engine, &plan, &source, settings, sink, &mut |event| match event {
         Event::Done(frames) => bar.set_position(frames as u64),
         Event::Problem(problem) => bar.suspend(|| output::complain(&output::chain(problem))),
     })?;

@@ -27,8 +27,8 @@ pub struct Settings<'a> {
     /// Frames a second, as a camera would give them: a frame whose successor is due already is dropped. `None` runs every
     /// frame as soon as its predecessor is done.
     pub rate: Option<f64>,
-    /// Hold the results against the ground truth, which the source must have.
-    pub score: bool,
+    /// Holds the results against the ground truth, which the source must have.
+    pub score: Option<Score>,
     /// Set from outside to end the replay after the frame at hand.
     pub stop: &'a AtomicBool,
 }
@@ -90,22 +90,20 @@ pub fn replay(
     engine: &mut Engine,
     plan: &Plan,
     source: &Source,
-    settings: &Settings<'_>,
+    settings: Settings<'_>,
     mut sink: Option<Sink>,
     observe: &mut dyn FnMut(Event<'_>),
 ) -> Result<Summary, ReplayError> {
-    let score = match settings.score {
-        true if !source.has_truth() => return Err(ScoreError::NoTruth.into()),
-        true => Some(Score::new(plan)?),
-        false => None,
-    };
+    if settings.score.is_some() && !source.has_truth() {
+        return Err(ScoreError::NoTruth.into());
+    }
     let count = source.frames(Some(settings.frames));
     let mut frames = Frames {
         recorder: Recorder::new(plan, sink.as_ref().is_some_and(Sink::has_masks)),
         newest: vec![None; source.cameras()],
         plan_digest: Entry::of(plan).digest.to_string(),
         summary: Summary::new(plan),
-        score,
+        score: settings.score,
         plan,
         engine,
         source,
@@ -164,13 +162,7 @@ struct Frames<'a> {
 }
 
 impl Frames<'_> {
-    fn run(
-        &mut self,
-        index: usize,
-        shot: Shot,
-        sink: Option<&mut Sink>,
-        observe: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), ReplayError> {
+    fn run(&mut self, index: usize, shot: Shot, sink: Option<&mut Sink>, observe: &mut dyn FnMut(Event<'_>)) -> Result<(), ReplayError> {
         let pictures = self.usable(index, shot.pictures, observe);
         let failed = |source| ReplayError::Run { frame: index, source };
         let images: Vec<Option<Image<'_>>> = pictures.iter().map(|p| p.as_ref().map(image)).collect();

@@ -102,9 +102,7 @@ pub enum SourceError {
         cameras: String,
     },
     /// The synthetic camera cannot feed several cameras.
-    #[error(
-        "the synthetic camera is one camera; the task set looks through {cameras}: give a folder of pictures, or another --task-set"
-    )]
+    #[error("the synthetic camera is one camera; the task set looks through {cameras}: give a folder of pictures, or another --task-set")]
     Synthetic {
         /// The cameras' names.
         cameras: String,
@@ -122,9 +120,7 @@ impl Source {
             _ if used.is_empty() => return Err(SourceError::NoCamera),
             Input::Recorded(path) => Pictures::Recorded(recorded(path, cameras, &used)?),
             Input::Synthetic(_) if used.len() > 1 => {
-                return Err(SourceError::Synthetic {
-                    cameras: used.join(", "),
-                });
+                return Err(SourceError::Synthetic { cameras: used.join(", ") });
             }
             Input::Synthetic(seed) => Pictures::Synthetic {
                 drive: Drive::new(*seed),
@@ -315,10 +311,7 @@ mod tests {
     #[test]
     fn nothing_to_replay_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(
-            open(dir.path(), &[("front", true)]),
-            Err(SourceError::Empty { .. })
-        ));
+        assert!(matches!(open(dir.path(), &[("front", true)]), Err(SourceError::Empty { .. })));
         assert!(matches!(open(dir.path(), &[("front", false)]), Err(SourceError::NoCamera)));
         assert!(matches!(
             open(&dir.path().join("x"), &[("front", true)]),
@@ -354,7 +347,10 @@ mod tests {
         assert_eq!(picture.size(), (WIDTH as u32, HEIGHT as u32));
         assert_eq!(truth.as_ref().unwrap().labels.len(), WIDTH * HEIGHT);
         let again = shot(&Source::open(&Input::Synthetic(7), &cameras).unwrap(), 2);
-        assert_eq!((again.pictures[1].as_ref().unwrap().as_ref().unwrap(), again.truth), (picture, truth));
+        assert_eq!(
+            (again.pictures[1].as_ref().unwrap().as_ref().unwrap(), again.truth),
+            (picture, truth)
+        );
         let other = shot(&Source::open(&Input::Synthetic(8), &cameras).unwrap(), 2);
         assert_ne!(other.pictures[1].as_ref().unwrap().as_ref().unwrap(), picture);
         assert_eq!(source.shots(3).count(), 3);
@@ -363,7 +359,10 @@ mod tests {
     #[test]
     fn one_drive_cannot_feed_two_cameras() {
         let error = refused(Source::open(&Input::Synthetic(7), &[("front", true), ("rear", true)]));
-        assert!(matches!(&error, SourceError::Synthetic { cameras } if cameras == "front, rear"), "{error}");
+        assert!(
+            matches!(&error, SourceError::Synthetic { cameras } if cameras == "front, rear"),
+            "{error}"
+        );
         let none = refused(Source::open(&Input::Synthetic(7), &[("front", false)]));
         assert!(matches!(none, SourceError::NoCamera));
     }

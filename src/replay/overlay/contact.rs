@@ -4,9 +4,9 @@ use super::canvas::{Canvas, Color};
 use crate::replay::picture::Picture;
 
 /// Most thumbnails on a sheet.
-pub const MOST: usize = 40;
+pub const MOST: usize = 24;
 /// Width of a thumbnail, in pixels.
-const WIDTH: u32 = 400;
+const WIDTH: u32 = 480;
 /// Space around thumbnails, in pixels.
 const GAP: u32 = 8;
 const PAPER: Color = [28, 30, 36];
@@ -68,8 +68,8 @@ mod tests {
             sheet.add(&Picture::filled(16, 9, [i; 3]).unwrap());
         }
         let shown: Vec<u8> = sheet.thumbnails.iter().map(|t| t.rgb()[0]).collect();
-        assert_eq!(shown.len(), 34);
-        assert!(shown.iter().enumerate().all(|(i, &v)| usize::from(v) == 3 * i));
+        assert_eq!(shown.len(), 20);
+        assert!(shown.iter().enumerate().all(|(i, &v)| usize::from(v) == 5 * i));
         let page = sheet.finish().unwrap();
         assert!(page.width() >= page.height());
     }

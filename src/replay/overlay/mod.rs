@@ -1,7 +1,7 @@
 //! Pictures for people: a frame with everything the tenants found in it.
 //!
-//! Label maps are blended over the picture, boxes drawn with class and score, and a panel names each tenant with its
-//! findings and, where its result is not of this frame, says so.
+//! Label maps are blended over the picture, boxes drawn with class and score, lights and signs with what they say, and a
+//! panel names each tenant with its findings and, where its result is not of this frame, says so.
 pub mod canvas;
 pub mod contact;
 pub mod font;
@@ -17,7 +17,9 @@ use crate::task::Status;
 use canvas::{Canvas, Rect};
 
 /// Share of a label's colour in a blended pixel, of 256 parts.
-const MASK_ALPHA: u32 = 112;
+const MASK_ALPHA: u32 = 88;
+/// Plates that may stand above each other; where more would be needed, a box goes without its name.
+const STACKED: usize = 3;
 
 /// Draws the results of `frame` that belong to `camera` (an index of the table) on that camera's picture.
 pub fn draw(picture: Picture, frame: &FrameRecord, camera: usize) -> Picture {
@@ -26,33 +28,45 @@ pub fn draw(picture: Picture, frame: &FrameRecord, camera: usize) -> Picture {
     for map in frame.tenants.iter().flat_map(|t| maps(t, camera)) {
         blend(&mut canvas, map);
     }
-    let mut plates = Vec::new();
     for tenant in &frame.tenants {
         let thickness = if tenant.status == Status::Fresh {
             scale + 1
         } else {
             scale.div_ceil(2)
-        };
-        // The best box is drawn last, over the others, but is the first to choose where its plate goes.
+        } as i32;
+        // The best box is drawn last, over the others.
         for detection in detections(tenant, camera).rev() {
             let color = palette::color(detection.class, &detection.label);
-            canvas.outline(outline(detection.bounds), thickness as i32, color);
-        }
-        for detection in detections(tenant, camera) {
-            let plate = Plate::new(detection.class, &detection.label, detection.score, scale);
-            let start = plate.above(outline(detection.bounds), &canvas);
-            plate.draw(start, &mut canvas, &mut plates);
+            canvas.outline(outline(detection.bounds), thickness, color);
         }
         for (bounds, best) in crops(tenant, camera) {
-            let rect = outline(bounds);
-            canvas.outline(rect, thickness as i32, palette::color(best.class, &best.label));
-            let plate = Plate::new(best.class, &best.label, best.score, scale);
-            let start = plate.beside(rect, &canvas);
-            plate.draw(start, &mut canvas, &mut plates);
+            canvas.outline(outline(bounds), thickness, palette::color(best.class, &best.label));
         }
     }
+    name_boxes(&mut canvas, frame, camera, scale);
     panel::draw(&mut canvas, frame, camera, scale);
     canvas.finish()
+}
+
+/// Names the boxes: first what lights and signs say, which is more than that they are there, then the others, near and
+/// therefore high ones before those they may hide.
+fn name_boxes(canvas: &mut Canvas, frame: &FrameRecord, camera: usize, scale: u32) {
+    let mut plates = Vec::new();
+    let mut read: Vec<[f32; 4]> = Vec::new();
+    for (bounds, best) in frame.tenants.iter().flat_map(|t| crops(t, camera)) {
+        let plate = Plate::new(best.class, &best.label, best.score, scale);
+        let start = plate.beside(outline(bounds), canvas);
+        plate.draw(start, canvas, &mut plates);
+        read.push(bounds);
+    }
+    let all = frame.tenants.iter().flat_map(|t| detections(t, camera));
+    let mut unread: Vec<&DetectionRecord> = all.filter(|d| !read.contains(&d.bounds)).collect();
+    unread.sort_by_key(|d| std::cmp::Reverse(outline(d.bounds).height));
+    for detection in unread {
+        let plate = Plate::new(detection.class, &detection.label, detection.score, scale);
+        let start = plate.above(outline(detection.bounds), canvas);
+        plate.draw(start, canvas, &mut plates);
+    }
 }
 
 /// Pixels a font dot, by the picture's height.
@@ -147,18 +161,21 @@ impl Plate {
         (x.max(0), rect.y.min(canvas.height() as i32 - self.size.height).max(0))
     }
 
-    /// Draws the plate at `(x, y)`; higher, where another one is in the way and there is room. Adds it to `plates`.
+    /// Draws the plate at `(x, y)`; higher, where another one is in the way. Adds it to `plates`. Where others are in the
+    /// way up to the picture's edge or too far up, it is left out.
     fn draw(self, (x, y): (i32, i32), canvas: &mut Canvas, plates: &mut Vec<Rect>) {
         let mut place = Rect { x, y, ..self.size };
-        while let Some(other) = plates.iter().find(|other| place.meets(other)) {
-            let higher = other.y - place.height;
-            if higher < 0 {
-                break;
+        for _ in 0..STACKED {
+            let Some(other) = plates.iter().find(|other| place.meets(other)) else {
+                canvas.plate(place.x, place.y, &self.text, self.scale, self.color);
+                plates.push(place);
+                return;
+            };
+            place.y = other.y - place.height;
+            if place.y < 0 {
+                return;
             }
-            place.y = higher;
         }
-        canvas.plate(place.x, place.y, &self.text, self.scale, self.color);
-        plates.push(place);
     }
 }
 
@@ -273,6 +290,48 @@ mod tests {
     }
 
     #[test]
+    fn a_box_that_was_read_is_named_by_what_it_says_alone() {
+        let bounds = [400.0, 200.0, 420.0, 220.0];
+        let mut both = frame(Status::Fresh, car(bounds));
+        let says = |bounds| ItemRecord {
+            camera: 0,
+            crop: Some(CropRecord {
+                detection: 0,
+                class: 2,
+                bounds,
+            }),
+            top: vec![ClassRecord {
+                class: 4,
+                label: "stop".into(),
+                score: 0.99,
+            }],
+        };
+        // Just above the box, where the detector's plate stands.
+        let above = |frame: &FrameRecord| draw(grey(640, 360), frame, 0).pixel(401, 195);
+        assert_ne!(above(&both), [90; 3]);
+        both.tenants.push(TenantRecord {
+            name: "signal".into(),
+            output: Output::Items(vec![says(bounds)]),
+            ..both.tenants[0].clone()
+        });
+        assert_eq!(above(&both), [90; 3]);
+        both.tenants[1].output = Output::Items(vec![says([10.0, 100.0, 30.0, 120.0])]);
+        assert_ne!(above(&both), [90; 3], "another box was read");
+    }
+
+    #[test]
+    fn a_crowd_does_not_pile_its_plates_up() {
+        let Output::Detections(one) = car([400.0, 200.0, 500.0, 260.0]) else {
+            unreachable!("cars are detections")
+        };
+        let crowd = Output::Detections(vec![one[0].clone(); 20]);
+        let picture = draw(grey(640, 360), &frame(Status::Fresh, crowd), 0);
+        let plate = canvas::plate_size("car 88%", scale(360)).height;
+        let highest = changed(&picture).iter().map(|&(_, y)| y as i32).min().unwrap();
+        assert_eq!(highest, 200 - STACKED as i32 * plate);
+    }
+
+    #[test]
     fn results_of_another_camera_are_not_drawn() {
         let boxed = frame(Status::Fresh, car([400.0, 200.0, 500.0, 260.0]));
         assert_eq!(draw(grey(640, 360), &boxed, 1).pixel(400, 230), [90; 3]);
@@ -306,7 +365,7 @@ mod tests {
             let picture = draw(grey(640, 360), &frame(Status::Held, Output::Maps(vec![map(size)])), 0);
             assert_eq!(picture.pixel(500, 300), canvas::mix([90; 3], palette::color(1, "road"), MASK_ALPHA));
             assert!(
-                changed(&picture).iter().all(|&(x, y)| x >= 320 || y < 180),
+                changed(&picture).iter().all(|&(x, y)| x >= 320 || y >= 270),
                 "the background stays as it is"
             );
         }

@@ -30,28 +30,85 @@ enum Line {
     Bar(f32, String),
 }
 
-/// Draws the panel at the top left.
+/// Space around the panel, between its edge and its text, and between tenants, in font dots.
+const SPACE: i32 = 6;
+/// Space between two columns, in font dots.
+const GUTTER: i32 = 16;
+/// Height of a line, in font dots.
+const ROW: i32 = font::GLYPH_HEIGHT as i32 + 3;
+
+/// Draws the panel at the bottom left, where a camera sees the road right before the car: the frame, and below it a column
+/// for each tenant, side by side as far as the picture is wide.
 pub fn draw(canvas: &mut Canvas, frame: &FrameRecord, camera: usize, scale: u32) {
     let unit = scale as i32;
-    let row = (font::GLYPH_HEIGHT as i32 + 3) * unit;
-    let lines = lines(frame, camera);
-    let gaps = lines.iter().filter(|l| matches!(l, Line::Tenant(..))).count() as i32;
-    let inner = lines.iter().map(|l| width(l, scale)).max().unwrap_or(0);
-    let (left, top, pad) = (6 * unit, 6 * unit, 6 * unit);
+    let title = title(frame, camera);
+    let columns: Vec<Column> = frame.tenants.iter().map(|t| Column::new(t, camera, scale)).collect();
+    let inside = canvas.width() as i32 - 4 * SPACE * unit;
+    let mut shelves: Vec<Vec<Column>> = Vec::new();
+    let mut used = 0;
+    for column in columns {
+        let next = used + GUTTER * unit + column.width;
+        match shelves.last_mut() {
+            Some(shelf) if next <= inside => {
+                used = next;
+                shelf.push(column);
+            }
+            _ => {
+                used = column.width;
+                shelves.push(vec![column]);
+            }
+        }
+    }
+    let breadth = |shelf: &Vec<Column>| shelf.iter().map(|c| c.width + GUTTER * unit).sum::<i32>() - GUTTER * unit;
+    let depth = |shelf: &Vec<Column>| shelf.iter().map(|c| c.lines.len()).max().unwrap_or(0) as i32 * ROW * unit + SPACE * unit;
+    let content = shelves.iter().map(breadth).chain([width(&title, scale)]).max().unwrap_or(0);
+    let height = ROW * unit + shelves.iter().map(depth).sum::<i32>();
     let panel = Rect {
-        x: left,
-        y: top,
-        width: inner + 2 * pad,
-        height: lines.len() as i32 * row + gaps * 4 * unit + 2 * pad - 3 * unit,
+        x: SPACE * unit,
+        y: (canvas.height() as i32 - height - 3 * SPACE * unit).max(0),
+        width: content + 2 * SPACE * unit,
+        height: height + 2 * SPACE * unit - 3 * unit,
     };
     canvas.fill(panel, INK, ALPHA);
-    let x = left + pad;
-    let mut y = top + pad;
-    for line in &lines {
-        match line {
+    let (left, mut y) = (panel.x + SPACE * unit, panel.y + SPACE * unit);
+    title.draw(canvas, left, y, scale);
+    y += (ROW + SPACE) * unit;
+    for shelf in &shelves {
+        let mut x = left;
+        for column in shelf {
+            for (line, row) in column.lines.iter().zip(0..) {
+                line.draw(canvas, x, y + row * ROW * unit, scale);
+            }
+            x += column.width + GUTTER * unit;
+        }
+        y += depth(shelf);
+    }
+}
+
+/// A tenant's lines.
+struct Column {
+    lines: Vec<Line>,
+    /// In pixels.
+    width: i32,
+}
+
+impl Column {
+    fn new(tenant: &TenantRecord, camera: usize, scale: u32) -> Column {
+        let lines = lines(tenant, camera);
+        Column {
+            width: lines.iter().map(|l| width(l, scale)).max().unwrap_or(0),
+            lines,
+        }
+    }
+}
+
+impl Line {
+    /// Draws the line with its top left corner at `(x, y)`.
+    fn draw(&self, canvas: &mut Canvas, x: i32, y: i32, scale: u32) {
+        let unit = scale as i32;
+        match self {
             Line::Title(text) => canvas.text(x, y, text, scale, WHITE),
             Line::Tenant(tenant, status, color) => {
-                y += 4 * unit;
                 let mark = Rect {
                     x,
                     y,
@@ -87,7 +144,6 @@ pub fn draw(canvas: &mut Canvas, frame: &FrameRecord, camera: usize, scale: u32)
                 canvas.text(x + full + 10 * unit, y, text, scale, DIM);
             }
         }
-        y += row;
     }
 }
 
@@ -102,27 +158,24 @@ fn width(line: &Line, scale: u32) -> i32 {
     (width * scale) as i32
 }
 
-fn lines(frame: &FrameRecord, camera: usize) -> Vec<Line> {
+fn title(frame: &FrameRecord, camera: usize) -> Line {
     let file = frame.sources.get(camera).and_then(|s| s.1.as_deref()).unwrap_or("no picture");
-    let mut lines = vec![Line::Title(format!(
-        "{}  frame {}  {}",
-        frame.task_set,
-        frame.frame,
-        shorten(file, 20)
-    ))];
-    for tenant in &frame.tenants {
-        let (status, color) = status(tenant);
-        lines.push(Line::Tenant(shorten(&tenant.name, 24), status, color));
-        match &tenant.output {
-            Output::Detections(_) => counts(tenant, camera, &mut lines),
-            Output::Maps(_) => shares(tenant, camera, &mut lines),
-            Output::Items(items) => {
-                let (crops, pictures): (Vec<_>, Vec<_>) = items.iter().filter(|i| i.camera == camera).partition(|i| i.crop.is_some());
-                pictures.into_iter().for_each(|i| best(i, 3, &mut lines));
-                crops.into_iter().take(MOST).for_each(|i| best(i, 1, &mut lines));
-            }
-            Output::Tensors(_) => {}
+    Line::Title(format!("{}  frame {}  {}", frame.task_set, frame.frame, shorten(file, 20)))
+}
+
+/// A tenant's name and status, then what it found.
+fn lines(tenant: &TenantRecord, camera: usize) -> Vec<Line> {
+    let (status, color) = status(tenant);
+    let mut lines = vec![Line::Tenant(shorten(&tenant.name, 24), status, color)];
+    match &tenant.output {
+        Output::Detections(_) => counts(tenant, camera, &mut lines),
+        Output::Maps(_) => shares(tenant, camera, &mut lines),
+        Output::Items(items) => {
+            let (crops, pictures): (Vec<_>, Vec<_>) = items.iter().filter(|i| i.camera == camera).partition(|i| i.crop.is_some());
+            pictures.into_iter().for_each(|i| best(i, 3, &mut lines));
+            crops.into_iter().take(MOST).for_each(|i| best(i, 1, &mut lines));
         }
+        Output::Tensors(_) => {}
     }
     lines
 }

@@ -103,7 +103,11 @@ impl TenantAccuracy {
     /// The figure for people.
     pub fn to_text(&self) -> String {
         match &self.figures {
-            Ok(Figures { measure, value: Some(value), .. }) => format!("{} {value:.3}", measure.name()),
+            Ok(Figures {
+                measure,
+                value: Some(value),
+                ..
+            }) => format!("{} {value:.3}", measure.name()),
             Ok(figures) => format!("{} none", figures.measure.name()),
             Err(_) => "-".into(),
         }

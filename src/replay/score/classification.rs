@@ -126,7 +126,10 @@ mod tests {
     #[test]
     fn shares_are_kept_by_what_objects_say() {
         let mut top1 = Top1::new(4);
-        let unknown = Crop { best: None, ..crop(5, 50.0, 0) };
+        let unknown = Crop {
+            best: None,
+            ..crop(5, 50.0, 0)
+        };
         top1.add(&[crop(5, 0.0, 1), unknown], &[spoken(5, 0.0, 1), spoken(5, 50.0, 0)]);
         top1.add(&[crop(5, 0.0, 2)], &[spoken(5, 0.0, 1)]);
         assert_eq!((top1.share(1), top1.share(0), top1.share(2)), (Some(0.5), Some(0.0), None));

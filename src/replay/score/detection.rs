@@ -74,11 +74,7 @@ impl Precision {
     pub fn add(&mut self, frame: u64, found: &[Found], actual: &[Actual]) {
         let ignored: Vec<[f64; 4]> = actual.iter().filter(|a| a.ignored).map(|a| a.bounds).collect();
         for (class, tally) in self.classes.iter_mut().enumerate() {
-            let mut free: Vec<[f64; 4]> = actual
-                .iter()
-                .filter(|a| a.class == class && !a.ignored)
-                .map(|a| a.bounds)
-                .collect();
+            let mut free: Vec<[f64; 4]> = actual.iter().filter(|a| a.class == class && !a.ignored).map(|a| a.bounds).collect();
             tally.counted += free.len() as u64;
             let mut found: Vec<Found> = found.iter().filter(|f| f.class == class).copied().collect();
             found.sort_by(|a, b| key(b.score).total_cmp(&key(a.score)));
@@ -243,7 +239,12 @@ mod tests {
     #[test]
     fn wild_numbers_are_false_alarms() {
         let objects = [actual(0, at(0.0), false), actual(0, at(0.0), true)];
-        let wild = [[f64::NAN; 4], [0.0; 4], [10.0, 10.0, 0.0, 0.0], [f64::NEG_INFINITY, 0.0, f64::INFINITY, 10.0]];
+        let wild = [
+            [f64::NAN; 4],
+            [0.0; 4],
+            [10.0, 10.0, 0.0, 0.0],
+            [f64::NEG_INFINITY, 0.0, f64::INFINITY, 10.0],
+        ];
         for bounds in wild {
             let all = [found(0, f32::NAN, bounds), found(0, 0.5, at(0.0))];
             assert_eq!(average(&[(&all, &objects)]), Some(1.0), "{bounds:?}");
@@ -255,7 +256,11 @@ mod tests {
     #[test]
     fn the_mean_is_over_classes_with_objects() {
         let mut precision = Precision::new(3);
-        precision.add(0, &[found(0, 0.5, at(0.0)), found(2, 0.5, at(0.0))], &[actual(0, at(0.0), false), actual(1, at(0.0), false)]);
+        precision.add(
+            0,
+            &[found(0, 0.5, at(0.0)), found(2, 0.5, at(0.0))],
+            &[actual(0, at(0.0), false), actual(1, at(0.0), false)],
+        );
         assert_eq!(precision.mean(0..3), Some(0.5));
         assert_eq!(precision.mean([0, 2]), Some(1.0));
         assert_eq!(precision.mean([2]), None);

@@ -22,7 +22,7 @@ pub mod segmentation;
 
 use super::results::FrameRecord;
 use super::source::Truth;
-use crate::plan::format::Plan;
+use crate::plan::format::{Plan, Tenant};
 use crate::task::Status;
 use accuracy::{Accuracy, TenantAccuracy};
 use judge::{Judge, Unscored};
@@ -58,12 +58,12 @@ pub enum ScoreError {
 impl Score {
     /// A score of the tenants of `plan`, nothing counted yet; an error where none of them can be scored.
     pub fn new(plan: &Plan) -> Result<Score, ScoreError> {
-        let tenant = |index: usize| TenantScore {
-            name: plan.tenants[index].name.clone(),
+        let score = |tenant: &Tenant| TenantScore {
+            name: tenant.name.clone(),
             fresh: 0,
-            judge: Judge::of(plan, &plan.tenants[index]),
+            judge: Judge::of(&plan.tenants, tenant),
         };
-        let tenants: Vec<TenantScore> = (0..plan.tenants.len()).map(tenant).collect();
+        let tenants: Vec<TenantScore> = plan.tenants.iter().map(score).collect();
         if tenants.iter().any(|t| t.judge.is_ok()) {
             return Ok(Score { frames: 0, tenants });
         }

@@ -46,7 +46,11 @@ fn average_precision_agrees_with_pycocotools() {
         };
         let precision = of(&mut (0..frames.len()));
         for class in 0..classes {
-            agree(precision.average(class), &case["average"][class], &format!("case {i}, class {class}"));
+            agree(
+                precision.average(class),
+                &case["average"][class],
+                &format!("case {i}, class {class}"),
+            );
         }
         agree(precision.mean(0..classes), &case["mean"], &format!("case {i}"));
         let backwards = of(&mut (0..frames.len()).rev());
