@@ -171,12 +171,14 @@ def prepare(values: Tensor) -> Tensor:
 def crops(u: Uniform, contexts: Tensor, strength: float) -> Tensor:
     """Crops for `signal` from their contexts, u8 `[B, 96, 96, 3]` -> f32 `[B, 3, 64, 64]`, with the error of a detector's box.
 
-    Each side of the box moves by up to 12 % of the box, then the box is enlarged and stretched as on board; signs are turned slightly.
+    Each side of the box moves by up to 12 % of the box, of every fourth by up to 20 %, then the box is enlarged and stretched as on
+    board; signs are turned slightly.
     """
     count = len(contexts)
     values = contexts.permute(0, 3, 1, 2).float()
     half = 1 / CONTEXT
-    error = u.draw(-0.12, 0.12, count, 4) * 2 * half * (0.4 + 0.6 * strength)
+    spread = torch.where(u.chance(0.25, count, 1), 0.2, 0.12)
+    error = u.draw(-1, 1, count, 4) * spread * 2 * half * (0.4 + 0.6 * strength)
     low, high = -half + error[:, :2], half + error[:, 2:]
     extent = (high - low) * (1 + 2 * MARGIN)
     middle = (low + high) / 2

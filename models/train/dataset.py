@@ -97,7 +97,20 @@ def read_truth(path: Path, frames: int) -> list[np.ndarray]:
 def run(job: Job) -> tuple[np.ndarray, np.ndarray, list[int], list[float], np.ndarray]:
     """Renders and reduces one seed: its pictures and labels go to the arrays on disk, objects and crops are returned."""
     with tempfile.TemporaryDirectory(dir=job.scratch) as folder:
-        command = [job.binary, "scenes", "--seed", job.seed, "--frames", job.frames, "--every", job.every, "--format", "raw"]
+        command = [
+            job.binary,
+            "scenes",
+            "--seed",
+            job.seed,
+            "--frames",
+            job.frames,
+            "--every",
+            job.every,
+            "--format",
+            "raw",
+            "--workers",
+            1,
+        ]
         done = subprocess.run([*map(str, command), "--out", folder], capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(map(str, command))} failed: {done.stderr.strip()}")
@@ -170,7 +183,7 @@ def build(split: str, args: argparse.Namespace, seeds: range, frames: int, train
         "classes": [c for part in classes for c in part],
         "heights": [h for part in heights for h in part],
     }
-    (out / "crops.json").write_text(json.dumps(about))
+    (out / "about.json").write_text(json.dumps(about))
     counted = np.concatenate(objects)
     names = np.bincount(counted["class"][~counted["ignored"]], minlength=6).tolist()
     kinds = np.bincount(about["classes"], minlength=NO_SIGNAL + 1).tolist()
@@ -181,10 +194,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True, help="the `platoon` executable, built with --release")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=800, help="training seeds, from --first on")
+    parser.add_argument("--seeds", type=int, default=1280, help="training seeds, from --first on")
     parser.add_argument("--first", type=int, default=100_000)
-    parser.add_argument("--frames", type=int, default=24, help="frames a training seed")
-    parser.add_argument("--every", type=int, default=17, help="frames of the drive from one kept frame to the next")
+    parser.add_argument("--frames", type=int, default=16, help="frames a training seed")
+    parser.add_argument("--every", type=int, default=23, help="frames of the drive from one kept frame to the next")
     parser.add_argument("--held-seeds", type=int, default=64, help="seeds of the split `held`, for accuracy while training")
     parser.add_argument("--held-first", type=int, default=900_000)
     parser.add_argument("--held-frames", type=int, default=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,6 +44,11 @@ def load_objects(path: Path, frames: int, device: torch.device) -> Objects:
     return Objects(*(torch.from_numpy(a).to(device) for a in (boxes, classes, visible, ignored)))
 
 
+def about(folder: Path) -> dict[str, Any]:
+    """What dataset.py noted of a split."""
+    return json.loads((folder / "about.json").read_text())
+
+
 def load_crop_classes(folder: Path, device: torch.device) -> Tensor:
     """Classes of the crops: i64 `[C]`."""
-    return torch.tensor(json.loads((folder / "crops.json").read_text())["classes"], dtype=torch.int64, device=device)
+    return torch.tensor(about(folder)["classes"], dtype=torch.int64, device=device)

@@ -82,7 +82,7 @@ def write_split(out: Path, frames: int, seed: int, size: tuple[int, int]) -> Non
     cut += [(p, b, NO_SIGNAL) for p, m, o in scenes for b in crops.false_alarms(rng, m, o, 1)]
     np.save(out / "crops.npy", np.stack([crops.context(p, b) for p, b, _ in cut]))
     np.save(out / "exact.npy", np.stack([crops.crop(p, b) for p, b, _ in cut]))
-    (out / "crops.json").write_text(json.dumps({"classes": [c for _, _, c in cut]}))
+    (out / "about.json").write_text(json.dumps({"classes": [c for _, _, c in cut], "seeds": [seed, seed], "frames": frames}))
 
 
 def write_shapes(folder: Path, frames: int, size: tuple[int, int] = SMALL) -> Path:
@@ -117,7 +117,7 @@ import test_training as shapes
 if sys.argv[1] == "--version":
     sys.exit(print("renderer of shapes"))
 p = argparse.ArgumentParser()
-for name in ("seed", "frames", "every"):
+for name in ("seed", "frames", "every", "workers"):
     p.add_argument("--" + name, type=int)
 p.add_argument("--format")
 p.add_argument("--out", type=pathlib.Path)

@@ -24,6 +24,7 @@ from torch import nn
 
 from augment import Uniform
 from networks import NETWORKS
+from store import about
 from tasks import TASKS, Task
 
 WARM_UP = 0.03
@@ -100,10 +101,12 @@ def save(path: Path, content: dict[str, Any]) -> None:
 
 def describe(args: argparse.Namespace, task: Task, budget: Budget, batch: int, accuracy: dict[str, float]) -> dict[str, Any]:
     """What the card says of a training run."""
+    data = about(args.data / "train")
     device = torch.cuda.get_device_name() if torch.cuda.is_available() and args.device != "cpu" else "cpu"
     return {
         "network": task.name,
         "seed": args.seed,
+        "data": {k: data[k] for k in ("seeds", "frames", "every", "renderer") if k in data},
         "steps": budget.step,
         "minutes": round(budget.elapsed / 60, 2),
         "batch": batch,
