@@ -4,10 +4,11 @@ use super::options::Common;
 use super::{Outcome, compile, output, plan};
 use crate::board::BoardRecord;
 use crate::plan::format::Plan;
+use crate::replay::drives::DrivesError;
 use crate::replay::run::{Event, Settings, replay};
 use crate::replay::score::{Score, ScoreError};
 use crate::replay::sink::{Extras, Sink};
-use crate::replay::source::{Input, SeedError, Source};
+use crate::replay::source::{Input, Source};
 use crate::runtime::Engine;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -28,8 +29,9 @@ Examples:
 The input is a JPEG or PNG file, or a folder of them in order of their names; with several cameras, a folder
 with a subfolder for each, named like the camera. A picture that does not decode or is too large is reported; its
 tenants repeat their old results, the replay goes on and ends with exit code 1.
-synthetic:SEED is a drive through the synthetic camera, 1280 x 720, for task sets that look through one camera. Its
-ground truth is known: --score counts fresh results only and gives each tenant's mean average precision (boxes), mean
+synthetic:SEED is a drive through the synthetic camera, 1280 x 720, for task sets that look through one camera;
+synthetic:1-30@40 looks at the drives 1 to 30 by turns, each time 40 frames (4 seconds) further on. The ground truth
+is known: --score counts fresh results only and gives each tenant's mean average precision (boxes), mean
 intersection over union (label maps) or top-1 (crops) over the classes that have names of the ground truth.
 DIR gets results.jsonl (a line a frame, the same bytes on every run), timing.jsonl, summary.json, and masks/,
 overlay/ and score.json if asked for. Ctrl-C ends the replay after the frame at hand.")]
@@ -38,7 +40,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     task_set: Option<String>,
     /// The recorded pictures, or a synthetic drive by its seed
-    #[arg(long, value_name = "DIR|FILE|synthetic:SEED", value_parser = input)]
+    #[arg(long, value_name = "DIR|FILE|synthetic:SEED[-LAST][@STEP]", value_parser = input)]
     input: Input,
     /// Most frames to run [default: all there are; 120 of a synthetic drive]
     #[arg(long, value_name = "N")]
@@ -68,7 +70,7 @@ pub struct Arguments {
     json: bool,
 }
 
-fn input(text: &str) -> Result<Input, SeedError> {
+fn input(text: &str) -> Result<Input, DrivesError> {
     text.parse()
 }
 

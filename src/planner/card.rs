@@ -23,6 +23,13 @@
 //! iou = 0.45                       # overlap above which the worse box of a class goes
 //! max = 100                        # most boxes a picture
 //! labels = "coco80.txt"            # one a line; or an inline array
+//!
+//! [accuracy]                       # may be left out: what a scored replay gave, in f32 on the CPU
+//! metric = "map50"                 # or "miou", "top1": the key in score.json
+//! value = 0.87
+//! task_set = "urban"               # of the task file it was measured with
+//! input = "synthetic:1-30@40"      # of `platoon replay`
+//! frames = 120
 //! ```
 
 mod tables;
@@ -56,6 +63,23 @@ pub struct Card {
     pub input: CardInput,
     /// How the outputs are read.
     pub decode: Decode,
+    /// How right it was found to be.
+    pub accuracy: Option<Measured>,
+}
+
+/// The accuracy of a network, measured by a replay that anyone can repeat. Says nothing of other inputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// What was measured, as `score.json` names it.
+    pub metric: String,
+    /// The figure, 0..=1.
+    pub value: f64,
+    /// The task set it ran in.
+    pub task_set: String,
+    /// The replay's input.
+    pub input: String,
+    /// The replay's number of frames, at least 1.
+    pub frames: usize,
 }
 
 /// How a picture becomes a network's input.
@@ -337,5 +361,17 @@ mod tests {
         let other = ABC.replace("ba78", "0000");
         let card = load(&format!("{CARD}digest = \"sha256:{other}\"\n")).unwrap();
         assert_eq!(card.digest.unwrap().to_string(), other);
+    }
+
+    #[test]
+    fn a_card_may_say_how_right_the_network_is() {
+        let said = "[accuracy]\nmetric = \"map50\"\nvalue = 0.5\ntask_set = \"urban\"\ninput = \"synthetic:1-3\"\nframes = 9\n";
+        let card = load(&format!("{CARD}{said}")).unwrap();
+        let accuracy = card.accuracy.unwrap();
+        assert_eq!((accuracy.metric.as_str(), accuracy.value, accuracy.frames), ("map50", 0.5, 9));
+        assert!(load(CARD).unwrap().accuracy.is_none());
+        for (right, wrong, line) in [("0.5", "1.5", 8), ("0.5", "nan", 8), ("= 9", "= 0", 11)] {
+            assert_eq!(refused(&format!("{CARD}{}", said.replace(right, wrong))).0, line);
+        }
     }
 }

@@ -12,6 +12,7 @@
 //! | [`overlay`] | records drawn on pictures |
 //! | [`report`] | latencies and counts |
 //! | [`sink`] | the folder all that is written to |
+pub mod drives;
 pub mod labels;
 pub mod overlay;
 pub mod picture;

@@ -1,5 +1,6 @@
 //! Where the frames of a replay come from: picture files, or the synthetic camera.
 
+use super::drives::{Drives, DrivesError};
 use super::picture::{Picture, PictureError};
 use crate::scenes::{Drive, Frame, HEIGHT, Object, Renderer, WIDTH};
 use std::path::{Path, PathBuf};
@@ -7,37 +8,25 @@ use std::str::FromStr;
 
 /// Frames of a synthetic drive, which has no end, where their number is not said.
 pub const DEFAULT_FRAMES: usize = 120;
-/// What stands before the seed of a synthetic drive.
+/// What stands before synthetic drives.
 const SYNTHETIC: &str = "synthetic:";
 
-/// What a replay is asked to run on. As text: a path, or `synthetic:` and a seed.
+/// What a replay is asked to run on. As text: a path, or `synthetic:` and [`Drives`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A picture file, or a folder of them.
     Recorded(PathBuf),
-    /// The drive with this seed, through the synthetic camera.
-    Synthetic(u64),
-}
-
-/// Why a text names no synthetic drive.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{seed}` is no seed: give a whole number from 0 to {max} after `{SYNTHETIC}`, as in `{SYNTHETIC}7`", max = u64::MAX)]
-pub struct SeedError {
-    /// What stands in its place.
-    pub seed: String,
+    /// Drives through the synthetic camera.
+    Synthetic(Drives),
 }
 
 impl FromStr for Input {
-    type Err = SeedError;
+    type Err = DrivesError;
 
-    fn from_str(text: &str) -> Result<Input, SeedError> {
-        let Some(seed) = text.strip_prefix(SYNTHETIC) else {
-            return Ok(Input::Recorded(text.into()));
-        };
-        let digits = seed.bytes().all(|b| b.is_ascii_digit());
-        match seed.parse() {
-            Ok(number) if digits => Ok(Input::Synthetic(number)),
-            _ => Err(SeedError { seed: seed.into() }),
+    fn from_str(text: &str) -> Result<Input, DrivesError> {
+        match text.strip_prefix(SYNTHETIC) {
+            Some(drives) => drives.parse().map(Input::Synthetic),
+            None => Ok(Input::Recorded(text.into())),
         }
     }
 }
@@ -55,8 +44,8 @@ pub struct Source {
 enum Pictures {
     /// The files of each camera.
     Recorded(Vec<Vec<PathBuf>>),
-    /// A drive, and which camera sees it.
-    Synthetic { drive: Drive, seed: u64, camera: usize },
+    /// Drives, and which camera sees them.
+    Synthetic { drives: Drives, camera: usize },
 }
 
 /// One frame of a source.
@@ -122,9 +111,8 @@ impl Source {
             Input::Synthetic(_) if used.len() > 1 => {
                 return Err(SourceError::Synthetic { cameras: used.join(", ") });
             }
-            Input::Synthetic(seed) => Pictures::Synthetic {
-                drive: Drive::new(*seed),
-                seed: *seed,
+            Input::Synthetic(drives) => Pictures::Synthetic {
+                drives: *drives,
                 camera: cameras.iter().position(|c| c.1).unwrap_or(0),
             },
         };
@@ -160,7 +148,10 @@ impl Source {
                 let name = files.get(camera)?.get(frame)?.file_name()?;
                 Some(name.to_string_lossy().into_owned())
             }
-            Pictures::Synthetic { seed, camera: own, .. } => (camera == *own).then(|| format!("{SYNTHETIC}{seed}#{frame}")),
+            Pictures::Synthetic { drives, camera: own } => (camera == *own).then(|| {
+                let (seed, number) = drives.look(frame);
+                format!("{SYNTHETIC}{seed}#{number}")
+            }),
         }
     }
 
@@ -175,15 +166,21 @@ impl Source {
     /// The first `count` frames in order, each read or rendered when it is asked for.
     pub fn shots(&self, count: usize) -> impl Iterator<Item = Shot> + Send {
         let mut renderer = None;
+        let mut drive: Option<Drive> = None;
         (0..count).map(move |frame| match &self.pictures {
             Pictures::Recorded(files) => Shot {
                 pictures: files.iter().map(|of| of.get(frame).map(|file| Picture::read(file))).collect(),
                 truth: None,
             },
-            Pictures::Synthetic { drive, camera, .. } => {
+            Pictures::Synthetic { drives, camera } => {
                 let renderer = renderer.get_or_insert_with(Renderer::new);
+                let (seed, number) = drives.look(frame);
+                let drive = match drive.take_if(|d| d.seed() == seed) {
+                    Some(same) => drive.insert(same),
+                    None => drive.insert(Drive::new(seed)),
+                };
                 let mut rendered = Frame::default();
-                renderer.render(drive, u32::try_from(frame).unwrap_or(u32::MAX), &mut rendered);
+                renderer.render(drive, number, &mut rendered);
                 let mut picture = Picture::new(WIDTH as u32, HEIGHT as u32, rendered.pixels);
                 Shot {
                     pictures: (0..self.cameras).map(|c| picture.take_if(|_| c == *camera).map(Ok)).collect(),
@@ -320,23 +317,19 @@ mod tests {
     }
 
     #[test]
-    fn a_text_names_a_path_or_a_drive() {
+    fn a_text_names_a_path_or_drives() {
         let of = |text: &str| text.parse::<Input>();
-        assert_eq!(of("synthetic:7"), Ok(Input::Synthetic(7)));
-        assert_eq!(of("synthetic:18446744073709551615"), Ok(Input::Synthetic(u64::MAX)));
+        assert_eq!(of("synthetic:7"), Ok(Input::Synthetic(Drives::one(7))));
+        assert!(matches!(of("synthetic:1-3@5"), Ok(Input::Synthetic(_))));
         assert_eq!(of("./synthetic:7"), Ok(Input::Recorded("./synthetic:7".into())));
         assert_eq!(of("frames"), Ok(Input::Recorded("frames".into())));
-        for wrong in ["", "x", "-1", "+1", "1.5", " 1", "0x10", "18446744073709551616"] {
-            let error = of(&format!("synthetic:{wrong}")).unwrap_err();
-            assert_eq!(error.seed, wrong);
-            assert!(error.to_string().contains("synthetic:7"), "{error}");
-        }
+        assert!(of("synthetic:").is_err());
     }
 
     #[test]
     fn a_drive_is_seen_by_the_camera_in_use_with_its_truth() {
         let cameras = [("rear", false), ("front", true)];
-        let source = Source::open(&Input::Synthetic(7), &cameras).unwrap();
+        let source = Source::open(&Input::Synthetic(Drives::one(7)), &cameras).unwrap();
         assert_eq!((source.frames(None), source.frames(Some(3))), (DEFAULT_FRAMES, 3));
         assert!(source.has_truth());
         assert_eq!((source.name(12, 1).as_deref(), source.name(12, 0)), (Some("synthetic:7#12"), None));
@@ -346,24 +339,29 @@ mod tests {
         let picture = pictures[1].as_ref().unwrap().as_ref().unwrap();
         assert_eq!(picture.size(), (WIDTH as u32, HEIGHT as u32));
         assert_eq!(truth.as_ref().unwrap().labels.len(), WIDTH * HEIGHT);
-        let again = shot(&Source::open(&Input::Synthetic(7), &cameras).unwrap(), 2);
+        let again = shot(&Source::open(&Input::Synthetic(Drives::one(7)), &cameras).unwrap(), 2);
         assert_eq!(
             (again.pictures[1].as_ref().unwrap().as_ref().unwrap(), again.truth),
             (picture, truth)
         );
-        let other = shot(&Source::open(&Input::Synthetic(8), &cameras).unwrap(), 2);
+        let other = shot(&Source::open(&Input::Synthetic(Drives::one(8)), &cameras).unwrap(), 2);
         assert_ne!(other.pictures[1].as_ref().unwrap().as_ref().unwrap(), picture);
         assert_eq!(source.shots(3).count(), 3);
+        // Drives by turns show what each shows alone.
+        let turns = Source::open(&"synthetic:6-7@2".parse().unwrap(), &cameras).unwrap();
+        assert_eq!(turns.name(3, 1).as_deref(), Some("synthetic:7#2"));
+        let fourth = turns.shots(4).nth(3).unwrap();
+        assert_eq!(fourth.pictures[1].as_ref().unwrap().as_ref().unwrap(), picture);
     }
 
     #[test]
     fn one_drive_cannot_feed_two_cameras() {
-        let error = refused(Source::open(&Input::Synthetic(7), &[("front", true), ("rear", true)]));
+        let error = refused(Source::open(&Input::Synthetic(Drives::one(7)), &[("front", true), ("rear", true)]));
         assert!(
             matches!(&error, SourceError::Synthetic { cameras } if cameras == "front, rear"),
             "{error}"
         );
-        let none = refused(Source::open(&Input::Synthetic(7), &[("front", false)]));
+        let none = refused(Source::open(&Input::Synthetic(Drives::one(7)), &[("front", false)]));
         assert!(matches!(none, SourceError::NoCamera));
     }
 }

@@ -1,6 +1,6 @@
 //! The card's tables as they stand in the file, and the checks that make a [`Card`] of them.
 
-use super::{Card, CardInput, CropCard, Decode, MAX_DETECTIONS, MapCard};
+use super::{Card, CardInput, CropCard, Decode, MAX_DETECTIONS, MapCard, Measured};
 use crate::limits::{MAX_CROPS, MAX_IMAGE_SIDE, MAX_LABELS, MAX_NAME, MAX_RANK};
 use crate::plan::format::Digest;
 use crate::planner::document::{Document, TomlError, read_text};
@@ -21,6 +21,17 @@ struct CardTable {
     detection: Option<Spanned<DetectionTable>>,
     segmentation: Option<Spanned<SegmentationTable>>,
     classification: Option<Spanned<ClassificationTable>>,
+    accuracy: Option<AccuracyTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AccuracyTable {
+    metric: Spanned<String>,
+    value: Spanned<f64>,
+    task_set: Spanned<String>,
+    input: Spanned<String>,
+    frames: Spanned<usize>,
 }
 
 #[derive(Deserialize)]
@@ -145,6 +156,20 @@ pub(super) fn parse(document: &Document) -> Result<Card, TomlError> {
         licence: table.licence,
         input: input(document, table.input)?,
         decode,
+        accuracy: table.accuracy.map(|t| accuracy(document, t)).transpose()?,
+    })
+}
+
+fn accuracy(document: &Document, table: AccuracyTable) -> Result<Measured, TomlError> {
+    let inside = (0.0..=1.0).contains(table.value.get_ref());
+    document.need(inside, &table.value.span(), "`value` must be in 0..=1")?;
+    document.need(*table.frames.get_ref() >= 1, &table.frames.span(), "`frames` must be at least 1")?;
+    Ok(Measured {
+        metric: document.name("metric", table.metric)?,
+        value: table.value.into_inner(),
+        task_set: document.name("task_set", table.task_set)?,
+        input: document.name("input", table.input)?,
+        frames: table.frames.into_inner(),
     })
 }
 
