@@ -21,17 +21,17 @@ pub fn pools(canvas: &mut Canvas, marker: &mut Marker, camera: &Camera, light: &
             continue;
         }
         let at = camera.place(thing.z, thing.u - thing.u.signum() * 1500);
-        let seen = light.lamps * (256 - light.haze(thing.z)) >> 8;
+        let seen = (light.lamps * (256 - light.haze(thing.z))) >> 8;
         for radius in [8500, 6800, 5300, 4000, 2700] {
             let ring = (0..20).map(|corner| {
                 let angle = corner * TURN / 20;
                 Point {
-                    x: at.x + (cos(angle) * (radius / 4) >> 12),
+                    x: at.x + ((cos(angle) * (radius / 4)) >> 12),
                     y: 0,
-                    z: at.z + (sin(angle) * (radius / 4) >> 12),
+                    z: at.z + ((sin(angle) * (radius / 4)) >> 12),
                 }
             });
-            marker.polygon(canvas, ring, &Ink::wash(Rgb(255, 206, 140), seen * 15 >> 8));
+            marker.polygon(canvas, ring, &Ink::wash(Rgb(255, 206, 140), (seen * 15) >> 8));
         }
     }
 }
@@ -43,11 +43,11 @@ pub fn reflections(canvas: &mut Canvas, camera: &Camera, light: &Light, library:
     }
     for thing in things {
         let at = camera.place(thing.z, thing.u);
-        if at.z < 3 * NEAR || at.z > SIGHT || !thing.class.is_some_and(|class| class != Class::TrafficSign) {
+        if at.z < 3 * NEAR || at.z > SIGHT || thing.class.is_none_or(|class| class == Class::TrafficSign) {
             continue;
         }
         let extent = library.solid(thing.body).extent;
-        let clear = (256 - light.haze(at.z)) * light.wet >> 8;
+        let clear = ((256 - light.haze(at.z)) * light.wet) >> 8;
         let streak = |canvas: &mut Canvas, middle: i32, half: i32, height: i32, z: i32, colour: Rgb, alpha: i32| {
             // The mirror image hangs below the ground, fainter further down.
             for (part, share) in [(8, 3), (7, 3), (6, 3), (5, 3), (4, 3), (2, 3)] {
@@ -55,7 +55,7 @@ pub fn reflections(canvas: &mut Canvas, camera: &Camera, light: &Light, library:
                 let (left, right) = (corner(middle - half, 0), corner(middle + half, 0));
                 let below = corner(middle, -height * part / 8).y;
                 let corners = [left, right, Spot { x: right.x, y: below }, Spot { x: left.x, y: below }];
-                canvas.polygon(&corners, &Ink::wash(colour, alpha * clear * share >> 12));
+                canvas.polygon(&corners, &Ink::wash(colour, (alpha * clear * share) >> 12));
             }
         };
         match thing.body {

@@ -266,7 +266,7 @@ impl Ground<'_> {
             Material::Road => (soil.road, Surface::Road, 34, 30, 70),
             Material::Cycling => (soil.cycling, Surface::Road, 30, 26, 80),
         };
-        let mut colour = mixed(colour, Rgb(236, 240, 246), light.snow * snow >> 8);
+        let mut colour = mixed(colour, Rgb(236, 240, 246), (light.snow * snow) >> 8);
         // Slabs: every second one a shade darker.
         if material == Material::Paving && row.z < 40_000 && (row.near / 1200) & 1 == 1 {
             colour = mixed(colour, Rgb(60, 60, 60), 16);
@@ -275,13 +275,13 @@ impl Ground<'_> {
         let mut beam = light.beam(row.z);
         let paved = matches!(material, Material::Road | Material::Cycling | Material::Kerb | Material::Paving);
         if light.wet > 0 && paved {
-            let shine = (40 + row.z / 400).min(170) * light.wet >> 8;
+            let shine = ((40 + row.z / 400).min(170) * light.wet) >> 8;
             plain = mixed(
-                mixed(plain, Rgb(0, 0, 0), light.wet * 70 >> 8),
+                mixed(plain, Rgb(0, 0, 0), (light.wet * 70) >> 8),
                 mixed(light.horizon, light.top, 60),
                 shine,
             );
-            beam = beam * (256 - light.wet / 2) >> 8;
+            beam = (beam * (256 - light.wet / 2)) >> 8;
         }
         let haze = light.haze(row.z);
         let plain = mixed(plain, light.horizon, haze);
@@ -289,7 +289,7 @@ impl Ground<'_> {
         let warm = mixed(warm, Rgb(0, 0, 0), haze);
         // Fine grain fades where a pixel is larger than it.
         let near = (256 - row.z / 120).clamp(24, 256);
-        let (fine, coarse) = (fine * near >> 8, coarse * (256 - row.z / 600).clamp(60, 256) >> 8);
+        let (fine, coarse) = ((fine * near) >> 8, (coarse * (256 - row.z / 600).clamp(60, 256)) >> 8);
         let step = i64::from(row.z) * 256 / i64::from(FOCAL);
         let left = ((from as i64) * 256 + 128 - i64::from(self.camera.centre)) * i64::from(row.z) / i64::from(FOCAL)
             + i64::from(self.camera.u - self.camera.bend(row.z)) * 256;
@@ -305,7 +305,7 @@ impl Ground<'_> {
             let grain =
                 i32::from(fine_row[(u >> shift) as usize % TILE]) * fine + i32::from(coarse_row[(u >> 15) as usize % TILE]) * coarse;
             let gain = (1 << 15) + grain;
-            let tone = |plain: u8, warm: u8| ((i32::from(plain) * 256 + i32::from(warm) * beam >> 8) * gain >> 15).clamp(0, 255) as u8;
+            let tone = |plain: u8, warm: u8| ((((i32::from(plain) * 256 + i32::from(warm) * beam) >> 8) * gain) >> 15).clamp(0, 255) as u8;
             pixel[0] = tone(plain.0, warm.0);
             pixel[1] = tone(plain.1, warm.1);
             pixel[2] = tone(plain.2, warm.2);
@@ -370,11 +370,11 @@ impl Ground<'_> {
         let beam = self.light.beam(row.z);
         let flat = Point { x: 0, y: 1 << 14, z: 0 };
         let colour = mixed(lit(colour, self.light.on(flat, beam)), self.light.horizon, self.light.haze(row.z));
-        let cover = self.soil.cover * (256 - self.light.snow * 3 / 5) >> 8;
+        let cover = (self.soil.cover * (256 - self.light.snow * 3 / 5)) >> 8;
         for column in from >> 8..(to + 255) >> 8 {
-            let part = (to.min((column + 1) << 8) - from.max(column << 8)) * share >> 8;
+            let part = ((to.min((column + 1) << 8) - from.max(column << 8)) * share) >> 8;
             let at = row.y * WIDTH + column as usize;
-            blend(&mut canvas.pixels[at * 3..at * 3 + 3], colour, part * cover >> 8);
+            blend(&mut canvas.pixels[at * 3..at * 3 + 3], colour, (part * cover) >> 8);
             if part >= 128 {
                 canvas.labels[at] = Surface::LaneMark as u8;
             }

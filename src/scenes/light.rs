@@ -123,13 +123,13 @@ pub struct Light {
 
 /// Mixes colours, `share`/256 of the second.
 pub fn mixed(a: Rgb, b: Rgb, share: i32) -> Rgb {
-    let one = |a: u8, b: u8| (i32::from(a) + ((i32::from(b) - i32::from(a)) * share >> 8)) as u8;
+    let one = |a: u8, b: u8| (i32::from(a) + (((i32::from(b) - i32::from(a)) * share) >> 8)) as u8;
     Rgb(one(a.0, b.0), one(a.1, b.1), one(a.2, b.2))
 }
 
 /// A colour under a light, 256 = white.
 pub fn lit(colour: Rgb, light: [i32; 3]) -> Rgb {
-    let one = |value: u8, light: i32| (i32::from(value) * light >> 8).clamp(0, 255) as u8;
+    let one = |value: u8, light: i32| ((i32::from(value) * light) >> 8).clamp(0, 255) as u8;
     Rgb(one(colour.0, light[0]), one(colour.1, light[1]), one(colour.2, light[2]))
 }
 
@@ -219,15 +219,15 @@ impl Light {
         let mean = (self.sun[0] + self.sun[1] + self.sun[2]) / 3;
         for channel in 0..3 {
             let sun = self.sun[channel];
-            self.sun[channel] = sun - (sun * much * 9 / 10 >> 8);
-            self.ambient[channel] += mean * much / 3 >> 8;
+            self.sun[channel] = sun - ((sun * much * 9 / 10) >> 8);
+            self.ambient[channel] += (mean * much / 3) >> 8;
         }
     }
 
     fn fill_haze(&mut self) {
         let mut left = 1i32 << 16;
         for _ in 0..REACH {
-            self.haze.push(((1 << 16) - left >> 8) as u16);
+            self.haze.push((((1 << 16) - left) >> 8) as u16);
             left -= left / self.clear;
         }
     }
@@ -259,7 +259,7 @@ impl Light {
         // The ground sends back less light than the sky.
         let open = 226 + normal.y * 30 / ONE;
         let warm = [beam, beam * 15 / 16, beam * 13 / 16];
-        [0, 1, 2].map(|channel| (self.ambient[channel] * open >> 8) + (self.sun[channel] * direct >> 8) + warm[channel] * 3 / 4)
+        [0, 1, 2].map(|channel| ((self.ambient[channel] * open) >> 8) + ((self.sun[channel] * direct) >> 8) + warm[channel] * 3 / 4)
     }
 
     /// Colour of a face as seen from `z` away, where the car's lamps give it `beam` light.
@@ -268,7 +268,7 @@ impl Light {
             Finish::Matt => lit(colour, self.on(normal, beam)),
             Finish::Gloss => {
                 let sky = mixed(self.horizon, self.top, (normal.y >> 6).clamp(0, 256));
-                mixed(lit(colour, self.on(normal, beam)), sky, 26 + (normal.y.max(0) * 34 >> 14))
+                mixed(lit(colour, self.on(normal, beam)), sky, 26 + ((normal.y.max(0) * 34) >> 14))
             }
             Finish::Reflector => {
                 let light = self.on(normal, beam);

@@ -65,7 +65,7 @@ impl<'a> Marker<'a> {
         let z = places.iter().map(|place| place.0).max().unwrap_or(0).max(NEAR);
         let flat = Point { x: 0, y: 1 << 14, z: 0 };
         let colour = self.light.through(lit(self.soil.paint, self.light.on(flat, self.light.beam(z))), z);
-        let alpha = self.soil.cover * (256 - self.light.snow * 3 / 5) >> 8;
+        let alpha = (self.soil.cover * (256 - self.light.snow * 3 / 5)) >> 8;
         self.piece(canvas, places, &Ink::mark(colour, alpha, Surface::LaneMark));
     }
 

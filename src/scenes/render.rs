@@ -113,7 +113,7 @@ impl Renderer {
                 owner: if thing.class.is_some() { self.census.next() } else { 0 },
             };
             let aside = (at.x.abs() / 16).min(4000) * 256 / (at.z.max(NEAR) / 16).max(1);
-            let beam = light.beam(at.z) * (256 - (aside * aside / 400).min(230)) >> 8;
+            let beam = (light.beam(at.z) * (256 - (aside * aside / 400).min(230))) >> 8;
             let footprint = self.brush.paint(&mut self.canvas, camera, light, solid, pose, meaning, beam);
             // Windows and shop fronts shine without a halo.
             if matches!(thing.body, Body::Building(..)) {
@@ -144,7 +144,7 @@ fn camera(ahead: &Ahead) -> Camera {
     let centre = 640 * 256 + dice.between(-10, 10) * 256;
     let mut nod = Dice::new(route.seed, 0xB1, i64::from(ahead.number));
     let wave =
-        |period: i32, high: i32| sin((i64::from(ahead.number) * i64::from(TURN) / i64::from(period)) as i32 & (TURN - 1)) * high >> 14;
+        |period: i32, high: i32| (sin((i64::from(ahead.number) * i64::from(TURN) / i64::from(period)) as i32 & (TURN - 1)) * high) >> 14;
     let u = route.own * route.lane + route.lane / 2 + wave(period, sway);
     let horizon = horizon + wave(23, 500) + wave(61, 500) + nod.between(-140, 140);
     Camera::new(ahead.total(0), u, centre + wave(period * 3 / 4, 1600), horizon, |metre| {

@@ -45,13 +45,13 @@ impl Sensor {
         let mut dice = Dice::new(seed, 0xA1, i64::from(number));
         for (y, row) in pixels.chunks_exact_mut(WIDTH * 3).enumerate() {
             let aside = y as i32 - (HEIGHT / 2) as i32;
-            let gain = (exposure * (256 - aside * aside * 10 / (360 * 360)) >> 8) as u16;
+            let gain = ((exposure * (256 - aside * aside * 10 / (360 * 360))) >> 8) as u16;
             let from = dice.below(TILE as u32) as usize;
             let noise = &self.noise[from..from + WIDTH * 3];
             for ((value, &column), &grain) in row.iter_mut().zip(&self.columns).zip(noise) {
                 // 128 is one: the products fit 16 bits, which makes the row twice as fast.
-                let kept = u16::from(*value) * ((gain * column) >> 8) >> 7;
-                *value = (kept as i16 + (i16::from(grain) * strength >> 7)).clamp(0, 255) as u8;
+                let kept = (u16::from(*value) * ((gain * column) >> 8)) >> 7;
+                *value = (kept as i16 + ((i16::from(grain) * strength) >> 7)).clamp(0, 255) as u8;
             }
         }
     }

@@ -45,7 +45,7 @@ pub fn cast(canvas: &mut Canvas, marker: &mut Marker, camera: &Camera, light: &L
         };
         let (min, max) = (extent.min, extent.max);
         let far = light.haze(thing.z);
-        let dark = |alpha: i32| Ink::wash(Rgb(14, 16, 24), alpha * (256 - far) >> 8);
+        let dark = |alpha: i32| Ink::wash(Rgb(14, 16, 24), (alpha * (256 - far)) >> 8);
         let slim = matches!(
             thing.body,
             Body::Sign(..) | Body::Light(..) | Body::LightOverhead(..) | Body::StreetLamp(..) | Body::Tree(_) | Body::Board(_)

@@ -84,12 +84,12 @@ pub fn paint(canvas: &mut Canvas, clouds: &Clouds, camera: &Camera, light: &Ligh
             let slope = (following - density) / 4;
             for (index, pixel) in pixels.chunks_exact_mut(3).enumerate() {
                 let density = (density + slope * index as i32) >> 8;
-                let cloud = ((density - level) * 6).clamp(0, 256) * thin >> 8;
+                let cloud = (((density - level) * 6).clamp(0, 256) * thin) >> 8;
                 // Thick clouds are darker below.
-                let dark = 256 - ((density - level - 20).clamp(0, 200) * 80 >> 8);
+                let dark = 256 - (((density - level - 20).clamp(0, 200) * 80) >> 8);
                 let tone = |base: u8, cloud_tone: u8| {
                     let base = i32::from(base);
-                    (base + (((i32::from(cloud_tone) * dark >> 8) - base) * cloud >> 8)) as u8
+                    (base + (((((i32::from(cloud_tone) * dark) >> 8) - base) * cloud) >> 8)) as u8
                 };
                 pixel[0] = tone(base.0, light.cloud.0);
                 pixel[1] = tone(base.1, light.cloud.1);
@@ -119,8 +119,8 @@ fn sun(canvas: &mut Canvas, camera: &Camera, light: &Light) {
         return;
     }
     let colour = mixed(light.horizon, Rgb(255, 250, 236), 150);
-    glow(canvas, middle, 250, colour, clear * 130 >> 8);
-    glow(canvas, middle, 70, colour, clear * 200 >> 8);
+    glow(canvas, middle, 250, colour, (clear * 130) >> 8);
+    glow(canvas, middle, 70, colour, (clear * 200) >> 8);
     glow(canvas, middle, 22, Rgb(255, 252, 244), clear);
 }
 
@@ -136,7 +136,7 @@ fn stars(canvas: &mut Canvas, light: &Light, dice: &mut Dice, bottom: usize) {
         blend(
             &mut canvas.pixels[at..at + 3],
             Rgb(230, 235, 255),
-            (bright * dice.between(20, 200) >> 8).min(256),
+            ((bright * dice.between(20, 200)) >> 8).min(256),
         );
     }
 }
@@ -159,7 +159,7 @@ fn hills(canvas: &mut Canvas, clouds: &Clouds, camera: &Camera, light: &Light, d
                 let (cell, rest) = (place / 6 % TILE, (place % 6) as i32);
                 (i32::from(row[cell]) * (6 - rest) + i32::from(row[(cell + 1) % TILE]) * rest) * height / (6 * 128)
             };
-            let top = (camera.horizon - rise * 256 + 0).max(0);
+            let top = (camera.horizon - rise * 256).max(0);
             let first = (top >> 8) as usize;
             for y in first..bottom {
                 let at = y * WIDTH + x;

@@ -58,10 +58,10 @@ pub fn glow(canvas: &mut Canvas, middle: Spot, radius: i32, colour: Rgb, strengt
                 continue;
             }
             let part = 256 - away * 256 / square;
-            let add = part * part * part >> 16;
+            let add = (part * part * part) >> 16;
             let at = (row as usize * WIDTH + column as usize) * 3;
             for (value, tone) in canvas.pixels[at..at + 3].iter_mut().zip([colour.0, colour.1, colour.2]) {
-                *value = (i32::from(*value) + (i32::from(tone) * add * strength >> 16)).min(255) as u8;
+                *value = (i32::from(*value) + ((i32::from(tone) * add * strength) >> 16)).min(255) as u8;
             }
         }
     }
