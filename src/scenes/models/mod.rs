@@ -10,18 +10,24 @@
 //! | `shape` | solids, marks on faces, dice for looks: what the others build with |
 //! | `vehicle`, `truck` | cars, and trucks and buses, with wheels and lamps |
 //! | `person`, `cyclist` | people in any phase of a stride or a turn of the pedals |
-//! | `light` | traffic lights beside and above the road |
+//! | `traffic_light` | traffic lights beside and above the road |
 //! | `sign`, `pictogram` | traffic signs, and what is painted on them |
 //! | `building`, `tree`, `furniture` | what stands beside the road, boards that are no signs included |
+//! | `body` | names of bodies, from which they are built |
+//! | `solid` | a body made ready to be painted: normals, and the order of its parts for an eye |
+//! | `library` | the bodies in use by name, made once |
 
+pub(in crate::scenes) mod body;
 mod building;
 mod cyclist;
 mod furniture;
-mod light;
+pub(in crate::scenes) mod library;
 mod person;
 mod pictogram;
 mod shape;
 mod sign;
+pub(in crate::scenes) mod solid;
+mod traffic_light;
 mod tree;
 mod truck;
 mod vehicle;
@@ -29,9 +35,9 @@ mod vehicle;
 pub use building::building;
 pub use cyclist::cyclist;
 pub use furniture::{barrier, board, furniture, street_lamp};
-pub use light::{traffic_light, traffic_light_overhead};
 pub use person::person;
 pub use sign::sign;
+pub use traffic_light::{traffic_light, traffic_light_overhead};
 pub use tree::tree;
 pub use vehicle::{Lamps, Side, VehicleKind, vehicle};
 
