@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | at the root | words that all share | `fixed` arithmetic in integers: sines, easing, dice; `mesh` bodies of flat convex faces; `truth` what is in a frame: objects, surfaces, signals |
 //! | `light/` | hour and weather: colours, sun, haze, lamps | `colour`, `hour`, `moment` |
-//! | `models/` | bodies: vehicles, people, lights, signs, houses, trees | `shape`, `vehicle`, `truck`, `person`, `cyclist`, `traffic_light`, `sign`, `pictogram`, `building`, `tree`, `furniture`, `body`, `solid`, `library` |
+//! | `models/` | bodies: vehicles, people, lights, signs, houses, trees | `shape`, `fitting`, `vehicle`, `truck`, `person`, `cyclist`, `traffic_light`, `sign`, `pictogram`, `building`, `tree`, `furniture`, `body`, `solid`, `library` |
 //! | `world/` | what there is and where | `drive`, `route`, `soil`, `pace`, `ahead`, `thing`, `signals`, `roadside`, `traffic`, `crossing`, `walkers` |
 //! | `paint/` | the picture of it | `painter`, `camera`, `sky`, `ground`, `marks`, `shadow`, `glare`, `brush`, `falling`, `sensor`, `census` |
 //! | at the root | all of it in order, from far to near | `render` |

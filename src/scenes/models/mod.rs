@@ -8,7 +8,8 @@
 //! | file | what it builds |
 //! |---|---|
 //! | `shape` | solids, marks on faces, dice for looks: what the others build with |
-//! | `vehicle`, `truck` | cars, and trucks and buses, with wheels and lamps |
+//! | `fitting` | what vehicles share: kinds and sizes, wheels, lamps |
+//! | `vehicle`, `truck` | cars, and trucks and buses |
 //! | `person`, `cyclist` | people in any phase of a stride or a turn of the pedals |
 //! | `traffic_light` | traffic lights beside and above the road |
 //! | `sign`, `pictogram` | traffic signs, and what is painted on them |
@@ -20,6 +21,7 @@
 pub(in crate::scenes) mod body;
 mod building;
 mod cyclist;
+mod fitting;
 mod furniture;
 pub(in crate::scenes) mod library;
 mod person;
@@ -34,12 +36,13 @@ mod vehicle;
 
 pub use building::building;
 pub use cyclist::cyclist;
+pub use fitting::{Lamps, Side, VehicleKind};
 pub use furniture::{barrier, board, furniture, street_lamp};
 pub use person::person;
 pub use sign::sign;
 pub use traffic_light::{traffic_light, traffic_light_overhead};
 pub use tree::tree;
-pub use vehicle::{Lamps, Side, VehicleKind, vehicle};
+pub use vehicle::vehicle;
 
 use super::mesh::{Mesh, Point};
 
