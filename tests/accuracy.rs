@@ -1,4 +1,5 @@
 //! The networks of models/ are as right as their cards say, in f32 on the CPU, and as right as they are meant to be.
+#![cfg(all(feature = "planner", feature = "replay"))]
 
 use platoon::plan::deployment::Deployment;
 use platoon::planner::card::Measured;
@@ -12,6 +13,10 @@ use platoon::runtime::{Engine, Options};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+
+#[allow(dead_code)] // other binaries use other parts
+#[path = "common/data.rs"]
+mod data;
 
 /// How far a figure may lie from its card's: another processor's libraries are not involved, so this is for rounding.
 const WITHIN: f64 = 0.005;
@@ -30,8 +35,10 @@ fn measure(tasks: &Tasks, task_set: &str, input: &str, frames: usize) -> Accurac
     let folder = tempfile::tempdir().unwrap();
     write_deployment(folder.path(), tasks, &board, &[compiled]).unwrap();
     let plan = Deployment::load(folder.path()).unwrap().plans[0].clone();
-    let mut options = Options::default();
-    options.watchdog = None;
+    let options = Options {
+        watchdog: None,
+        ..Options::default()
+    };
     let mut engine = Engine::open(folder.path(), &options).unwrap();
     let input: Input = input.parse().unwrap();
     let cameras: Vec<(&str, bool)> = plan.cameras.iter().map(|c| (c.name.as_str(), true)).collect();
@@ -51,14 +58,14 @@ fn measure(tasks: &Tasks, task_set: &str, input: &str, frames: usize) -> Accurac
 fn the_networks_are_as_right_as_their_cards_say() {
     let tasks = tasks();
     // The cards by what they were measured in, so that networks that run together are measured together.
-    let mut runs: BTreeMap<(&str, &str, usize), Vec<(&str, &Measured)>> = BTreeMap::new();
+    let mut runs: BTreeMap<_, Vec<(&str, &Measured)>> = BTreeMap::new();
     for tenant in tasks.sets.values().flat_map(|set| &set.tenants) {
         let card = &tenant.card;
         let said = card
             .accuracy
             .as_ref()
             .unwrap_or_else(|| panic!("the card of {} gives no accuracy", card.name));
-        let run = runs.entry((&said.task_set, &said.input, said.frames)).or_default();
+        let run = runs.entry((said.task_set.as_str(), said.input.as_str(), said.frames)).or_default();
         if !run.iter().any(|(name, _)| *name == tenant.name) {
             run.push((&tenant.name, said));
         }
@@ -84,7 +91,10 @@ fn the_networks_are_as_right_as_their_cards_say() {
             );
             let least = LEAST.iter().find(|(metric, _)| *metric == said.metric).expect("a known metric").1;
             assert!(found >= least, "{name}: {} is {found:.4}, meant is at least {least}", said.metric);
-            println!("RAN {name}: {} {found:.4}", said.metric);
+            data::ran(
+                "the_networks_are_as_right_as_their_cards_say",
+                &format!("{name}: {} {found:.4}", said.metric),
+            );
             measured += 1;
         }
     }

@@ -40,6 +40,7 @@ pub fn card(decode: Decode) -> Card {
             crops: None,
         },
         decode,
+        accuracy: None,
     }
 }
 
