@@ -122,7 +122,9 @@ impl Sink {
         if self.extras.overlay {
             for (camera, picture) in pictures.iter().enumerate().filter_map(|(c, p)| Some((c, p.as_ref()?))) {
                 let drawn = overlay::draw(picture.clone(), frame, camera);
+                // The panel's words are too small to be read on a thumbnail.
                 self.sheet.add(&drawn);
+                let drawn = overlay::add_panel(drawn, frame, camera);
                 let part = match self.cameras.as_slice() {
                     [_] => String::new(),
                     several => format!(".{}", file_part(&several[camera])),

@@ -21,7 +21,7 @@ const MASK_ALPHA: u32 = 88;
 /// Plates that may stand above each other; where more would be needed, a box goes without its name.
 const STACKED: usize = 3;
 
-/// Draws the results of `frame` that belong to `camera` (an index of the table) on that camera's picture.
+/// Draws the results of `frame` that have a place in the picture of `camera` (an index of the table): maps, boxes, names.
 pub fn draw(picture: Picture, frame: &FrameRecord, camera: usize) -> Picture {
     let scale = scale(picture.height());
     let mut canvas = Canvas::new(picture);
@@ -44,6 +44,13 @@ pub fn draw(picture: Picture, frame: &FrameRecord, camera: usize) -> Picture {
         }
     }
     name_boxes(&mut canvas, frame, camera, scale);
+    canvas.finish()
+}
+
+/// Adds the panel: every tenant with its status and what it found, in words.
+pub fn add_panel(picture: Picture, frame: &FrameRecord, camera: usize) -> Picture {
+    let scale = scale(picture.height());
+    let mut canvas = Canvas::new(picture);
     panel::draw(&mut canvas, frame, camera, scale);
     canvas.finish()
 }
