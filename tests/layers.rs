@@ -24,6 +24,18 @@ const RANKS: &[(&str, u32)] = &[
     ("cli", 7),
 ];
 
+/// Rooms of the scenes, as above; files at their root are rooms too.
+const SCENES: &[(&str, u32)] = &[
+    ("fixed", 0),
+    ("mesh", 0),
+    ("truth", 0),
+    ("light", 1),
+    ("models", 1),
+    ("world", 2),
+    ("paint", 3),
+    ("render", 4),
+];
+
 /// The fenced places where `unsafe` is allowed.
 const FENCES: &[&str] = &[
     "backend/cpu/simd/",
@@ -64,11 +76,11 @@ fn code(text: &str) -> String {
         .join("\n")
 }
 
-/// Modules named in the code: after `crate::`, and first in the braces of a `use crate::{..}`.
-fn named(code: &str) -> Vec<String> {
+/// Modules named in the code: after the prefix (such as `crate::`), and first in the braces of a `use crate::{..}`.
+fn named(code: &str, prefix: &str) -> Vec<String> {
     let mut modules = Vec::new();
-    for (at, _) in code.match_indices("crate::") {
-        let rest = &code[at + 7..];
+    for (at, _) in code.match_indices(prefix) {
+        let rest = &code[at + prefix.len()..];
         let names: Vec<&str> = match rest.strip_prefix('{') {
             Some(list) => {
                 let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
@@ -114,7 +126,7 @@ fn modules_name_only_what_lies_below_them() {
             wrong.push(format!("{}: the room `{room}` is not in the picture", path.display()));
             continue;
         };
-        for name in named(&code(&text)) {
+        for name in named(&code(&text), "crate::") {
             if let Some(&other) = ranks.get(name.as_str()) {
                 edges += 1;
                 // The shared words may know each other; every other room knows only what lies below.
@@ -122,6 +134,44 @@ fn modules_name_only_what_lies_below_them() {
                     wrong.push(format!("{}: `{room}` names `{name}`", path.display()));
                 }
             }
+        }
+    }
+    assert!(edges > 50, "the test finds no imports: it is blind");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn rooms_of_the_scenes_name_only_what_lies_below_them() {
+    let ranks: BTreeMap<&str, u32> = SCENES.iter().copied().collect();
+    let mut wrong = Vec::new();
+    let mut edges = 0;
+    for (path, text) in sources() {
+        let Ok(inside) = path.strip_prefix("scenes") else { continue };
+        let first = inside.iter().next().unwrap().to_str().unwrap();
+        let room = first.strip_suffix(".rs").unwrap_or(first);
+        if room == "mod" || room == "tests" {
+            continue;
+        }
+        let Some(&rank) = ranks.get(room) else {
+            wrong.push(format!("{}: the room `{room}` is not in the picture", path.display()));
+            continue;
+        };
+        let code = code(&text);
+        let mut names = named(&code, "crate::scenes::");
+        // What is one step up from the root's files and from the rooms' own.
+        if inside.iter().count() == 1 || inside.ends_with("mod.rs") {
+            names.extend(named(&code, "super::"));
+        }
+        for name in names {
+            if let Some(&other) = ranks.get(name.as_str()) {
+                edges += 1;
+                if name != room && other >= rank {
+                    wrong.push(format!("{}: `{room}` names `{name}`", path.display()));
+                }
+            }
+        }
+        if code.contains("super::super::") {
+            wrong.push(format!("{}: a path from the crate tells which room it names", path.display()));
         }
     }
     assert!(edges > 50, "the test finds no imports: it is blind");

@@ -12,57 +12,31 @@
 //! assert!(frame.objects.iter().all(|object| object.bounds[2] <= 1280));
 //! ```
 //!
-//! From the seed to the frame:
+//! From the seed to the frame, each room knowing only those above it in the table, `light/` and `models/` nothing of each other:
 //!
-//! | file | what it is |
-//! |---|---|
-//! | `fixed` | arithmetic: sines, easing, dice; integers only |
-//! | `truth` | what is in a frame: objects with class and box, surfaces, signals |
-//! | `mesh`, `models/` | bodies of flat convex faces in millimetres: vehicles, people, lights, signs, houses, trees |
-//! | `drive`, `route`, `pace`, `ahead` | the drive; its stretches of road; where the car is when; what lies ahead in one frame |
-//! | `light` | hour and weather: colours, sun, haze, lamps |
-//! | `thing`, `roadside`, `signals`, `traffic`, `crossing`, `walkers` | who and what is in the scene, with places and looks |
-//! | `camera`, `painter` | perspective; convex polygons with soft edges, labels and owners of pixels |
-//! | `sky`, `ground`, `marks`, `shadow`, `glare` | what lies behind and under the things |
-//! | `library`, `solid` | bodies made ready, kept, and painted part by part |
-//! | `weather`, `sensor` | rain, snow, glows; lens and noise |
-//! | `census` | which pixels show which object |
-//! | `render` | all of it in order, from far to near |
+//! | room | what it is | files |
+//! |---|---|---|
+//! | at the root | words that all share | `fixed` arithmetic in integers: sines, easing, dice; `mesh` bodies of flat convex faces; `truth` what is in a frame: objects, surfaces, signals |
+//! | `light/` | hour and weather: colours, sun, haze, lamps | `colour`, `hour`, `moment` |
+//! | `models/` | bodies: vehicles, people, lights, signs, houses, trees | `shape`, `fitting`, `vehicle`, `truck`, `person`, `cyclist`, `traffic_light`, `sign`, `pictogram`, `building`, `tree`, `furniture`, `body`, `solid`, `library` |
+//! | `world/` | what there is and where | `drive`, `route`, `soil`, `pace`, `ahead`, `thing`, `signals`, `roadside`, `traffic`, `crossing`, `walkers` |
+//! | `paint/` | the picture of it | `painter`, `camera`, `sky`, `ground`, `marks`, `shadow`, `glare`, `brush`, `falling`, `sensor`, `census` |
+//! | at the root | all of it in order, from far to near | `render` |
 
-mod ahead;
-mod camera;
-mod census;
-mod crossing;
-mod drive;
 mod fixed;
-mod glare;
-mod ground;
-mod library;
 mod light;
-mod marks;
 pub mod mesh;
 pub mod models;
-mod pace;
-mod painter;
+mod paint;
 mod render;
-mod roadside;
-mod route;
-mod sensor;
-mod shadow;
-mod signals;
-mod sky;
-mod solid;
 #[cfg(test)]
 mod tests;
-mod thing;
-mod traffic;
 pub mod truth;
-mod walkers;
-mod weather;
+mod world;
 
-pub use drive::{Drive, FRAMES_PER_SECOND};
 pub use render::Renderer;
 pub use truth::{Class, Object, Signal, Surface};
+pub use world::drive::{Drive, FRAMES_PER_SECOND};
 
 /// Width of the camera's pictures, in pixels.
 pub const WIDTH: usize = 1280;

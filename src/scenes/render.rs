@@ -1,20 +1,23 @@
 //! From a drive and a number to a frame: sky, ground, shadows, bodies from far to near, weather, sensor, ground truth.
 
-use super::ahead::Ahead;
-use super::camera::{Camera, NEAR};
-use super::census::{Census, Seen};
-use super::drive::Drive;
 use super::fixed::{Dice, TURN, sin};
-use super::ground::{Grain, Ground};
-use super::library::{Body, Library};
 use super::light::Light;
-use super::marks::Marker;
-use super::painter::Canvas;
-use super::sensor::Sensor;
-use super::sky::{self, Clouds};
-use super::solid::{Brush, Meaning, Pose};
-use super::thing::Thing;
-use super::{Frame, HEIGHT, WIDTH, crossing, glare, roadside, shadow, traffic, walkers, weather};
+use super::models::body::Body;
+use super::models::library::Library;
+use super::paint::brush::{Brush, Meaning, Pose};
+use super::paint::camera::{Camera, NEAR};
+use super::paint::census::{Census, Seen};
+use super::paint::ground::{Grain, Ground};
+use super::paint::marks::Marker;
+use super::paint::painter::Canvas;
+use super::paint::sensor::Sensor;
+use super::paint::sky::{self, Clouds};
+use super::paint::{falling, glare, shadow};
+use super::world::ahead::Ahead;
+use super::world::drive::Drive;
+use super::world::thing::Thing;
+use super::world::{crossing, roadside, traffic, walkers};
+use super::{Frame, HEIGHT, WIDTH};
 
 /// Renders frames; keeps what can be kept from one to the next. Holds no state that a frame depends on.
 #[derive(Clone, Debug)]
@@ -82,7 +85,7 @@ impl Renderer {
         shadow::cast(&mut self.canvas, &mut marker, &camera, &light, &mut self.library, &self.things);
         glare::reflections(&mut self.canvas, &camera, &light, &mut self.library, &self.things);
         self.bodies(&camera, &light);
-        weather::fall(&mut self.canvas, &light, drive.seed, number);
+        falling::fall(&mut self.canvas, &light, drive.seed, number);
         self.census.count(&self.canvas.owners, &mut frame.objects);
         self.sensor.take(&mut self.canvas.pixels, &light, drive.seed, number);
         std::mem::swap(&mut self.canvas.pixels, &mut frame.pixels);
@@ -120,7 +123,7 @@ impl Renderer {
                 self.brush.glows.clear();
             }
             for (middle, radius, colour) in self.brush.glows.drain(..) {
-                weather::glow(&mut self.canvas, middle, radius, colour, light.lamps.min(150));
+                glare::glow(&mut self.canvas, middle, radius, colour, light.lamps.min(150));
             }
             if let Some(class) = thing.class {
                 self.census.add(Seen {

@@ -156,8 +156,13 @@ pub struct Object {
     /// Box around its visible pixels: left, top, right, bottom, the last two exclusive, in pixels.
     pub bounds: [u32; 4],
     /// Visible share of the pixels it would cover alone, those beyond the picture's border included, in thousandths.
+    ///
+    /// Pixels inside the picture are counted. How many lie beyond its border is estimated for an object that is cut by it: the
+    /// pixels it covers inside are taken to be the same share of all its pixels as the part inside the picture is of the
+    /// rectangle around its projected corners. Parts nearer than the camera draws count neither inside nor beyond.
     pub visible: u16,
-    /// Too low ([`MIN_HEIGHT`]) or too hidden ([`MIN_VISIBLE`]) to be asked for: neither a hit nor a miss.
+    /// Too low ([`MIN_HEIGHT`]), too hidden ([`MIN_VISIBLE`]) or too deep in the haze ([`MAX_HAZE`]) to be asked for: neither a hit
+    /// nor a miss.
     pub ignored: bool,
 }
 
@@ -165,3 +170,5 @@ pub struct Object {
 pub const MIN_HEIGHT: u32 = 24;
 /// Least visible share of an object that counts, in thousandths.
 pub const MIN_VISIBLE: u16 = 400;
+/// Most haze before an object that counts, at the depth of its place, of 256: behind more, less than a sixth of its contrast is left.
+pub const MAX_HAZE: i32 = 214;

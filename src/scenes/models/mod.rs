@@ -8,32 +8,41 @@
 //! | file | what it builds |
 //! |---|---|
 //! | `shape` | solids, marks on faces, dice for looks: what the others build with |
-//! | `vehicle`, `truck` | cars, and trucks and buses, with wheels and lamps |
+//! | `fitting` | what vehicles share: kinds and sizes, wheels, lamps |
+//! | `vehicle`, `truck` | cars, and trucks and buses |
 //! | `person`, `cyclist` | people in any phase of a stride or a turn of the pedals |
-//! | `light` | traffic lights beside and above the road |
+//! | `traffic_light` | traffic lights beside and above the road |
 //! | `sign`, `pictogram` | traffic signs, and what is painted on them |
 //! | `building`, `tree`, `furniture` | what stands beside the road, boards that are no signs included |
+//! | `body` | names of bodies, from which they are built |
+//! | `solid` | a body made ready to be painted: normals, and the order of its parts for an eye |
+//! | `library` | the bodies in use by name, made once |
 
+pub(in crate::scenes) mod body;
 mod building;
 mod cyclist;
+mod fitting;
 mod furniture;
-mod light;
+pub(in crate::scenes) mod library;
 mod person;
 mod pictogram;
 mod shape;
 mod sign;
+pub(in crate::scenes) mod solid;
+mod traffic_light;
 mod tree;
 mod truck;
 mod vehicle;
 
 pub use building::building;
 pub use cyclist::cyclist;
+pub use fitting::{Lamps, Side, VehicleKind};
 pub use furniture::{barrier, board, furniture, street_lamp};
-pub use light::{traffic_light, traffic_light_overhead};
 pub use person::person;
 pub use sign::sign;
+pub use traffic_light::{traffic_light, traffic_light_overhead};
 pub use tree::tree;
-pub use vehicle::{Lamps, Side, VehicleKind, vehicle};
+pub use vehicle::vehicle;
 
 use super::mesh::{Mesh, Point};
 

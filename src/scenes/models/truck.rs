@@ -1,7 +1,7 @@
 //! Trucks and buses: cabs, chassis, boxes, tanks, beds and their liveries.
 
+use super::fitting::{ARCH, GLASS, Lamps, PLATE, TRIM, VehicleKind, head_lamps, tail_lamps, wheel_arch, wheels};
 use super::shape::{BACK, FRONT, LEFT, Paint, Plan, RIGHT, TOP, block, dice, frustum, mark_sides, ngon, patch, prism_x, prism_z, rect};
-use super::vehicle::{ARCH, GLASS, Lamps, PLATE, TRIM, VehicleKind, head_lamps, tail_lamps, wheel_arch, wheels};
 use crate::scenes::fixed::Dice;
 use crate::scenes::mesh::{Mesh, Part, Rgb};
 

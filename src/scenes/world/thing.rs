@@ -1,7 +1,7 @@
 //! A thing that stands or moves in the scene, and the list of them in one frame.
 
-use super::library::Body;
-use super::truth::{Class, Signal, Surface};
+use crate::scenes::models::body::Body;
+use crate::scenes::truth::{Class, Signal, Surface};
 
 /// A thing in one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

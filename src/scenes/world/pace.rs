@@ -3,8 +3,8 @@
 //! Every stretch is entered and left at the same speed. On most the speed swells and ebbs once; on some the car waits at the
 //! lights. So a frame's place follows from adding up whole stretches, with no state kept from frame to frame.
 
-use super::fixed::{Dice, TURN, cos};
 use super::route::{Route, STRETCH, Stretch};
+use crate::scenes::fixed::{Dice, TURN, cos};
 
 /// Frames that a stretch takes without a wait: 10.9 m/s at ten frames a second.
 pub const CRUISE: i32 = 120;

@@ -1,8 +1,8 @@
 //! What the lens and the sensor do to the picture: darker corners, exposure, noise.
 
-use super::fixed::{Dice, mix};
-use super::light::Light;
-use super::{HEIGHT, WIDTH};
+use crate::scenes::fixed::{Dice, mix};
+use crate::scenes::light::Light;
+use crate::scenes::{HEIGHT, WIDTH};
 
 /// Noise values kept; rows start at random places in them.
 const TILE: usize = 1 << 16;

@@ -1,14 +1,14 @@
 //! What is painted or worn into the ground in single pieces: crossings, stop lines, arrows, patches, cracks, lids.
 
-use super::ahead::Ahead;
 use super::camera::{Camera, NEAR, clip_near};
-use super::fixed::{Dice, TURN, cos, sin};
-use super::ground::Soil;
-use super::light::{Light, lit, mixed};
-use super::mesh::{Point, Rgb};
 use super::painter::{Canvas, Ink, Spot};
-use super::route::{JUNCTION, STRETCH, Stretch};
-use super::truth::Surface;
+use crate::scenes::fixed::{Dice, TURN, cos, sin};
+use crate::scenes::light::{Light, lit, mixed};
+use crate::scenes::mesh::{Point, Rgb};
+use crate::scenes::truth::Surface;
+use crate::scenes::world::ahead::Ahead;
+use crate::scenes::world::route::{JUNCTION, STRETCH, Stretch};
+use crate::scenes::world::soil::Soil;
 
 /// Pieces further away are too flat to be seen, in millimetres.
 const SIGHT: i32 = 110_000;

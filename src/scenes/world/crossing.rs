@@ -1,14 +1,14 @@
 //! Vehicles of the crossing streets: they wait beside the road, and cross it while the ego car waits at the lights.
 
 use super::ahead::Ahead;
-use super::fixed::Dice;
-use super::library::{Body, Lit};
-use super::light::Light;
-use super::models::VehicleKind;
 use super::pace::STANDING;
 use super::route::JUNCTION;
 use super::thing::{Kin, Thing, id};
-use super::truth::Surface;
+use crate::scenes::fixed::Dice;
+use crate::scenes::light::Light;
+use crate::scenes::models::VehicleKind;
+use crate::scenes::models::body::{Body, Lit};
+use crate::scenes::truth::Surface;
 
 /// Depths between which they are set up, in millimetres.
 const SIGHT: std::ops::Range<i32> = -2_000..150_000;

@@ -1,11 +1,8 @@
 //! Counts which pixels show which object, and gives the frame its list of objects.
 
-use super::solid::Footprint;
-use super::truth::{Class, MIN_HEIGHT, MIN_VISIBLE, Object, Signal};
-use super::{HEIGHT, WIDTH};
-
-/// Share of haze (of 256) from which on an object is too hidden: less than a sixth of its contrast is left.
-const HAZE: i32 = 214;
+use super::brush::Footprint;
+use crate::scenes::truth::{Class, MAX_HAZE, MIN_HEIGHT, MIN_VISIBLE, Object, Signal};
+use crate::scenes::{HEIGHT, WIDTH};
 
 /// Lower objects are not listed at all, in pixels.
 const LISTED: u32 = 8;
@@ -110,7 +107,7 @@ fn object(seen: &Seen, tally: &Tally) -> Option<Object> {
     }
     let whole = u64::from(seen.footprint.covered.max(1)) * 1000 / u64::from(inside(&seen.footprint)).max(1);
     let visible = (u64::from(tally.count) * 1000 / whole.max(1)).min(1000) as u16;
-    let ignored = height < MIN_HEIGHT || visible < MIN_VISIBLE || seen.haze > HAZE;
+    let ignored = height < MIN_HEIGHT || visible < MIN_VISIBLE || seen.haze > MAX_HAZE;
     Some(Object {
         id: seen.id,
         class: seen.class,

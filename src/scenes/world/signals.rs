@@ -3,10 +3,10 @@
 //! Where the car waits, its lights turn red before it and green when its wait ends; elsewhere they turn green before it comes
 //! or yellow as it passes; some are out of order.
 
-use super::fixed::Dice;
 use super::pace::{CRUISE, STANDING};
 use super::route::{JUNCTION, Route, STRETCH, Stretch};
-use super::truth::Signal;
+use crate::scenes::fixed::Dice;
+use crate::scenes::truth::Signal;
 
 /// What the lights show `since` frames after the car came to the stretch; negative before.
 pub fn shown(route: &Route, stretch: &Stretch, since: i32) -> Signal {

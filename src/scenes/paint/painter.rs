@@ -3,9 +3,9 @@
 //! Each row of pixels is cut into four thin rows; on each the polygon covers one interval, so that a pixel's coverage is the
 //! sum of four overlaps. Later polygons cover earlier ones: the caller paints from far to near.
 
-use super::mesh::Rgb;
-use super::truth::Surface;
-use super::{HEIGHT, WIDTH};
+use crate::scenes::mesh::Rgb;
+use crate::scenes::truth::Surface;
+use crate::scenes::{HEIGHT, WIDTH};
 
 /// Thin rows in a row of pixels.
 const THIN: i32 = 4;

@@ -1,7 +1,7 @@
 //! A drive: what is fixed by its seed alone.
 
-use super::ground::Soil;
 use super::route::Route;
+use super::soil::Soil;
 
 /// Frames a second of a drive.
 pub const FRAMES_PER_SECOND: u32 = 10;
@@ -10,9 +10,9 @@ pub const FRAMES_PER_SECOND: u32 = 10;
 #[derive(Clone, Debug)]
 pub struct Drive {
     /// Its seed.
-    pub(super) seed: u64,
-    pub(super) route: Route,
-    pub(super) soil: Soil,
+    pub(in crate::scenes) seed: u64,
+    pub(in crate::scenes) route: Route,
+    pub(in crate::scenes) soil: Soil,
 }
 
 impl Drive {

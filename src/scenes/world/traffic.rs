@@ -4,13 +4,13 @@
 //! their distances; one that leaves the picture comes back at the other end as another vehicle.
 
 use super::ahead::Ahead;
-use super::fixed::{Dice, TURN, cos};
-use super::library::{Body, Lit};
-use super::light::Light;
-use super::models::VehicleKind;
 use super::pace::local;
 use super::route::STRETCH;
 use super::thing::{Kin, Thing, id};
+use crate::scenes::fixed::{Dice, TURN, cos};
+use crate::scenes::light::Light;
+use crate::scenes::models::VehicleKind;
+use crate::scenes::models::body::{Body, Lit};
 
 /// Length of road on which the vehicles of a lane follow each other in a ring, in millimetres.
 const RING: i64 = 240_000;

@@ -1,14 +1,15 @@
 //! What stands beside the road: buildings, trees, street lamps, parked cars, signs and traffic lights.
 
 use super::ahead::Ahead;
-use super::fixed::Dice;
-use super::library::{Body, Library, Lit};
-use super::light::Light;
-use super::models::VehicleKind;
 use super::route::{JUNCTION, Rule, STRETCH, Setting, Stretch};
 use super::signals::shown;
 use super::thing::{Kin, Thing, id};
-use super::truth::{Class, Signal};
+use crate::scenes::fixed::Dice;
+use crate::scenes::light::Light;
+use crate::scenes::models::VehicleKind;
+use crate::scenes::models::body::{Body, Lit};
+use crate::scenes::models::library::Library;
+use crate::scenes::truth::{Class, Signal};
 
 /// Depths between which things are set up, in millimetres.
 const SIGHT: std::ops::Range<i32> = -30_000..230_000;

@@ -4,12 +4,12 @@
 //! on crossings have reached the other side before it comes, or walk while it waits.
 
 use super::ahead::Ahead;
-use super::fixed::Dice;
-use super::library::Body;
 use super::pace::{CRUISE, STANDING};
 use super::route::{STRETCH, Setting, Side, Stretch};
 use super::thing::{Kin, Thing, id};
-use super::truth::Class;
+use crate::scenes::fixed::Dice;
+use crate::scenes::models::body::Body;
+use crate::scenes::truth::Class;
 
 /// Depths between which people are set up, in millimetres.
 const SIGHT: std::ops::Range<i32> = -3_000..120_000;

@@ -1,13 +1,14 @@
 //! Shadows on the ground: a dark rim under every body, and the shadow that the sun throws.
 
 use super::camera::Camera;
-use super::fixed::{TURN, cos, sin};
-use super::library::{Body, Library};
-use super::light::Light;
 use super::marks::Marker;
-use super::mesh::{Point, Rgb};
 use super::painter::{Canvas, Ink};
-use super::thing::Thing;
+use crate::scenes::fixed::{TURN, cos, sin};
+use crate::scenes::light::Light;
+use crate::scenes::mesh::{Point, Rgb};
+use crate::scenes::models::body::Body;
+use crate::scenes::models::library::Library;
+use crate::scenes::world::thing::Thing;
 
 /// Shadows further away are too flat to be seen, in millimetres.
 const SIGHT: i32 = 120_000;

@@ -3,9 +3,9 @@
 //! The route is measured by its length and the place across it (right positive). Seen from the camera, a place `z` ahead and
 //! `u` across stands at `x = u + bend(z) - camera.u`: the bend is the integral of the integral of the route's curvature.
 
-use super::fixed::TURN;
-use super::mesh::Point;
 use super::painter::Spot;
+use crate::scenes::fixed::TURN;
+use crate::scenes::mesh::Point;
 
 /// Focal length, in pixels.
 pub const FOCAL: i32 = 1000;

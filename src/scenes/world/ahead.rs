@@ -59,8 +59,8 @@ impl Ahead {
             .curvature(&self.stretches[slot - 1], &self.stretches[slot], &self.stretches[slot + 1], local)
     }
 
-    /// How far the route has turned since its start, in pixels at the focal length: far hills move aside by so much.
-    pub fn turned(&self) -> i32 {
+    /// How far the route has turned to the right since its start: an angle of 2^30 is one radian.
+    pub fn turned(&self) -> i64 {
         let mut sum = 0i64;
         for index in 0..self.now.index {
             sum += i64::from(self.route.stretch(index).curvature);
@@ -69,8 +69,7 @@ impl Ahead {
         let stretch = i64::from(STRETCH);
         // The curvature eases from one stretch to the next, so that the turn of the current one lags by at most a part of it.
         let (_, here, _) = self.at(0);
-        let turned = sum * stretch + i64::from(here.curvature) * local;
-        ((turned * i64::from(super::camera::FOCAL)) >> 30) as i32
+        sum * stretch + i64::from(here.curvature) * local
     }
 
     /// Millimetres of the route that lie behind a depth.

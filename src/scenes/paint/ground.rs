@@ -3,15 +3,16 @@
 //! Every row of pixels below the horizon shows one depth, so that across it all borders are places on one line. Rows far away
 //! show a length of road in one row; marks cover it in part and their colour is mixed by that share.
 
-use super::ahead::Ahead;
 use super::camera::{Camera, FOCAL};
-use super::fixed::{Dice, mix};
-use super::light::{Light, lit, mixed};
-use super::mesh::{Point, Rgb};
 use super::painter::{Canvas, blend};
-use super::route::{JUNCTION, Middle, Setting, Stretch};
-use super::truth::Surface;
-use super::{HEIGHT, WIDTH};
+use crate::scenes::fixed::mix;
+use crate::scenes::light::{Light, lit, mixed};
+use crate::scenes::mesh::{Point, Rgb};
+use crate::scenes::truth::Surface;
+use crate::scenes::world::ahead::Ahead;
+use crate::scenes::world::route::{JUNCTION, Middle, Setting, Stretch};
+use crate::scenes::world::soil::Soil;
+use crate::scenes::{HEIGHT, WIDTH};
 
 /// Side of the tiles of noise.
 const TILE: usize = 256;
@@ -28,64 +29,6 @@ enum Material {
     Kerb,
     Road,
     Cycling,
-}
-
-/// Colours of the ground of one drive.
-#[derive(Clone, Copy, Debug)]
-pub struct Soil {
-    road: Rgb,
-    cycling: Rgb,
-    paving: Rgb,
-    kerb: Rgb,
-    meadow: Rgb,
-    /// Colour of the marks.
-    pub paint: Rgb,
-    /// Colour of the line between the directions.
-    pub middle: Rgb,
-    /// How well the marks still cover, 0..=256.
-    pub cover: i32,
-    /// Length of dashes and of their period.
-    dash: (i32, i32),
-}
-
-impl Soil {
-    /// The colours of a drive.
-    pub fn new(seed: u64) -> Soil {
-        let mut dice = Dice::new(seed, 0x40, 0);
-        let grey = dice.between(82, 128);
-        let tint = dice.between(-5, 6);
-        let shade = |value: i32| value.clamp(0, 255) as u8;
-        let paving = dice.pick(&[
-            Rgb(168, 162, 154),
-            Rgb(150, 150, 150),
-            Rgb(178, 166, 150),
-            Rgb(160, 148, 140),
-            Rgb(140, 142, 146),
-        ]);
-        let paint = Rgb(238, 238, 232);
-        Soil {
-            road: Rgb(shade(grey + tint), shade(grey), shade(grey + 3 - tint)),
-            cycling: if dice.chance(45) {
-                Rgb(146, 84, 74)
-            } else {
-                Rgb(shade(grey + 6), shade(grey + 4), shade(grey + 2))
-            },
-            paving,
-            kerb: mixed(paving, Rgb(214, 212, 206), 150),
-            meadow: dice.pick(&[
-                Rgb(94, 128, 62),
-                Rgb(108, 134, 66),
-                Rgb(84, 116, 60),
-                Rgb(136, 136, 78),
-                Rgb(116, 126, 72),
-                Rgb(150, 134, 88),
-            ]),
-            paint,
-            middle: if dice.chance(20) { Rgb(236, 186, 62) } else { paint },
-            cover: dice.between(170, 256),
-            dash: dice.pick(&[(3000, 9000), (4000, 12000), (6000, 12000), (3000, 6000), (3000, 12000)]),
-        }
-    }
 }
 
 /// Tiles of noise, the same for all drives.

@@ -1,7 +1,9 @@
-//! Hour and weather of a moment: what colours the sky has, how faces take light, how distance dims them.
+//! Light of a moment, from hour and weather: what colours the sky has, how faces take light, how distance dims them.
 
-use super::fixed::{Dice, ONE, cos, lerp, sin};
-use super::mesh::{Finish, Point, Rgb};
+use super::colour::{lit, mixed};
+use super::hour::HOURS;
+use crate::scenes::fixed::{Dice, ONE, cos, lerp, sin};
+use crate::scenes::mesh::{Finish, Point, Rgb};
 
 /// Depths for which the haze is known, in metres.
 const REACH: usize = 320;
@@ -16,79 +18,6 @@ pub enum Falling {
     /// Snow.
     Snow,
 }
-
-/// Light at an hour of a clear day.
-struct Hour {
-    top: Rgb,
-    horizon: Rgb,
-    cloud: Rgb,
-    /// Colour of the light that comes straight from the sun or moon, 256 = white.
-    sun: [i32; 3],
-    /// Colour of the light from all over the sky.
-    ambient: [i32; 3],
-    /// Height of the sun, in 1/4096 turns.
-    height: i32,
-    /// How far the lamps are on, 0..=256.
-    lamps: i32,
-}
-
-/// A day, from morning to night.
-const HOURS: [Hour; 6] = [
-    Hour {
-        top: Rgb(108, 160, 214),
-        horizon: Rgb(238, 224, 204),
-        cloud: Rgb(255, 244, 232),
-        sun: [196, 172, 138],
-        ambient: [126, 134, 150],
-        height: 260,
-        lamps: 0,
-    },
-    Hour {
-        top: Rgb(62, 124, 204),
-        horizon: Rgb(182, 212, 234),
-        cloud: Rgb(252, 252, 255),
-        sun: [176, 170, 154],
-        ambient: [132, 140, 154],
-        height: 620,
-        lamps: 0,
-    },
-    Hour {
-        top: Rgb(78, 136, 204),
-        horizon: Rgb(208, 216, 222),
-        cloud: Rgb(255, 250, 240),
-        sun: [190, 170, 134],
-        ambient: [124, 132, 146],
-        height: 420,
-        lamps: 0,
-    },
-    Hour {
-        top: Rgb(92, 118, 172),
-        horizon: Rgb(252, 206, 148),
-        cloud: Rgb(255, 206, 164),
-        sun: [222, 146, 72],
-        ambient: [112, 108, 124],
-        height: 150,
-        lamps: 40,
-    },
-    Hour {
-        top: Rgb(46, 54, 98),
-        horizon: Rgb(222, 146, 122),
-        cloud: Rgb(176, 122, 134),
-        sun: [44, 34, 36],
-        ambient: [88, 84, 108],
-        height: 120,
-        lamps: 170,
-    },
-    Hour {
-        top: Rgb(14, 18, 38),
-        horizon: Rgb(46, 50, 76),
-        cloud: Rgb(58, 60, 80),
-        sun: [22, 26, 38],
-        ambient: [46, 50, 72],
-        height: 500,
-        lamps: 256,
-    },
-];
 
 /// Light of a moment.
 #[derive(Clone, Debug)]
@@ -119,18 +48,6 @@ pub struct Light {
     pub falling: Falling,
     /// Share of haze by metres of depth, 0..=256.
     haze: Vec<u16>,
-}
-
-/// Mixes colours, `share`/256 of the second.
-pub fn mixed(a: Rgb, b: Rgb, share: i32) -> Rgb {
-    let one = |a: u8, b: u8| (i32::from(a) + (((i32::from(b) - i32::from(a)) * share) >> 8)) as u8;
-    Rgb(one(a.0, b.0), one(a.1, b.1), one(a.2, b.2))
-}
-
-/// A colour under a light, 256 = white.
-pub fn lit(colour: Rgb, light: [i32; 3]) -> Rgb {
-    let one = |value: u8, light: i32| ((i32::from(value) * light) >> 8).clamp(0, 255) as u8;
-    Rgb(one(colour.0, light[0]), one(colour.1, light[1]), one(colour.2, light[2]))
 }
 
 impl Light {

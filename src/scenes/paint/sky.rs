@@ -1,13 +1,13 @@
 //! The sky: a gradient, clouds on a ceiling that moves past, sun, stars, and the hills at the horizon.
 
 use super::camera::{Camera, FOCAL};
-use super::fixed::{Dice, mix};
-use super::light::{Light, mixed};
-use super::mesh::Rgb;
+use super::glare::glow;
 use super::painter::{Canvas, Spot, blend};
-use super::truth::Surface;
-use super::weather::glow;
-use super::{HEIGHT, WIDTH};
+use crate::scenes::fixed::{Dice, mix};
+use crate::scenes::light::{Light, lit, mixed};
+use crate::scenes::mesh::Rgb;
+use crate::scenes::truth::Surface;
+use crate::scenes::{HEIGHT, WIDTH};
 
 /// Side of the tile of clouds.
 const TILE: usize = 512;
@@ -47,8 +47,10 @@ impl Clouds {
     }
 }
 
-/// Paints everything above the horizon.
-pub fn paint(canvas: &mut Canvas, clouds: &Clouds, camera: &Camera, light: &Light, seed: u64, turned: i32) {
+/// Paints everything above the horizon. `turned` is how far the route has turned to the right, 2^30 for one radian.
+pub fn paint(canvas: &mut Canvas, clouds: &Clouds, camera: &Camera, light: &Light, seed: u64, turned: i64) {
+    // Far clouds and hills move aside by so many pixels.
+    let turned = ((turned * i64::from(FOCAL)) >> 30) as i32;
     let bottom = ((camera.horizon >> 8) + 1).clamp(0, HEIGHT as i32) as usize;
     let mut dice = Dice::new(seed, 0x60, 0);
     let (drift_x, drift_y) = (i64::from(dice.below(TILE as u32)), i64::from(dice.below(TILE as u32)));
@@ -148,7 +150,7 @@ fn hills(canvas: &mut Canvas, clouds: &Clouds, camera: &Camera, light: &Light, d
     for (layer, (height, haze)) in [(dice.between(8, 46), 190), (dice.between(4, 22), 140)].into_iter().enumerate() {
         let day = [0, 1, 2].map(|channel| light.ambient[channel] + light.sun[channel] / 3);
         let haze = haze.max(light.haze(200_000));
-        let colour = mixed(super::light::lit(green, day), light.horizon, haze);
+        let colour = mixed(lit(green, day), light.horizon, haze);
         let row = &clouds.density[(layer * 177 + dice.below(TILE as u32) as usize) % TILE * TILE..][..TILE];
         for x in 0..WIDTH {
             let place = (x as i32 - (camera.centre >> 8) + turned + (1 << 20)) as usize;

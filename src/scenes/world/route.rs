@@ -1,6 +1,6 @@
 //! The route: stretches of road, each fixed by the drive's seed and its number.
 
-use super::fixed::{Dice, lerp, smooth};
+use crate::scenes::fixed::{Dice, lerp, smooth};
 
 /// Length of a stretch, in millimetres.
 pub const STRETCH: i32 = 1 << 17;

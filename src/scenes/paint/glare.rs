@@ -1,14 +1,16 @@
-//! Light on the ground by night and in the wet: pools under street lamps, reflections of bodies and their lamps.
+//! What lamps do by night and in the wet: their glow, pools of light under street lamps, reflections of bodies and lamps.
 
 use super::camera::{Camera, NEAR};
-use super::fixed::{TURN, cos, sin};
-use super::library::{Body, Library};
-use super::light::{Light, mixed};
 use super::marks::Marker;
-use super::mesh::{Point, Rgb};
 use super::painter::{Canvas, Ink, Spot};
-use super::thing::Thing;
-use super::truth::Class;
+use crate::scenes::fixed::{TURN, cos, sin};
+use crate::scenes::light::{Light, mixed};
+use crate::scenes::mesh::{Point, Rgb};
+use crate::scenes::models::body::Body;
+use crate::scenes::models::library::Library;
+use crate::scenes::truth::Class;
+use crate::scenes::world::thing::Thing;
+use crate::scenes::{HEIGHT, WIDTH};
 
 /// Lights further away leave nothing on the ground, in millimetres.
 const SIGHT: i32 = 90_000;
@@ -89,6 +91,26 @@ pub fn reflections(canvas: &mut Canvas, camera: &Camera, light: &Light, library:
                 streak(canvas, 0, 110, 4500, at.z, colour, 40 + light.lamps / 3);
             }
             _ => {}
+        }
+    }
+}
+
+/// Adds the glow of a lamp: light that falls off with the square of the distance to nothing at `radius` pixels.
+pub fn glow(canvas: &mut Canvas, middle: Spot, radius: i32, colour: Rgb, strength: i32) {
+    let (x, y) = (middle.x >> 8, middle.y >> 8);
+    let square = radius * radius;
+    for row in (y - radius).max(0)..(y + radius + 1).min(HEIGHT as i32) {
+        for column in (x - radius).max(0)..(x + radius + 1).min(WIDTH as i32) {
+            let away = (row - y) * (row - y) + (column - x) * (column - x);
+            if away >= square {
+                continue;
+            }
+            let part = 256 - away * 256 / square;
+            let add = (part * part * part) >> 16;
+            let at = (row as usize * WIDTH + column as usize) * 3;
+            for (value, tone) in canvas.pixels[at..at + 3].iter_mut().zip([colour.0, colour.1, colour.2]) {
+                *value = (i32::from(*value) + ((i32::from(tone) * add * strength) >> 16)).min(255) as u8;
+            }
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What falls between the camera and the scene, and what light does in the dark: rain, snow, glows of lamps.
+//! What falls between the camera and the scene: rain and snow.
 
-use super::fixed::Dice;
-use super::light::{Falling, Light, mixed};
-use super::mesh::Rgb;
 use super::painter::{Canvas, Ink, Spot};
-use super::{HEIGHT, WIDTH};
+use crate::scenes::fixed::Dice;
+use crate::scenes::light::{Falling, Light, mixed};
+use crate::scenes::mesh::Rgb;
+use crate::scenes::{HEIGHT, WIDTH};
 
 /// Paints what falls in a frame.
 pub fn fall(canvas: &mut Canvas, light: &Light, seed: u64, number: u32) {
@@ -42,26 +42,6 @@ pub fn fall(canvas: &mut Canvas, light: &Light, seed: u64, number: u32) {
                     y: y + b * radius * 7 / 16,
                 });
                 canvas.polygon(&ring, &Ink::wash(mixed(bright, Rgb(255, 255, 255), 120), 210 - near * 3 / 2));
-            }
-        }
-    }
-}
-
-/// Adds the glow of a lamp: light that falls off with the square of the distance to nothing at `radius` pixels.
-pub fn glow(canvas: &mut Canvas, middle: Spot, radius: i32, colour: Rgb, strength: i32) {
-    let (x, y) = (middle.x >> 8, middle.y >> 8);
-    let square = radius * radius;
-    for row in (y - radius).max(0)..(y + radius + 1).min(HEIGHT as i32) {
-        for column in (x - radius).max(0)..(x + radius + 1).min(WIDTH as i32) {
-            let away = (row - y) * (row - y) + (column - x) * (column - x);
-            if away >= square {
-                continue;
-            }
-            let part = 256 - away * 256 / square;
-            let add = (part * part * part) >> 16;
-            let at = (row as usize * WIDTH + column as usize) * 3;
-            for (value, tone) in canvas.pixels[at..at + 3].iter_mut().zip([colour.0, colour.1, colour.2]) {
-                *value = (i32::from(*value) + ((i32::from(tone) * add * strength) >> 16)).min(255) as u8;
             }
         }
     }
