@@ -3,18 +3,17 @@
 
 use super::ends::{cameras, card, classes, map, pictures, yolox};
 use super::nets::Net;
-use super::oracle::board;
+use super::oracle::{board, open};
 use crate::ids::{CameraId, TenantId};
 use crate::plan::check::{CheckError, OrderError, ReadError, check};
-use crate::plan::deployment::Deployment;
 use crate::plan::format::{Digest, Operand, Plan, Role, Tenant};
 use crate::planner::attach::{Attached, CropSource, attach, attach_crops};
 use crate::planner::card::Decode;
 use crate::planner::graph::{Graph, ViewOp, verify};
 use crate::planner::passes::PassSet;
-use crate::planner::{CompileOptions, Compiled, PlannerError, Searcher, deployment, emit, half_floats, lower};
+use crate::planner::{CompileOptions, Compiled, PlannerError, Searcher, emit, half_floats, lower};
 use crate::primitive::{Primitive, Unary};
-use crate::runtime::{Detection, Engine, Image, Options};
+use crate::runtime::{Detection, Engine, Image};
 use crate::task::{PixelFormat, Rate, Status, Urgency};
 use crate::tensor::DType;
 
@@ -116,19 +115,6 @@ fn searched(searcher: Searcher, seed: u64) -> CompileOptions {
         seed,
         ..CompileOptions::default()
     }
-}
-
-fn open(compiled: &Compiled, workers: usize) -> Engine {
-    let table = deployment::table(std::slice::from_ref(compiled), &board(), "test", 1).unwrap();
-    let files = compiled.weight_files.iter().map(|(_, bytes)| bytes.clone()).collect();
-    let deployment = Deployment::assemble(table, vec![compiled.plan.clone()], files).unwrap();
-    let options = Options {
-        workers: Some(workers),
-        // Slow kernels on a busy machine are no hang.
-        watchdog: None,
-        ..Options::default()
-    };
-    Engine::with(deployment, &options).unwrap()
 }
 
 fn picture(seed: u32) -> Vec<u8> {

@@ -103,8 +103,8 @@ pub fn compile_with(graph: &Graph, passes: PassSet) -> Compiled {
     compile(std::slice::from_ref(graph), &options)
 }
 
-/// What each tenant of the compiled plan gives for its inputs, on `workers` workers.
-pub fn run(compiled: &Compiled, inputs: &[Vec<Tensor>], workers: usize) -> Vec<Vec<Tensor>> {
+/// An engine with the compiled plan alone, on `workers` workers.
+pub fn open(compiled: &Compiled, workers: usize) -> Engine {
     let table = deployment::table(std::slice::from_ref(compiled), &board(), "test", 1).unwrap();
     let files = compiled.weight_files.iter().map(|(_, bytes)| bytes.clone()).collect();
     let deployment = Deployment::assemble(table, vec![compiled.plan.clone()], files).unwrap();
@@ -114,7 +114,12 @@ pub fn run(compiled: &Compiled, inputs: &[Vec<Tensor>], workers: usize) -> Vec<V
         watchdog: None,
         ..Options::default()
     };
-    let mut engine = Engine::with(deployment, &options).unwrap();
+    Engine::with(deployment, &options).unwrap()
+}
+
+/// What each tenant of the compiled plan gives for its inputs, on `workers` workers.
+pub fn run(compiled: &Compiled, inputs: &[Vec<Tensor>], workers: usize) -> Vec<Vec<Tensor>> {
+    let mut engine = open(compiled, workers);
     let mut draft = engine.begin().unwrap();
     for (t, inputs) in inputs.iter().enumerate() {
         for (port, tensor) in inputs.iter().enumerate() {
