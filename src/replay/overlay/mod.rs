@@ -391,7 +391,11 @@ mod tests {
                 crop: None,
                 top: vec![class],
             };
-            draw(grey(640, 360), &frame(status, Output::Items(vec![item])), 0)
+            let frame = frame(status, Output::Items(vec![item]));
+            // What a whole picture shows has no place in it: the panel alone says it.
+            let drawn = draw(grey(640, 360), &frame, 0);
+            assert!(changed(&drawn).is_empty());
+            add_panel(drawn, &frame, 0)
         };
         assert_ne!(top(Status::Fresh), top(Status::Held));
         assert_ne!(top(Status::Held), top(Status::Stale));
