@@ -12,11 +12,11 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
-/// The operators that Platoon imports (GlobalMaxPool and Neg come on top and are run as well).
+/// The operators that Platoon imports.
 const OPERATORS: &str = "Conv ConvTranspose BatchNormalization Relu LeakyRelu PRelu Clip Sigmoid HardSigmoid HardSwish Tanh Exp Sqrt \
     Add Sub Mul Div Pow Min Max MaxPool AveragePool GlobalAveragePool GlobalMaxPool Neg ReduceMean ReduceMax ReduceSum Gemm MatMul \
     Softmax Concat Split Slice Gather Pad Resize Upsample Expand Reshape Flatten Squeeze Unsqueeze Transpose Dropout Identity Cast \
-    Constant ConstantOfShape Shape";
+    Constant ConstantOfShape Shape LayerNormalization Mish";
 
 /// Files of a case by their path in it.
 type Case = BTreeMap<String, Vec<u8>>;

@@ -7,6 +7,7 @@ mod constant;
 mod conv;
 mod elementwise;
 mod matrix;
+mod norm;
 mod pool;
 mod reduce;
 mod reshape;
@@ -65,6 +66,8 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "Clip" => elementwise::clip(b, node),
         "Cast" => elementwise::cast(b, node),
         "BatchNormalization" => elementwise::batch_normalization(b, node),
+        "LayerNormalization" => return norm::layer_normalization(b, node),
+        "Mish" => norm::mish(b, node),
         "Gemm" => matrix::gemm(b, node),
         "MatMul" => matrix::mat_mul(b, node),
         "Softmax" => matrix::softmax(b, node),

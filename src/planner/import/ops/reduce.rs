@@ -7,7 +7,7 @@ use super::super::node::OnnxNode;
 use crate::primitive::{Primitive, ReduceKind};
 
 /// Reduces `axes` of `x` to extent 1.
-fn over(b: &mut Builder, x: &Operand, kind: ReduceKind, axes: &[usize]) -> Fallible<Operand> {
+pub(super) fn over(b: &mut Builder, x: &Operand, kind: ReduceKind, axes: &[usize]) -> Fallible<Operand> {
     let bits = axes.iter().fold(0u8, |bits, &a| bits | 1 << a);
     let dims: Vec<i64> = (0..x.shape().rank())
         .map(|a| if axes.contains(&a) { 1 } else { i64::from(x.shape().dim(a)) })
