@@ -216,6 +216,47 @@ fn bad_input_is_one_line_that_names_the_file() {
 }
 
 #[test]
+fn options_that_would_be_ignored_or_mean_nothing_are_wrong_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    let cases: [&[&str]; 3] = [
+        &["replay", "--input", "synthetic:1", "--frames", "0"],
+        &["replay", "--input", "synthetic:1", "--frozen", "--dtype", "f16"],
+        &["replay", "--input", "synthetic:1-0"],
+    ];
+    for arguments in cases {
+        assert_eq!(platoon(dir.path(), arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_shorter_replay_leaves_nothing_of_a_longer_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    task_file(dir, &[("every", 1)]);
+    pictures(&dir.join("frames"), 3, (64, 48));
+    let run = |frames: &str| {
+        let more = ["--input", "frames", "--out", "o", "--overlay", "--masks", "--frames", frames];
+        let output = platoon(dir, &[&["replay", "--tasks", "tasks.toml"], &more[..]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    run("3");
+    let kept = ["o/overlay/notes.txt", "o/masks/12.png"].map(|name| dir.join(name));
+    kept.iter().for_each(|file| std::fs::write(file, "mine").unwrap());
+    std::fs::write(dir.join("o/score.json"), "{}").unwrap();
+    run("1");
+    let names = |folder: &str| -> Vec<String> {
+        let entries = std::fs::read_dir(dir.join("o").join(folder)).unwrap();
+        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("overlay"), ["0000.png", "contact.png", "notes.txt"]);
+    assert_eq!(names("masks").len(), 2, "{:?}", names("masks"));
+    assert!(kept.iter().all(|file| file.exists()), "files of others stay");
+    assert!(!dir.join("o/score.json").exists());
+}
+
+#[test]
 fn a_replay_compiles_what_it_needs_and_gives_the_same_bytes_again() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 #[command(after_help = "\
 Examples:
   platoon plan                                 every task set of plans/tasks.toml, for this machine
-  platoon plan --task-set urban --dtype f16    one task set, activations stored in 16 bits
+  platoon plan --task-set urban                one task set
   platoon plan --board boards/box.toml         for another board
 
 Plans go to <plans>/<board>/: <task-set>.plan, table, weights/. Times are estimates from counted operations and
-bytes; a replay measures.")]
+bytes; a replay measures. --dtype f16 is there for judging accuracy: this backend computes it with its plain
+reference kernels, about a hundred times slower than f32, which the estimates do not know.")]
 pub struct Arguments {
     /// A task set to compile; may be given several times [default: all of the file]
     #[arg(long, value_name = "NAME")]

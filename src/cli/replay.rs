@@ -10,9 +10,11 @@ use crate::replay::score::{Score, ScoreError};
 use crate::replay::sink::{Extras, Sink};
 use crate::replay::source::{Input, Source};
 use crate::runtime::Engine;
+use crate::scenes::{HEIGHT, WIDTH};
 use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +46,7 @@ pub struct Arguments {
     input: Input,
     /// Most frames to run [default: all there are; 120 of a synthetic drive]
     #[arg(long, value_name = "N")]
-    frames: Option<usize>,
+    frames: Option<NonZeroUsize>,
     /// Where results are written
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -61,7 +63,7 @@ pub struct Arguments {
     #[arg(long, value_name = "HZ", value_parser = rate)]
     rate: Option<f64>,
     /// Run the plans as they are; compile nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["searcher", "seed", "best_effort", "dtype", "batch"])]
     frozen: bool,
     #[command(flatten)]
     compile: compile::HowToCompile,
@@ -108,7 +110,10 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let plan = engine.deployment().plans.iter().find(|p| p.task_set == task_set);
     let plan: Plan = plan.with_context(|| format!("task set `{task_set}` has no plan"))?.deref().clone();
     let source = Source::open(&arguments.input, &cameras(&plan))?;
-    let count = source.frames(arguments.frames);
+    if source.has_truth() {
+        needs_room(&plan)?;
+    }
+    let count = source.frames(arguments.frames.map(NonZeroUsize::get));
     let score = arguments.score.then(|| Score::new(&plan)).transpose()?;
     let sink = arguments.out.as_deref().map(|out| sink(out, arguments, &plan, count)).transpose()?;
     ctrlc::set_handler(|| {
@@ -159,6 +164,21 @@ fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord,
             bar.set_message(format!("compiling {name}"))
         })?;
         bar.finish_and_clear();
+    }
+    Ok(())
+}
+
+/// Refuses a synthetic drive whose every picture would be too large for the camera.
+fn needs_room(plan: &Plan) -> anyhow::Result<()> {
+    let used = cameras(plan).iter().position(|c| c.1);
+    let camera = used.and_then(|index| plan.cameras.get(index));
+    if let Some(camera) = camera.filter(|c| (c.max_width as usize) < WIDTH || (c.max_height as usize) < HEIGHT) {
+        bail!(
+            "synthetic drives have pictures of {WIDTH}x{HEIGHT} pixels, more than camera `{}` may give ({}x{}, set in tasks.toml)",
+            camera.name,
+            camera.max_width,
+            camera.max_height
+        );
     }
     Ok(())
 }

@@ -242,6 +242,18 @@ impl Decoder<'_> {
         self.node(name, Op::View(ViewOp::Slice { start, step }), vec![value], dtype, &dims)
     }
 
+    /// A card that names classes names all of them: names that slip by one make every result a lie.
+    fn named(&self, value: ValueId, labels: &[String], classes: u32) -> Result<(), AttachError> {
+        if labels.is_empty() || labels.len() as u64 == u64::from(classes) {
+            return Ok(());
+        }
+        let need = format!(
+            "which has {classes} classes, but the card has {} labels: give one for each, or none",
+            labels.len()
+        );
+        Err(self.fail(value, &need))
+    }
+
     fn yolox(&mut self, output: Option<&str>, [score, iou]: [f32; 2], max: u32, labels: &[String]) -> Result<(), AttachError> {
         let (name, head) = self.source(output)?;
         let (dtype, shape) = self.attached.graph.operand(head);
@@ -254,6 +266,7 @@ impl Decoder<'_> {
             return Err(mismatch(&self.attached.graph, head, need));
         }
         let (anchors, classes) = (shape.dim(1), shape.dim(2) - 5);
+        self.named(head, labels, classes)?;
         for (image, &camera) in (0u16..).zip(self.cameras) {
             let picture = self.picture(head, image)?;
             let decode = Op::Primitive(Primitive::DecodeYolox { input: self.input });
@@ -301,6 +314,7 @@ impl Decoder<'_> {
         if shape.dim(map.axis) == 0 || shape.dim(map.axis) > 256 {
             return Err(self.fail(scores, "but a label map has 1 to 256 classes"));
         }
+        self.named(scores, &map.labels, shape.dim(map.axis))?;
         for image in 0..self.cameras.len() as u16 {
             let mut value = self.picture(scores, image)?;
             let name = |step: &str| format!("{}.{step}.{image}", map.name);
@@ -343,6 +357,7 @@ impl Decoder<'_> {
             let need = format!("but the {k} best classes come from float [{batch},classes] with at least {k} classes");
             return Err(mismatch(&self.attached.graph, scores, need));
         }
+        self.named(scores, labels, classes)?;
         if shape.rank() > 2 {
             scores = self.node(
                 format!("{name}.flat"),

@@ -370,7 +370,7 @@ mod tests {
         let accuracy = card.accuracy.unwrap();
         assert_eq!((accuracy.metric.as_str(), accuracy.value, accuracy.frames), ("map50", 0.5, 9));
         assert!(load(CARD).unwrap().accuracy.is_none());
-        for (right, wrong, line) in [("0.5", "1.5", 7), ("0.5", "nan", 7), ("= 9", "= 0", 10)] {
+        for (right, wrong, line) in [("0.5", "1.5", 7), ("0.5", "nan", 7), ("map50", "top9", 6), ("= 9", "= 0", 10)] {
             assert_eq!(refused(&format!("{CARD}{}", said.replace(right, wrong))).0, line);
         }
     }

@@ -137,7 +137,7 @@ impl Summary {
             None => String::new(),
         };
         let mut text = format!(
-            "{:<18} {:>9} {:>9} {:>9} {:>7} {:>6} {:>6} {:>7} {:>10}{}\n",
+            "{:<18} {:>9} {:>9} {:>9} {:>7} {:>6} {:>6} {:>6} {:>7} {:>10}{}\n",
             "tenant",
             "p50 ms",
             "p99 ms",
@@ -145,6 +145,7 @@ impl Summary {
             "fresh",
             "held",
             "stale",
+            "none",
             "misses",
             "deadline",
             accuracy("accuracy")
@@ -153,13 +154,12 @@ impl Summary {
         for t in &self.tenants {
             let [p50, p99, max] = percentiles(&t.finish).map(|ms| format!("{ms:.2}"));
             let deadline = t.deadline.map_or("-".into(), |d| format!("{:.1} ms", d.as_ms()));
-            let stale = t.stale + t.none;
             let of = self.accuracy.iter().flat_map(|a| &a.tenants).find(|a| a.name == t.name);
             let accuracy = accuracy(&of.map_or("-".into(), TenantAccuracy::to_text));
             let _ = writeln!(
                 text,
-                "{:<18} {p50:>9} {p99:>9} {max:>9} {:>7} {:>6} {stale:>6} {:>7} {deadline:>10}{accuracy}",
-                t.name, t.fresh, t.held, t.misses
+                "{:<18} {p50:>9} {p99:>9} {max:>9} {:>7} {:>6} {:>6} {:>6} {:>7} {deadline:>10}{accuracy}",
+                t.name, t.fresh, t.held, t.stale, t.none, t.misses
             );
         }
         let [p50, p99, max] = percentiles(&self.frame).map(|ms| format!("{ms:.2}"));

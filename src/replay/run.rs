@@ -123,7 +123,13 @@ pub fn replay(
             let Some(shot) = shots.next().filter(|_| !settings.stop.load(Ordering::Relaxed)) else {
                 break;
             };
-            if settings.rate.is_some_and(|hz| index + 1 < count && !paced(start, index, hz)) {
+            let late = settings
+                .rate
+                .is_some_and(|hz| index + 1 < count && !paced(start, index, hz, settings.stop));
+            if settings.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if late {
                 frames.summary.dropped += 1;
             } else {
                 frames.run(index, shot, sink.as_mut(), observe)?;
@@ -141,11 +147,19 @@ pub fn replay(
     Ok(summary)
 }
 
-/// Sleeps until frame `index` is due; false where the next one is due already.
-fn paced(start: Instant, index: usize, hz: f64) -> bool {
+/// Longest sleep without a look at whether to stop.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Sleeps until frame `index` is due, or `stop` is set; false where the next one is due already.
+fn paced(start: Instant, index: usize, hz: f64, stop: &AtomicBool) -> bool {
     let due = |index: usize| Duration::try_from_secs_f64(index as f64 / hz).unwrap_or(Duration::MAX);
     let now = start.elapsed();
-    std::thread::sleep(due(index).saturating_sub(now));
+    while let Some(left) = due(index).checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        std::thread::sleep(left.min(NAP));
+    }
     now < due(index + 1)
 }
 

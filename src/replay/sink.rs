@@ -88,6 +88,7 @@ impl Sink {
         for (_, path) in wanted.into_iter().filter(|w| w.0) {
             std::fs::create_dir_all(&path).map_err(|source| SinkError::Write { path, source })?;
         }
+        remove_earlier(folder)?;
         Ok(Sink {
             results: Lines::create(folder.join("results.jsonl"))?,
             timing: Lines::create(folder.join("timing.jsonl"))?,
@@ -149,6 +150,36 @@ impl Sink {
         }
         write_json(self.folder.join("summary.json"), &summary.to_json())
     }
+}
+
+/// Removes what an earlier replay left, so that nothing in the folder is of other frames than its results; other files stay.
+fn remove_earlier(folder: &Path) -> Result<(), SinkError> {
+    let mut old = vec![
+        folder.join("score.json"),
+        folder.join("summary.json"),
+        folder.join("overlay/contact.png"),
+    ];
+    for part in ["overlay", "masks"] {
+        // A folder that is not there holds nothing; one that cannot be read is not written to either.
+        let Ok(entries) = std::fs::read_dir(folder.join(part)) else {
+            continue;
+        };
+        old.extend(entries.filter_map(|e| Some(e.ok()?.path())).filter(|path| is_of_a_frame(path)));
+    }
+    for path in old {
+        match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => return Err(SinkError::Write { path, source }),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// True for names as replays give them: four or more digits, whatever follows a dot, and `.png`.
+fn is_of_a_frame(path: &Path) -> bool {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    let number = name.split('.').next().unwrap_or_default();
+    number.len() >= 4 && number.bytes().all(|b| b.is_ascii_digit()) && name.ends_with(".png")
 }
 
 fn write_json(path: PathBuf, value: &Value) -> Result<(), SinkError> {

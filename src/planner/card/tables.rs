@@ -163,6 +163,8 @@ pub(super) fn parse(document: &Document) -> Result<Card, TomlError> {
 fn accuracy(document: &Document, table: AccuracyTable) -> Result<Measured, TomlError> {
     let inside = (0.0..=1.0).contains(table.value.get_ref());
     document.need(inside, &table.value.span(), "`value` must be in 0..=1")?;
+    let known = ["map50", "miou", "top1"].contains(&table.metric.get_ref().as_str());
+    document.need(known, &table.metric.span(), "`metric` is map50, miou or top1")?;
     document.need(*table.frames.get_ref() >= 1, &table.frames.span(), "`frames` must be at least 1")?;
     Ok(Measured {
         metric: document.name("metric", table.metric)?,

@@ -50,7 +50,7 @@ pub fn yolox(max: u32) -> Decode {
         score: 0.3,
         iou: 0.45,
         max,
-        labels: vec!["car".to_owned()],
+        labels: vec!["car".to_owned(), "truck".to_owned()],
     }
 }
 
@@ -212,6 +212,10 @@ fn a_network_that_is_not_its_cards_is_refused_by_name() {
     assert!(many.contains("at least 6"), "{many}");
     let axis = refused(pictures(&[1, 3, 6, 8], &[1, 5]), map(1, None), 1);
     assert!(axis.contains("label map"), "{axis}");
+    let names = refused(pictures(&[1, 3, 32, 32], &[1, 21, 9]), yolox(9), 1);
+    assert!(names.contains("4 classes") && names.contains("2 labels"), "{names}");
+    let names = refused(pictures(&[1, 3, 6, 8], &[1, 3, 6, 8]), map(1, None), 1);
+    assert!(names.contains("3 classes") && names.contains("2 labels"), "{names}");
     let mut other = card(classes(1, false));
     other.input.tensor = Some("images".to_owned());
     let unknown = attach(pictures(&[1, 3, 6, 8], &[1, 5]), &other, &[CameraId(0)], &cameras()).unwrap_err();

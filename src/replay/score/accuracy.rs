@@ -66,6 +66,8 @@ pub struct Figures {
     pub value: Option<f64>,
     /// By class: those that the tenant and the ground truth share.
     pub classes: Vec<(&'static str, Option<f64>)>,
+    /// Classes of the ground truth that the tenant has no label for: they are not in the figure.
+    pub unnamed: Vec<&'static str>,
 }
 
 impl Accuracy {
@@ -95,7 +97,11 @@ impl TenantAccuracy {
             Err(reason) => json!({ "unscored": reason }),
             Ok(figures) => {
                 let classes: Map<String, Value> = figures.classes.iter().map(|c| (c.0.to_string(), share(c.1))).collect();
-                json!({ figures.measure.key(): share(figures.value), "frames": self.frames, "classes": classes })
+                let mut tenant = json!({ figures.measure.key(): share(figures.value), "frames": self.frames, "classes": classes });
+                if !figures.unnamed.is_empty() {
+                    tenant["unnamed"] = json!(figures.unnamed);
+                }
+                tenant
             }
         }
     }
@@ -106,8 +112,15 @@ impl TenantAccuracy {
             Ok(Figures {
                 measure,
                 value: Some(value),
-                ..
-            }) => format!("{} {value:.3}", measure.name()),
+                classes,
+                unnamed,
+            }) => {
+                let of = match unnamed.len() {
+                    0 => String::new(),
+                    left => format!(" ({} of {} classes)", classes.len(), classes.len() + left),
+                };
+                format!("{} {value:.3}{of}", measure.name())
+            }
             Ok(figures) => format!("{} none", figures.measure.name()),
             Err(_) => "-".into(),
         }
@@ -133,6 +146,7 @@ mod tests {
             measure: Measure::Miou,
             value: Some(0.875),
             classes: vec![("road", Some(1.0)), ("sky", Some(0.75)), ("person", None)],
+            unnamed: vec![],
         };
         let accuracy = Accuracy {
             frames: 60,
@@ -147,5 +161,12 @@ mod tests {
         );
         let cells: Vec<String> = accuracy.tenants.iter().map(TenantAccuracy::to_text).collect();
         assert_eq!(cells, ["mIoU 0.875", "-"]);
+        let mut part = accuracy.tenants[0].clone();
+        part.figures = part.figures.map(|figures| Figures {
+            unnamed: vec!["vehicle"],
+            ..figures
+        });
+        assert_eq!(part.to_text(), "mIoU 0.875 (3 of 4 classes)");
+        assert_eq!(part.to_json()["unnamed"], json!(["vehicle"]));
     }
 }

@@ -89,6 +89,15 @@ impl Meaning {
         (0..self.known.len()).filter(|n| self.numbers.contains(&Some(*n)))
     }
 
+    /// The names that only the ground truth has.
+    fn unnamed(&self) -> Vec<&'static str> {
+        let numbers = 0..self.known.len();
+        numbers
+            .filter(|n| !self.numbers.contains(&Some(*n)))
+            .map(|n| self.known[n])
+            .collect()
+    }
+
     /// The figure of every shared class, by its name.
     fn classes(&self, figure: impl Fn(usize) -> Option<f64>) -> Vec<(&'static str, Option<f64>)> {
         self.shared().map(|n| (self.known[n], figure(n))).collect()
@@ -174,16 +183,19 @@ impl Judge {
                 measure: Measure::Map50,
                 value: precision.mean(meaning.shared()),
                 classes: meaning.classes(|c| precision.average(c)),
+                unnamed: meaning.unnamed(),
             },
             Judge::Segmentation { meaning, confusion, .. } => Figures {
                 measure: Measure::Miou,
                 value: confusion.mean(meaning.shared()),
                 classes: meaning.classes(|c| confusion.iou(c)),
+                unnamed: meaning.unnamed(),
             },
             Judge::Classification { meaning, top1, .. } => Figures {
                 measure: Measure::Top1,
                 value: top1.shares(meaning.shared()),
                 classes: meaning.classes(|c| top1.share(c)),
+                unnamed: meaning.unnamed(),
             },
         }
     }
