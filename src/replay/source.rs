@@ -175,10 +175,8 @@ impl Source {
             Pictures::Synthetic { drives, camera } => {
                 let renderer = renderer.get_or_insert_with(Renderer::new);
                 let (seed, number) = drives.look(frame);
-                let drive = match drive.take_if(|d| d.seed() == seed) {
-                    Some(same) => drive.insert(same),
-                    None => drive.insert(Drive::new(seed)),
-                };
+                drive = drive.take().filter(|d| d.seed() == seed);
+                let drive = drive.get_or_insert_with(|| Drive::new(seed));
                 let mut rendered = Frame::default();
                 renderer.render(drive, number, &mut rendered);
                 let mut picture = Picture::new(WIDTH as u32, HEIGHT as u32, rendered.pixels);

@@ -7,7 +7,7 @@ use super::super::node::OnnxNode;
 use crate::planner::graph::broadcast;
 use crate::primitive::{Binary, Primitive, Scalar, Unary};
 
-fn apply(b: &mut Builder, function: Unary, x: &Operand) -> Fallible<Operand> {
+pub(super) fn apply(b: &mut Builder, function: Unary, x: &Operand) -> Fallible<Operand> {
     b.one(Primitive::Unary(function), &[x], x.elem(), x.shape())
 }
 
@@ -127,6 +127,11 @@ pub(super) fn cast(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.ignore("saturate");
     node.ignore("round_mode");
     let to = Elem::from_onnx(i32::try_from(to).unwrap_or(-1)).map_err(|e| e.at("to"))?;
+    convert(b, x, to)
+}
+
+/// `x` with elements of another type; errors about that type are of the attribute `to`.
+pub(super) fn convert(b: &mut Builder, x: &Operand, to: Elem) -> Fallible<Operand> {
     if to == x.elem() {
         return Ok(x.clone());
     }

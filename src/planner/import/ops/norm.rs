@@ -4,8 +4,9 @@ use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::Elem;
 use super::super::node::OnnxNode;
+use super::elementwise::{apply, convert};
 use super::reduce;
-use crate::primitive::{Binary, Primitive, ReduceKind, Unary};
+use crate::primitive::{Binary, ReduceKind, Unary};
 
 /// LayerNormalization: `(x - mean) / sqrt(var + epsilon) * scale + bias`, mean and variance over the axes from `axis` on, in f32.
 /// The mean and the reciprocal deviation are its second and third output.
@@ -29,7 +30,7 @@ pub(super) fn layer_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
     let variance = reduce::over(b, &squared, ReduceKind::Mean, &axes)?;
     let epsilon = b.scalar(Elem::F32, f64::from(epsilon))?;
     let shifted = b.binary(Binary::Add, &variance, &epsilon)?;
-    let deviation = b.one(Primitive::Unary(Unary::Sqrt), &[&shifted], Elem::F32, shifted.shape())?;
+    let deviation = apply(b, Unary::Sqrt, &shifted)?;
     let normal = b.binary(Binary::Div, &centred, &deviation)?;
     let normal = convert(b, &normal, x.elem())?;
     let mut result = b.binary(Binary::Mul, &normal, node.input(1)?)?;
@@ -65,17 +66,10 @@ pub(super) fn mish(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
         return Err(malformed(format!("elements of {:?}", x.elem())));
     }
     let two = b.scalar(x.elem(), 2.0)?;
-    let s = b.one(Primitive::Unary(Unary::Sigmoid), &[x], x.elem(), x.shape())?;
+    let s = apply(b, Unary::Sigmoid, x)?;
     let rest = b.binary(Binary::Sub, &two, &s)?;
     let u = b.binary(Binary::Mul, &s, &rest)?;
     let below = b.binary(Binary::Sub, &two, &u)?;
     let tangent = b.binary(Binary::Div, &u, &below)?;
     b.binary(Binary::Mul, x, &tangent)
-}
-
-fn convert(b: &mut Builder, x: &Operand, to: Elem) -> Fallible<Operand> {
-    if x.elem() == to {
-        return Ok(x.clone());
-    }
-    b.one(Primitive::Copy, &[x], to, x.shape())
 }
