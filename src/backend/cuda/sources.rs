@@ -62,7 +62,7 @@ macro_rules! header {
 }
 
 /// Every unit, by name in ascending order.
-pub const UNITS: &[Unit] = &[];
+pub const UNITS: &[Unit] = &[unit!("marks")];
 
 /// Every header, by name in ascending order.
 pub const HEADERS: &[Header] = &[header!("slot.cuh"), header!("types.cuh")];
