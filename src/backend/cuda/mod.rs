@@ -3,4 +3,6 @@
 pub mod architecture;
 pub mod archive;
 pub mod bind;
+pub mod compile;
+mod raw;
 pub mod sources;
