@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`raw`] | the driver, behind a fence |
 //! | [`architecture`], [`sources`], [`archive`] | the kernels: what they are compiled for, from what, and where they lie |
+//! | [`compile`] | offline: from sources to archives |
 //! | [`bind`] | from operators to launches |
 
 pub mod architecture;
 pub mod archive;
 pub mod bind;
+pub mod compile;
 mod error;
 pub mod raw;
 pub mod sources;
