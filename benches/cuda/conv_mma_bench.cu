@@ -32,12 +32,12 @@ enum Kind { TAPS, FOLD, GATHER };
 struct Variant {
     const char* name;
     KernelFunction kernel;
-    u32 bm, bn, threads, ring;
+    u32 bm, bn, bk, threads, ring;
     Kind kind;
 };
 
 #define VARIANT(name, kind, ...) \
-    {#name, name, Cut<__VA_ARGS__>::BM, Cut<__VA_ARGS__>::BN, Cut<__VA_ARGS__>::THREADS, Cut<__VA_ARGS__>::RING_BYTES, kind},
+    {#name, name, Cut<__VA_ARGS__>::BM, Cut<__VA_ARGS__>::BN, Cut<__VA_ARGS__>::BK, Cut<__VA_ARGS__>::THREADS, Cut<__VA_ARGS__>::RING_BYTES, kind},
 static const Variant VARIANTS[] = {
 #include "conv_mma_variants.inc"
 };
@@ -135,7 +135,9 @@ static Convolution describe(const Shape& s, const Set& set, const Variant& v, u3
     p.x = u64(set.x), p.weights = u64(set.w);
     p.x_batch = s.height * s.width * s.channels, p.x_row = s.width * s.channels, p.x_pixel = s.channels;
     p.height = s.height, p.width = s.width, p.kernel_rows = s.kernel;
-    p.stride_rows = p.stride_pixels = s.stride, p.dilation_rows = p.dilation_pixels = 1, p.pad_rows = p.pad_pixels = s.pad;
+    p.stride_rows = p.stride_pixels = s.stride, p.dilation_rows = p.dilation_pixels = divisor(1), p.pad_rows = p.pad_pixels = s.pad;
+    p.tap_row = p.x_row, p.tap_column = p.x_pixel;
+    p.step_channels = v.bk % s.channels, p.step_columns = v.bk / s.channels % s.kernel, p.step_rows = v.bk / s.channels / s.kernel;
     p.channels = divisor(s.channels), p.kernel_columns = divisor(s.kernel);
     p.sample = divisor(c.rows * s.out_width()), p.row = divisor(s.out_width());
     const u32 across = (s.out + v.bn - 1) / v.bn;

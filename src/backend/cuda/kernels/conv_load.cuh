@@ -33,12 +33,14 @@ struct Corner {
     u32 taps;    // those inside the input
 };
 
-__device__ __forceinline__ u32 inside_bits(i32 first, u32 step, u32 count, u32 extent) {
-    u32 bits = 0;
-    for (u32 i = 0; i < count; ++i) {
-        bits |= static_cast<u32>(static_cast<u32>(first + static_cast<i32>(i * step)) < extent) << i;
-    }
-    return bits;
+__device__ __forceinline__ u32 low_bits(u32 count) { return (1u << count) - 1; }
+
+// Bit `i` for each `i < count` with `0 <= first + i * step < extent`.
+__device__ __forceinline__ u32 inside_bits(i32 first, const Divisor& step, u32 count, i32 extent) {
+    const u32 round = step.divisor - 1;
+    const u32 begin = first < 0 ? divide(static_cast<u32>(-first) + round, step) : 0;
+    const u32 end = first < extent ? divide(static_cast<u32>(extent - first) + round, step) : 0;
+    return low_bits(min(end, count)) & ~low_bits(min(begin, count));
 }
 
 __device__ __forceinline__ Corner corner_of(const Convolution& p, u32 index) {
@@ -46,8 +48,8 @@ __device__ __forceinline__ Corner corner_of(const Convolution& p, u32 index) {
     const Place place = place_of(p, index);
     const i32 row = static_cast<i32>(place.row * p.stride_rows) - static_cast<i32>(p.pad_rows);
     const i32 column = static_cast<i32>(place.pixel * p.stride_pixels) - static_cast<i32>(p.pad_pixels);
-    const u32 rows = inside_bits(row, p.dilation_rows, p.kernel_rows, p.height);
-    const u32 columns = inside_bits(column, p.dilation_pixels, p.kernel_columns.divisor, p.width);
+    const u32 rows = inside_bits(row, p.dilation_rows, p.kernel_rows, static_cast<i32>(p.height));
+    const u32 columns = inside_bits(column, p.dilation_pixels, p.kernel_columns.divisor, static_cast<i32>(p.width));
     return Corner{static_cast<i32>(place.batch) * p.x_batch + row * p.x_row + column * p.x_pixel, rows << 16 | columns};
 }
 
@@ -70,14 +72,12 @@ struct WeightLoader {
         target = piece_offset<BK>(row, piece);
     }
 
-    // Copies the next BK columns to the block at `shared`.
-    __device__ __forceinline__ void load(const Convolution& p, u32 shared) {
+    // Copies the next BK columns to the block at `shared`; zeros without `more`.
+    __device__ __forceinline__ void load(const Convolution& p, u32 shared, bool more) {
         const u64 step = 2ull * STEP * p.k_padded;
+        const u32 readable = more ? rows : 0;
 #pragma unroll
-        for (u32 i = 0; i < COUNT; ++i) {
-            const bool inside = i * STEP < rows;
-            copy_16(shared + target + i * STEP * BK * 2, inside ? source + i * step : p.weights, inside ? 16 : 0);
-        }
+        for (u32 i = 0; i < COUNT; ++i) copy_16(shared + target + i * STEP * BK * 2, source + i * step, i * STEP < readable ? 16 : 0);
         source += BK * 2;
     }
 };
@@ -93,7 +93,6 @@ struct TapLoader {
     Corner corners[COUNT];
     u32 target;
     u32 channel, column, row;  // of this thread's piece in the next block
-    i32 offset;                // the same, in elements from the corner
 
     __device__ __forceinline__ static u32 table_bytes(const Convolution&) { return 0; }
     __device__ __forceinline__ static void make_table(const Convolution&, u32) {}
@@ -108,36 +107,25 @@ struct TapLoader {
         row = divide(tap, p.kernel_columns);
         column = tap - row * p.kernel_columns.divisor;
         channel = k - tap * p.channels.divisor;
-        place(p);
     }
 
-    __device__ __forceinline__ void place(const Convolution& p) {
-        offset = static_cast<i32>(row * p.dilation_rows) * p.x_row + static_cast<i32>(column * p.dilation_pixels) * p.x_pixel +
-                 static_cast<i32>(channel);
-    }
-
-    // Copies the next BK columns to the block at `shared`.
-    __device__ __forceinline__ void begin(const Convolution& p, u32 shared) {
-        const u32 bits = row < p.kernel_rows ? tap_bits(row, column) : NO_TAP;
+    // Copies the next BK columns to the block at `shared`; zeros without `more`.
+    __device__ __forceinline__ void begin(const Convolution& p, u32 shared, bool more) {
+        const u32 bits = more && row < p.kernel_rows ? tap_bits(row, column) : NO_TAP;
+        const i32 offset = static_cast<i32>(row) * p.tap_row + static_cast<i32>(column) * p.tap_column + static_cast<i32>(channel);
 #pragma unroll
         for (u32 i = 0; i < COUNT; ++i) {
-            const bool inside = (corners[i].taps & bits) == bits;
-            const i32 element = inside ? corners[i].offset + offset : 0;
-            copy_16(shared + target + i * STEP * BK * 2, p.x + static_cast<i64>(element) * 2, inside ? 16 : 0);
+            const u64 address = p.x + static_cast<i64>(corners[i].offset + offset) * 2;
+            copy_16(shared + target + i * STEP * BK * 2, address, (corners[i].taps & bits) == bits ? 16 : 0);
         }
-        channel += BK;
-        if (channel < p.channels.divisor) {
-            offset += BK;
-            return;
-        }
-        do {
-            channel -= p.channels.divisor;
-            if (++column == p.kernel_columns.divisor) {
-                column = 0;
-                ++row;
-            }
-        } while (channel >= p.channels.divisor);
-        place(p);
+        // One step along K, digit by digit.
+        channel += p.step_channels;
+        const bool next_tap = channel >= p.channels.divisor;
+        channel -= next_tap ? p.channels.divisor : 0;
+        column += p.step_columns + next_tap;
+        const bool next_row = column >= p.kernel_columns.divisor;
+        column -= next_row ? p.kernel_columns.divisor : 0;
+        row += p.step_rows + next_row;
     }
 
     __device__ __forceinline__ void end(u32) {}
@@ -164,8 +152,7 @@ struct GatherLoader {
             const u32 tap = divide(k, p.channels);
             const u32 row = divide(tap, p.kernel_columns);
             const u32 column = tap - row * p.kernel_columns.divisor;
-            const i32 offset = static_cast<i32>(row * p.dilation_rows) * p.x_row +
-                               static_cast<i32>(column * p.dilation_pixels) * p.x_pixel +
+            const i32 offset = static_cast<i32>(row) * p.tap_row + static_cast<i32>(column) * p.tap_column +
                                static_cast<i32>(k - tap * p.channels.divisor);
             const u32 bits = row < p.kernel_rows ? tap_bits(row, column) : NO_TAP;
             asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(table + k * 8), "r"(offset), "r"(bits) : "memory");
@@ -187,7 +174,8 @@ struct GatherLoader {
         return half;
     }
 
-    __device__ __forceinline__ void begin(const Convolution& p, u32) {
+    __device__ __forceinline__ void begin(const Convolution& p, u32, bool more) {
+        if (!more) return;
 #pragma unroll
         for (u32 j = 0; j < PIECE / 2; ++j) {
             i32 even, odd;

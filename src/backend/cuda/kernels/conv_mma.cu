@@ -97,8 +97,8 @@ __device__ __forceinline__ void sum_products(const Convolution& p, u32 ring, u32
 #pragma unroll
     for (u32 s = 0; s + 1 < C::STAGES; ++s) {
         if (s < blocks) {
-            pixels.begin(p, ring + s * C::STAGE_BYTES);
-            weights.load(p, ring + s * C::STAGE_BYTES + C::PIXEL_BYTES);
+            pixels.begin(p, ring + s * C::STAGE_BYTES, true);
+            weights.load(p, ring + s * C::STAGE_BYTES + C::PIXEL_BYTES, true);
             pixels.end(ring + s * C::STAGE_BYTES);
         }
         commit_copies();
@@ -137,10 +137,8 @@ __device__ __forceinline__ void sum_products(const Convolution& p, u32 ring, u32
             }
             fragments[(step + 1) % 2].load(a_base + reading, b_base + reading, a_piece, b_piece, (step + 1) % C::STEPS);
             if (step == 0) {
-                if (more) {
-                    pixels.begin(p, ring + writing);
-                    weights.load(p, ring + writing + C::PIXEL_BYTES);
-                }
+                pixels.begin(p, ring + writing, more);
+                weights.load(p, ring + writing + C::PIXEL_BYTES, more);
                 commit_copies();
             }
             multiply_all<C>(sums, fragments[step % 2]);

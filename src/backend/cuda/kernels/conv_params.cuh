@@ -29,10 +29,15 @@ struct Convolution {
     u32 kernel_rows;
     u32 stride_rows;
     u32 stride_pixels;
-    u32 dilation_rows;
-    u32 dilation_pixels;
     u32 pad_rows;
     u32 pad_pixels;
+    i32 tap_row;             // elements from a tap to the one below it
+    i32 tap_column;          // and to the one beside it
+    u32 step_rows;           // one step along K in taps and channels:
+    u32 step_columns;        // step = (step_rows * kernel columns + step_columns) * channels + step_channels
+    u32 step_channels;
+    Divisor dilation_rows;
+    Divisor dilation_pixels;
     Divisor channels;        // of the input
     Divisor kernel_columns;
     Divisor sample;          // output pixels of the chunk in one sample
@@ -46,11 +51,10 @@ struct Convolution {
     u32 k;
     u32 k_padded;            // a multiple of K_BLOCK
     u32 tiles;
-    u32 padding;
     Epilogue epilogue;
 };
 
-static_assert(sizeof(Convolution) == 272, "mirrored in bind/conv_mma.rs");
+static_assert(sizeof(Convolution) == 304, "mirrored in bind/conv_mma.rs");
 
 // K ranges of splits begin at multiples of this, whatever a tile's own step.
 constexpr u32 K_BLOCK = 64;
