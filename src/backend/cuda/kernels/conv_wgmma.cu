@@ -110,6 +110,7 @@ __device__ __forceinline__ void load(const ConvWgmmaParams& p, const Tile& t, u3
     u32 block = begin - tap * p.channel_blocks;
     u32 down = tap / p.kernel_columns, across = tap - down * p.kernel_columns;
     u64 weights = p.weights + (static_cast<u64>(begin) * padded + t.channel) * K_BYTES;
+#pragma unroll 1
     for (u32 k = begin; k < end; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16, empty = full + 8;
         const u32 image = base + ring.stage * S::STAGE_BYTES;
@@ -133,6 +134,7 @@ __device__ __forceinline__ void load(const ConvWgmmaParams& p, const Tile& t, u3
 template <class S>
 __device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count, u32 base, u32 group, u32 lane, Ring<S::STAGES>& ring) {
     u32 previous = 0;
+#pragma unroll 1
     for (u32 k = 0; k < count; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         barrier_wait(full, ring.parity);
@@ -165,34 +167,48 @@ __device__ __forceinline__ void finish_group(const ConvWgmmaParams& p, float (&v
     if (place.channel < p.channels) finish(values, p.epilogue, place, min(GROUP, p.channels - place.channel));
 }
 
-// Stores the 16 rows of a warp, turned from fragments to pixels through the warp's strip of shared memory.
+// Writes columns `C..C + STRIP` of a warp's fragments to its strip of shared memory.
+template <u32 C, u32 COUNT>
+__device__ __forceinline__ void turn(const float (&sums)[COUNT], float* strip, u32 lane) {
+    float* const fragment = strip + lane / 4 * STRIP_STRIDE + lane % 4 * 2;
+#pragma unroll
+    for (u32 j = 0; j < STRIP / 8; ++j) {
+        constexpr u32 FIRST = C / 2;
+        const u32 at = FIRST + j * 4;
+        *reinterpret_cast<float2*>(fragment + j * 8) = make_float2(sums[at], sums[at + 1]);
+        *reinterpret_cast<float2*>(fragment + 8 * STRIP_STRIDE + j * 8) = make_float2(sums[at + 2], sums[at + 3]);
+    }
+}
+
+// Stores the 16 rows of a warp, turned from fragments to pixels through its strip. What finishes a group is long, so it
+// stands here once, in a loop: most launches run it a few times only, and fetching instructions would take longest.
 template <class S>
 __device__ __forceinline__ void store(const ConvWgmmaParams& p, const Tile& t, const float (&sums)[S::TILE_N / 2], u32 first_row,
                                       float* strip, u32 lane) {
     constexpr u32 GROUPS = STRIP / GROUP, ROWS = WARP / GROUPS;  // a warp finishes 8 rows of 4 groups at a time
     const u32 row = lane / GROUPS, column = lane % GROUPS * GROUP;
-    Place places[WARP_ROWS / ROWS];
-#pragma unroll
-    for (u32 half = 0; half < WARP_ROWS / ROWS; ++half) places[half] = place_of(p, t.pixel + first_row + row + half * ROWS, 0);
-#pragma unroll
+    const Place upper = place_of(p, t.pixel + first_row + row, 0), lower = place_of(p, t.pixel + first_row + row + ROWS, 0);
+#pragma unroll 1
     for (u32 c = 0; c < S::TILE_N; c += STRIP) {
         __syncwarp();
-        float* fragment = strip + lane / 4 * STRIP_STRIDE + lane % 4 * 2;
-#pragma unroll
-        for (u32 j = 0; j < STRIP / 8; ++j) {
-            const u32 at = (c / 8 + j) * 4;
-            *reinterpret_cast<float2*>(fragment + j * 8) = make_float2(sums[at], sums[at + 1]);
-            *reinterpret_cast<float2*>(fragment + 8 * STRIP_STRIDE + j * 8) = make_float2(sums[at + 2], sums[at + 3]);
+        switch (c) {
+            case 0: turn<0>(sums, strip, lane); break;
+            case 32: if constexpr (S::TILE_N > 32) turn<32>(sums, strip, lane); break;
+            case 64: if constexpr (S::TILE_N > 64) turn<64>(sums, strip, lane); break;
+            case 96: if constexpr (S::TILE_N > 64) turn<96>(sums, strip, lane); break;
+            case 128: if constexpr (S::TILE_N > 128) turn<128>(sums, strip, lane); break;
+            case 160: if constexpr (S::TILE_N > 128) turn<160>(sums, strip, lane); break;
+            case 192: if constexpr (S::TILE_N > 128) turn<192>(sums, strip, lane); break;
+            case 224: if constexpr (S::TILE_N > 128) turn<224>(sums, strip, lane); break;
         }
         __syncwarp();
-#pragma unroll
-        for (u32 half = 0; half < WARP_ROWS / ROWS; ++half) {
-            const u32 at = row + half * ROWS;
-            if (first_row + at >= t.pixels) continue;
+#pragma unroll 1
+        for (u32 at = row; at < WARP_ROWS; at += ROWS) {
+            if (first_row + at >= t.pixels) break;
             const float4 low = *reinterpret_cast<const float4*>(strip + at * STRIP_STRIDE + column);
             const float4 high = *reinterpret_cast<const float4*>(strip + at * STRIP_STRIDE + column + 4);
             float values[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-            Place place = places[half];
+            Place place = at == row ? upper : lower;
             place.channel = t.channel + c + column;
             finish_group(p, values, place);
         }
@@ -215,6 +231,7 @@ template <class S>
 __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 share, u32 worker) {
     constexpr u32 GROUPS = S::TILE_N / GROUP;
     const u32 rows = S::TILE_M / p.splits;
+#pragma unroll 1
     for (u32 i = worker; i < rows * GROUPS; i += S::WORKERS) {
         const u32 row = rank * rows + i / GROUPS, column = i % GROUPS * GROUP;
         if (row >= t.pixels) continue;
@@ -263,11 +280,20 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     } else {
         const u32 first_row = warp * WARP_ROWS, group = warp / (WARPGROUP / WARP);
         float* const strip = reinterpret_cast<float*>(aligned + S::STRIPS + warp * S::STRIP_BYTES);
+        const u32 first_chain = peers > 1 ? rank : 0, end_chain = peers > 1 ? rank + 1 : p.splits;
         for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
             const Tile t = tile_at<S>(p, i);
             float sums[S::TILE_N / 2];
+            multiply<S>(sums, chain_begin(p, first_chain + 1) - chain_begin(p, first_chain), base, group, lane, ring);
+            if constexpr (S::CHAINS) {
+                for (u32 chain = first_chain + 1; chain < end_chain; ++chain) {
+                    float more[S::TILE_N / 2];
+                    multiply<S>(more, chain_begin(p, chain + 1) - chain_begin(p, chain), base, group, lane, ring);
+#pragma unroll
+                    for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[j] = __fadd_rn(sums[j], more[j]);
+                }
+            }
             if (peers > 1) {
-                multiply<S>(sums, chain_begin(p, rank + 1) - chain_begin(p, rank), base, group, lane, ring);
                 share<S>(sums, first_row, reinterpret_cast<float*>(aligned + S::SHARE), lane);
                 __syncwarp();
                 cluster_meet();
@@ -275,15 +301,6 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 __syncwarp();
                 cluster_meet();
             } else {
-                multiply<S>(sums, chain_begin(p, 1), base, group, lane, ring);
-                if constexpr (S::CHAINS) {
-                    for (u32 chain = 1; chain < p.splits; ++chain) {
-                        float more[S::TILE_N / 2];
-                        multiply<S>(more, chain_begin(p, chain + 1) - chain_begin(p, chain), base, group, lane, ring);
-#pragma unroll
-                        for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[j] = __fadd_rn(sums[j], more[j]);
-                    }
-                }
                 store<S>(p, t, sums, first_row, strip, lane);
             }
         }
