@@ -4,6 +4,8 @@
 //! memory. The runtime above it owns tickets, results and time; a backend owns memory, launches and progress words.
 
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod progress;
 pub mod trace;
 

@@ -6,7 +6,7 @@ use super::check::{CheckError, CheckedPlan, check};
 use super::file::{self, FileError};
 use super::format::{Digest, Plan};
 use super::table::{Table, TableError};
-use super::tactic::arithmetic_class;
+use super::tactic::{Target, arithmetic_class};
 use super::weights::{WeightError, WeightStore};
 use crate::ids::{OperatorId, PlanId, SectionId};
 use crate::limits::MAX_PLAN_FILE;
@@ -210,7 +210,8 @@ fn check_for(table: &Table, task_set: &str, plan: Plan) -> Result<CheckedPlan, R
         return Err(Reason::Cameras);
     }
     let plan = check(plan)?;
-    let class = |o: &&super::format::Operator| o.class != arithmetic_class(o, table.backend);
+    let target = Target::of(&table.board);
+    let class = |o: &&super::format::Operator| o.class != arithmetic_class(&plan, o, target);
     match plan.operators.iter().position(|o| class(&o)) {
         Some(i) => Err(Reason::Class(OperatorId(i as u32))),
         None => Ok(plan),

@@ -20,6 +20,9 @@ impl Display for Dump<'_> {
         let plan = self.0;
         writeln!(f, "plan {:?} by searcher {:?}", plan.task_set, plan.searcher)?;
         writeln!(f, "board {}\nsource {}", plan.board, plan.source)?;
+        if let Some(kernels) = plan.kernels {
+            writeln!(f, "kernels {kernels}")?;
+        }
         writeln!(
             f,
             "memory: arena {}, persistent {}, inputs {} and outputs {} bytes",
@@ -135,7 +138,11 @@ fn dump_port(f: &mut Formatter<'_>, direction: &str, port: &Port) -> fmt::Result
 fn dump_operator(f: &mut Formatter<'_>, id: OperatorId, operator: &Operator) -> fmt::Result {
     let (tactic, class) = (operator.tactic, operator.class);
     write!(f, "operator {id} {} {:?}: {:?}", operator.tenant, operator.name, tactic.kernel)?;
-    write!(f, ", tile {}x{}, width {}", tactic.tile.0, tactic.tile.1, operator.width)?;
+    write!(f, ", tile {}x{}", tactic.tile.0, tactic.tile.1)?;
+    if tactic.variant > 0 {
+        write!(f, " variant {}", tactic.variant)?;
+    }
+    write!(f, ", width {}", operator.width)?;
     writeln!(f, ", {:?}, split K {}", class.family, class.split_k)?;
     for (i, call) in operator.calls.iter().enumerate() {
         dump_call(f, i, call, i + 1 == operator.calls.len())?;

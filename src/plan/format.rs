@@ -34,6 +34,8 @@ pub struct Plan {
     pub board: Digest,
     /// Digest of everything the plan was made from: models, cards, tasks, board, options. Tells a stale plan.
     pub source: Digest,
+    /// Digest of the GPU kernels' sources that its tactics were chosen for; `None` for a plan of the CPU backend (P7).
+    pub kernels: Option<Digest>,
     /// Which searcher made it, for people.
     pub searcher: String,
     /// Cameras of the table, in table order; the same in all plans of a table.
@@ -263,8 +265,10 @@ pub struct Call {
 pub enum Family {
     /// f32 fused multiply-add, sequential over K; reductions in 16 partials (index mod 16), then a binary tree.
     Fma,
-    /// Tensor cores: f16 products, f32 accumulation in the instruction's K order.
+    /// Tensor cores by `mma.sync.m16n8k16`: f16 products, f32 accumulation in ascending K.
     TensorCore,
+    /// Tensor cores by `wgmma` (sm_90a): f16 products, f32 accumulation in ascending K, sixteen at a time.
+    Wgmma,
 }
 
 /// What fixes an operator's bits, whatever its tactic, width, chunks and order (P2).
@@ -283,6 +287,8 @@ pub struct Tactic {
     pub kernel: Kernel,
     /// Rows (or pixels) and columns (or channels) of one tile; 0 leaves the choice to the kernel's fixed rule.
     pub tile: (u16, u16),
+    /// What else the kernel chooses by (stages, warps, depth of a K block); of no meaning to anyone but the kernel.
+    pub variant: u16,
 }
 
 /// The kernels a plan can name. The numbers of variants are part of the file format: only ever append.
@@ -314,6 +320,14 @@ pub enum Kernel {
     Prepare,
     /// Decoding and result operators.
     Decode,
+    /// GPU: convolution or matrix product with constant weights on tensor cores, by `mma.sync` and `cp.async`.
+    ConvMma,
+    /// GPU: the same by `wgmma` and the tensor memory accelerator.
+    ConvWgmma,
+    /// GPU: matrix product of few rows with constant weights, which streams the weights once.
+    MatVec,
+    /// Recurrent layers: all steps of a sequence in one launch.
+    Recurrent,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -9,7 +9,7 @@ use crate::board::BoardRecord;
 use crate::ids::TenantId;
 use crate::plan::check;
 use crate::plan::format::{Basis, Buffer, Digest, Plan, Prediction, Section, Space, WeightFile};
-use crate::plan::tactic;
+use crate::plan::tactic::{self, Target};
 use crate::plan::weights::WeightFileBuilder;
 
 fn space(room: Room) -> Space {
@@ -64,6 +64,7 @@ pub(super) fn emit(
         task_set: task_set.to_string(),
         board: Digest::of_board(board),
         source,
+        kernels: None,
         searcher: options.searcher.name().to_string(),
         cameras: lowered.cameras,
         tenants: lowered.tenants,
@@ -88,13 +89,14 @@ pub(super) fn emit(
             frames: Vec::new(),
         },
     };
+    let target = Target::of(board);
     for index in 0..plan.operators.len() {
         let operator = &plan.operators[index];
-        let class = tactic::arithmetic_class(operator, board.backend);
+        let class = tactic::arithmetic_class(&plan, operator, target);
         let best = if options.generic_kernels {
-            tactic::menu(&plan, operator).pop()
+            tactic::menu(&plan, operator, target).pop()
         } else {
-            tactic::menu(&plan, operator).into_iter().next()
+            tactic::menu(&plan, operator, target).into_iter().next()
         };
         plan.operators[index].class = class;
         if let Some(best) = best {

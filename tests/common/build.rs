@@ -8,7 +8,7 @@ use platoon::ids::*;
 use platoon::plan::deployment::Deployment;
 use platoon::plan::format::*;
 use platoon::plan::table::{Entry, Table};
-use platoon::plan::tactic::arithmetic_class;
+use platoon::plan::tactic::{Target, arithmetic_class};
 use platoon::primitive::{Binary, PoolKind, Primitive, Region, Scalar, Unary, Window};
 use platoon::task::{Rate, ResultKind, Urgency};
 use platoon::tensor::{DType, Layout, Shape};
@@ -127,6 +127,7 @@ pub fn plan(task_set: &str, camera_count: u16, nets: &[Net], decisions: &Decisio
             task_set: task_set.into(),
             board: Digest::of_board(&board()),
             source: Digest::of(task_set.as_bytes()),
+            kernels: None,
             searcher: "hand".into(),
             cameras: cameras(camera_count),
             tenants: Vec::new(),
@@ -218,10 +219,7 @@ impl Builder {
                 family: Family::Fma,
                 split_k: 1,
             },
-            tactic: Tactic {
-                kernel: Kernel::Generic,
-                tile: (0, 0),
-            },
+            tactic: Tactic::of(Kernel::Generic),
             width: (decisions.width)(n),
             chunks: (0..bands)
                 .map(|i| Region {
@@ -230,7 +228,7 @@ impl Builder {
                 })
                 .collect(),
         };
-        operator.class = arithmetic_class(&operator, BackendKind::Cpu);
+        operator.class = arithmetic_class(&self.plan, &operator, Target::Cpu);
         self.plan.operators.push(operator);
         OperatorId(n as u32)
     }

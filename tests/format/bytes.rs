@@ -127,12 +127,12 @@ fn claimed_lengths_take_no_memory() {
         &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01],
     ];
     for claim in claims {
-        // An empty task set, two digests, an empty searcher, then the list of cameras.
+        // An empty task set, two digests, no kernels, an empty searcher, then the list of cameras.
         let mut bytes = encode(&sample::plan());
         bytes.truncate(HEADER);
         bytes.push(0);
         bytes.extend([0; 64]);
-        bytes.push(0);
+        bytes.extend([0, 0]);
         bytes.extend(claim);
         reseal(&mut bytes);
         let before = peak_bytes();

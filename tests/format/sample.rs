@@ -89,10 +89,7 @@ pub fn operator_of(tenant: u16, calls: Vec<Call>, outputs: Vec<View>) -> Operato
             family: Family::Fma,
             split_k: 1,
         },
-        tactic: Tactic {
-            kernel: Kernel::Generic,
-            tile: (0, 0),
-        },
+        tactic: Tactic::of(Kernel::Generic),
         width: 0,
         chunks,
     }
@@ -333,6 +330,7 @@ pub fn plan() -> Plan {
         task_set: "urban".to_string(),
         board: Digest::of_board(&board()),
         source: Digest::of(b"the sample"),
+        kernels: None,
         searcher: "by hand".to_string(),
         cameras: vec![Camera {
             name: "front".to_string(),

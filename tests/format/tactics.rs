@@ -3,18 +3,21 @@
 use super::sample::{self, buffer as b, operator as o};
 use platoon::ids::BufferId;
 use platoon::plan::format::{Kernel, Operand, Plan};
-use platoon::plan::tactic::{Misfit, fits, menu};
+use platoon::plan::tactic::{Misfit, Target, fits, menu};
 use platoon::tensor::DType;
 
 fn kernels(plan: &Plan, operator: usize) -> Vec<Kernel> {
-    menu(plan, &plan.operators[operator]).iter().map(|t| t.kernel).collect()
+    menu(plan, &plan.operators[operator], Target::Cpu)
+        .iter()
+        .map(|t| t.kernel)
+        .collect()
 }
 
 #[test]
 fn everything_on_the_menu_fits() {
     let plan = sample::plan();
     for operator in &plan.operators {
-        let menu = menu(&plan, operator);
+        let menu = menu(&plan, operator, Target::Cpu);
         assert_eq!(menu.last().unwrap().kernel, Kernel::Generic);
         for tactic in menu {
             let mut operator = operator.clone();

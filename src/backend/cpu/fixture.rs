@@ -10,6 +10,7 @@ pub fn plan(buffers: Vec<Buffer>) -> Plan {
         task_set: String::new(),
         board: Digest([0; 32]),
         source: Digest([0; 32]),
+        kernels: None,
         searcher: String::new(),
         cameras: Vec::new(),
         tenants: Vec::new(),
@@ -43,7 +44,7 @@ pub fn operator(kernel: Kernel, calls: Vec<Call>, outputs: Vec<View>) -> Operato
             family: Family::Fma,
             split_k: 1,
         },
-        tactic: Tactic { kernel, tile: (0, 0) },
+        tactic: Tactic::of(kernel),
         width: 0,
     }
 }

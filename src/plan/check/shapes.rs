@@ -1,10 +1,9 @@
 //! P6: primitives, operands and views of every operator agree, and every view lies inside its buffer.
 
-use crate::board::BackendKind;
 use crate::ids::{BufferId, OperatorId};
 use crate::limits::MAX_ELEMENTS;
 use crate::plan::format::{Call, Operand, Operator, Plan, Space, View};
-use crate::plan::tactic::{self, Misfit};
+use crate::plan::tactic::{self, Misfit, Target};
 use crate::primitive::{Primitive, PrimitiveError, Window};
 use crate::tensor::{DType, Layout, Shape};
 
@@ -91,8 +90,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), ShapeError> {
         calls(plan, id, operator)?;
         outputs(plan, id, operator)?;
         tactic::fits(plan, operator).map_err(|misfit| ShapeError::Tactic { operator: id, misfit })?;
-        let rule = |backend| tactic::arithmetic_class(operator, backend) == operator.class;
-        if ![BackendKind::Cpu, BackendKind::Cuda].into_iter().any(rule) {
+        let rule = |target| tactic::arithmetic_class(plan, operator, target) == operator.class;
+        if !Target::ALL.into_iter().any(rule) {
             return Err(ShapeError::Class(id));
         }
     }

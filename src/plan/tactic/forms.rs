@@ -11,6 +11,7 @@ pub struct Forms<'a> {
     operator: &'a Operator,
 }
 
+/// `Ok` where the condition holds.
 pub fn need(ok: bool, misfit: Misfit) -> Result<(), Misfit> {
     if ok { Ok(()) } else { Err(misfit) }
 }

@@ -421,10 +421,7 @@ impl Network<'_> {
                 family: Family::Fma,
                 split_k: 1,
             },
-            tactic: Tactic {
-                kernel: Kernel::Generic,
-                tile: (0, 0),
-            },
+            tactic: Tactic::of(Kernel::Generic),
             width: 0,
             chunks: vec![whole],
         });

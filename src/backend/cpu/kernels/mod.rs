@@ -7,7 +7,9 @@ use super::arena::ReadSpan;
 use super::kernel::Kernel;
 use super::simd::operators::{self, Context, Packings};
 use super::simd::{Isa, Kernels};
+use crate::board::BackendKind;
 use crate::plan::format::{Kernel as Named, Operator, Plan};
+use crate::plan::tactic;
 use crate::primitive::PrimitiveError;
 use generic::operator::Generic;
 
@@ -72,7 +74,11 @@ impl Compiler {
     /// # Errors
     /// [`CompileError`]; after the plan was checked, `Scratch`, or `Tactic` for want of memory.
     pub fn compile(&mut self, plan: &Plan, operator: &Operator, sections: &[ReadSpan<'_>]) -> Result<Box<dyn Kernel>, CompileError> {
+        // A plan for a GPU names kernels that are not here: its operators run primitive by primitive.
+        let here = tactic::fits_on(BackendKind::Cpu, plan, operator).is_ok();
         match operator.tactic.kernel {
+            _ if !here && vision::takes(operator) => Ok(vision::compile(plan, operator)?),
+            _ if !here => Ok(Box::new(Generic::compile(plan, operator)?)),
             Named::Prepare | Named::Decode => Ok(vision::compile(plan, operator)?),
             Named::Generic if vision::takes(operator) => Ok(vision::compile(plan, operator)?),
             Named::Generic => Ok(Box::new(Generic::compile(plan, operator)?)),

@@ -55,7 +55,7 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
         format::Kernel::Reduce => reduce::compile(context, operator),
         format::Kernel::Softmax => softmax::compile(context, operator),
         format::Kernel::Resize => resize::compile(context, operator),
-        format::Kernel::Generic | format::Kernel::Prepare | format::Kernel::Decode => None,
+        _ => None,
     }
 }
 

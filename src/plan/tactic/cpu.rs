@@ -1,14 +1,9 @@
-//! The menu of tactics as data: which kernel can run which operator, and what fixes an operator's bits.
-//!
-//! The planner chooses from [`menu`], the checks refuse what does not [`fits`], and the backends implement every kernel
-//! for all operators that fit it.
+//! What each kernel of the CPU backend takes.
 
-mod forms;
-
-use super::format::{ArithmeticClass, Family, Kernel, Operator, Plan, Tactic};
-use crate::board::BackendKind;
+use super::Misfit;
+use super::forms::{Forms, need};
+use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 use crate::primitive::{Binary, Coordinates, PoolKind, Primitive, ReduceKind, ResizeMode};
-use forms::{Forms, need};
 
 /// Kernels in the order in which the menu prefers them.
 const PREFERENCE: [Kernel; 13] = [
@@ -27,54 +22,12 @@ const PREFERENCE: [Kernel; 13] = [
     Kernel::Generic,
 ];
 
-/// Why a kernel cannot run an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
-    /// The first primitive is of another kind, or has attributes the kernel does not take.
-    #[error("the kernel does not compute the operator's first primitive")]
-    Primitive,
-    /// Something is not f32.
-    #[error("the kernel computes in f32 only")]
-    Type,
-    /// A later primitive is not an elementwise function of the value before it.
-    #[error("the kernel takes no such primitive after the first")]
-    Tail,
-    /// A tensor lies in memory otherwise than the kernel walks it.
-    #[error("the kernel needs its tensors laid out in another way")]
-    Layout,
-    /// The kernel packs its weights ahead of time, and these are computed.
-    #[error("the kernel needs weights that are in the plan's weight files")]
-    Weights,
-    /// The tile is not on the menu.
-    #[error("the kernel has no such tile")]
-    Tile,
-}
-
-/// The arithmetic class of an operator on a backend: sequential fused multiply-add on both, as no kernel of another
-/// family is on the menu.
-pub fn arithmetic_class(_operator: &Operator, backend: BackendKind) -> ArithmeticClass {
-    match backend {
-        BackendKind::Cpu | BackendKind::Cuda => ArithmeticClass {
-            family: Family::Fma,
-            split_k: 1,
-        },
-    }
-}
-
-/// Checks that the operator's tactic can run it.
-pub fn fits(plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
-    if operator.tactic.tile != (0, 0) {
-        return Err(Misfit::Tile);
-    }
-    kernel_fits(operator.tactic.kernel, plan, operator)
-}
-
-/// All tactics that can run the operator, best first; the generic kernel is always the last.
-pub fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
+/// All tactics that can run the operator, best first.
+pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     PREFERENCE
         .iter()
-        .filter(|&&kernel| kernel_fits(kernel, plan, operator).is_ok())
-        .map(|&kernel| Tactic { kernel, tile: (0, 0) })
+        .map(|&kernel| Tactic::of(kernel))
+        .filter(|&tactic| fits(tactic, plan, operator).is_ok())
         .collect()
 }
 
@@ -82,11 +35,12 @@ pub fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 const MAX_WINDOW_ROWS: u32 = 16;
 
 /// The table: what each kernel takes. The generic kernel takes everything; the others compute f32 over one layout each.
-fn kernel_fits(kernel: Kernel, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+    need((tactic.tile, tactic.variant) == ((0, 0), 0), Misfit::Tile)?;
     let first = operator.calls.first().ok_or(Misfit::Primitive)?;
     let forms = Forms::new(plan, operator);
     use Primitive as P;
-    match (kernel, &first.primitive) {
+    match (tactic.kernel, &first.primitive) {
         (Kernel::Generic, _) => Ok(()),
         (Kernel::Prepare, P::Prepare(_) | P::Crop(_))
         | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => need(operator.calls.len() == 1, Misfit::Tail),

@@ -1,0 +1,298 @@
+//! From an operator of a plan to the launches of its chunks: tables only, no driver, so all of it runs without a GPU.
+//!
+//! [`compile`] looks at an operator once: it checks what its kernel demands, and packs weights. The [`Kernel`] it gives
+//! then says, for every chunk and every set of addresses (a slot has its own), what is launched. The bytes of a launch's
+//! parameters mirror a struct of the kernel's source.
+
+use crate::ids::{BufferId, SectionId};
+use crate::plan::format::{Digest, Operator, Plan, Space, View};
+use crate::primitive::{PrimitiveError, Region};
+use std::collections::BTreeMap;
+
+/// Most bytes of a kernel's parameters.
+pub const MAX_PARAMS: usize = 4032;
+
+/// One launch of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The unit of the kernel archive: the name of its source file, without extension.
+    pub unit: &'static str,
+    /// The kernel in that unit.
+    pub function: String,
+    /// Thread blocks; they stride over the tiles.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: u32,
+    /// Blocks of a cluster, 1 for none; divides `blocks`.
+    pub cluster: u32,
+    /// The kernel's one argument, at most [`MAX_PARAMS`] bytes.
+    pub params: Box<[u8]>,
+}
+
+impl Launch {
+    /// A launch of `tiles` tiles by at most `width` blocks (0 for as many as there are tiles) without shared memory.
+    pub fn new<P: bytemuck::Pod>(
+        unit: &'static str,
+        function: impl Into<String>,
+        tiles: u32,
+        width: u16,
+        threads: u32,
+        params: &P,
+    ) -> Launch {
+        Launch {
+            unit,
+            function: function.into(),
+            blocks: blocks(tiles, width),
+            threads,
+            shared: 0,
+            cluster: 1,
+            params: bytemuck::bytes_of(params).into(),
+        }
+    }
+}
+
+/// Blocks that stride over `tiles` tiles under launch width `width`; 0 means as many as there are tiles.
+pub fn blocks(tiles: u32, width: u16) -> u32 {
+    match width {
+        0 => tiles.max(1),
+        width => tiles.clamp(1, u32::from(width)),
+    }
+}
+
+/// A stretch of device memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Area {
+    /// Device address of its first byte.
+    pub address: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl Area {
+    /// The part from byte `offset`, `bytes` bytes long; `None` if it is not inside.
+    pub fn part(self, offset: u64, bytes: u64) -> Option<Area> {
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        inside.then(|| Area {
+            address: self.address + offset,
+            bytes,
+        })
+    }
+}
+
+/// Makes the descriptors that the tensor memory accelerator reads. The driver does; tests give any bytes.
+pub trait TensorMaps {
+    /// A tiled map (`cuTensorMapEncodeTiled`).
+    fn tiled(&self, map: &TiledMap) -> Result<TensorMap, BindError>;
+    /// An im2col map (`cuTensorMapEncodeIm2col`).
+    fn im2col(&self, map: &Im2colMap) -> Result<TensorMap, BindError>;
+}
+
+/// An encoded descriptor; 64-byte aligned in a kernel's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub struct TensorMap(pub [u64; 16]);
+
+/// Bytes of a row of shared memory whose 16-byte pieces are permuted against bank conflicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swizzle {
+    /// None.
+    None,
+    /// 32 bytes.
+    B32,
+    /// 64 bytes.
+    B64,
+    /// 128 bytes.
+    B128,
+}
+
+/// A tensor of f16 seen in boxes, innermost axis first; 1 to 5 axes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TiledMap {
+    /// Device address, a multiple of 16.
+    pub address: u64,
+    /// Extents.
+    pub extents: Vec<u64>,
+    /// Bytes from one position to the next along axes 1 and on; multiples of 16.
+    pub strides: Vec<u64>,
+    /// Extents of a box, at most 256 each.
+    pub tile: Vec<u32>,
+    /// Steps inside a box, at most 8 each.
+    pub steps: Vec<u32>,
+    /// Arrangement in shared memory.
+    pub swizzle: Swizzle,
+}
+
+/// An `[N, H, W, C]` tensor of f16 seen pixel by pixel under a window; axes innermost first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Im2colMap {
+    /// Device address, a multiple of 16.
+    pub address: u64,
+    /// Extents C, W, H, N.
+    pub extents: [u64; 4],
+    /// Bytes from one position to the next along W, H, N; multiples of 16.
+    pub strides: [u64; 3],
+    /// First corner of the box of base pixels, W and H.
+    pub lower: [i32; 2],
+    /// Last corner, relative to the extents, W and H.
+    pub upper: [i32; 2],
+    /// Channels a load.
+    pub channels: u32,
+    /// Pixels a load.
+    pub pixels: u32,
+    /// Steps along C, W, H, N.
+    pub steps: [u32; 4],
+    /// Arrangement in shared memory.
+    pub swizzle: Swizzle,
+}
+
+/// Where everything lies when a launch is made: one set of addresses for each slot and stream.
+#[derive(Clone, Copy)]
+pub struct Addresses<'a> {
+    /// The plan whose views are looked up.
+    pub plan: &'a Plan,
+    /// The arena.
+    pub arena: Area,
+    /// The plan's persistent region.
+    pub persistent: Area,
+    /// The slot's tensor inputs.
+    pub input: Area,
+    /// The slot's results.
+    pub output: Area,
+    /// The slot's camera images.
+    pub images: &'a [Area],
+    /// The plan's weight sections as they are in their files.
+    pub weights: &'a [Area],
+    /// Packed weights, by [`PackId`].
+    pub packs: &'a [Area],
+    /// The slot's block: frame number and image parameters.
+    pub slot: u64,
+    /// Workspace of the stream: at least [`Kernel::workspace`] bytes.
+    pub workspace: Area,
+    /// Descriptors.
+    pub maps: &'a dyn TensorMaps,
+}
+
+impl Addresses<'_> {
+    /// The bytes of a buffer.
+    pub fn buffer(&self, buffer: BufferId) -> Result<Area, BindError> {
+        let it = self.plan.buffers.get(buffer.index()).ok_or(BindError::Reference)?;
+        let whole = |area: Option<&Area>| area.and_then(|a| a.part(0, it.bytes));
+        let area = match it.space {
+            Space::Arena { offset } => self.arena.part(offset, it.bytes),
+            Space::Persistent { offset } => self.persistent.part(offset, it.bytes),
+            Space::Input { offset } => self.input.part(offset, it.bytes),
+            Space::Output { offset } => self.output.part(offset, it.bytes),
+            Space::Camera(camera) => whole(self.images.get(camera.index())),
+            Space::Weights(section) => whole(self.weights.get(section.index())),
+        };
+        area.ok_or(BindError::Reference)
+    }
+
+    /// Device address of a view's element `[0, .., 0]`. The view lies inside its buffer (P6).
+    pub fn view(&self, view: &View) -> Result<u64, BindError> {
+        let offset = view.origin.checked_mul(view.dtype.bytes()).ok_or(BindError::Reference)?;
+        let area = self.buffer(view.buffer)?;
+        (offset <= area.bytes).then_some(area.address + offset).ok_or(BindError::Reference)
+    }
+
+    /// Packed weights.
+    pub fn pack(&self, pack: PackId) -> Result<Area, BindError> {
+        self.packs.get(pack.0).copied().ok_or(BindError::Reference)
+    }
+}
+
+/// An operator ready to be launched.
+pub trait Kernel: Send {
+    /// Bytes of workspace that a launch in flight needs; zeros before the first launch, and counters in it are left zero.
+    fn workspace(&self) -> u64 {
+        0
+    }
+
+    /// The launches of a chunk, in order, under launch width `width` (0 for as many blocks as there are tiles).
+    fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError>;
+}
+
+/// Why an operator has no launches. Of a checked plan whose tactics fit, only want of memory is left.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BindError {
+    /// The operator refers to something that is not there (P1).
+    #[error("the operator refers to a buffer that is not there")]
+    Reference,
+    /// A primitive does not fit its operands (P6).
+    #[error(transparent)]
+    Primitive(#[from] PrimitiveError),
+    /// The tactic's kernel does not serve the operator.
+    #[error("the kernel does not serve the operator: {0}")]
+    Tactic(&'static str),
+    /// A number that the kernel's parameters cannot hold.
+    #[error("{0} is too large for the kernel")]
+    Large(&'static str),
+    /// The driver refused a tensor map.
+    #[error("the driver refused a tensor map (code {0})")]
+    TensorMap(u32),
+}
+
+/// Weights in the order in which a kernel reads them: an index into [`Packs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackId(pub usize);
+
+/// All packed weights of a deployment: each section once per packing, whichever plans and operators use it.
+#[derive(Default)]
+pub struct Packs {
+    known: BTreeMap<(Digest, u64, String), PackId>,
+    bytes: Vec<Vec<u8>>,
+}
+
+impl Packs {
+    /// The packed bytes, by [`PackId`].
+    pub fn bytes(&self) -> &[Vec<u8>] {
+        &self.bytes
+    }
+}
+
+/// Packs sections of one plan.
+pub struct Packer<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// Contents of its sections.
+    pub sections: &'a [&'a [u8]],
+    /// Where the packed weights are kept.
+    pub packs: &'a mut Packs,
+}
+
+impl Packer<'_> {
+    /// The section that a view of constants lies in; `None` for other views.
+    pub fn section(&self, view: &View) -> Option<SectionId> {
+        match self.plan.buffers.get(view.buffer.index())?.space {
+            Space::Weights(section) => Some(section),
+            _ => None,
+        }
+    }
+
+    /// Contents of a section.
+    pub fn contents(&self, section: SectionId) -> Result<&[u8], BindError> {
+        self.sections.get(section.index()).copied().ok_or(BindError::Reference)
+    }
+
+    /// The packing of a section under `name`, which says everything the packed bytes depend on besides the section.
+    pub fn pack(&mut self, section: SectionId, name: String, make: impl FnOnce(&[u8]) -> Vec<u8>) -> Result<PackId, BindError> {
+        let at = self.plan.sections.get(section.index()).ok_or(BindError::Reference)?;
+        let file = self.plan.weight_files.get(at.file as usize).ok_or(BindError::Reference)?;
+        let key = (file.digest, at.offset, name);
+        if let Some(&known) = self.packs.known.get(&key) {
+            return Ok(known);
+        }
+        let bytes = make(self.sections.get(section.index()).copied().ok_or(BindError::Reference)?);
+        let id = PackId(self.packs.bytes.len());
+        self.packs.bytes.push(bytes);
+        self.packs.known.insert(key, id);
+        Ok(id)
+    }
+}
+
+/// Looks at an operator and gives what launches it: the dispatch by its tactic's kernel.
+pub fn compile(_packer: &mut Packer<'_>, _operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    Err(BindError::Tactic("no kernel of this backend has the name"))
+}

@@ -1,0 +1,115 @@
+//! The menu of tactics as data: which kernel can run which operator, and what fixes an operator's bits.
+//!
+//! The planner chooses from [`menu`], the checks refuse what does not [`fits`], and the backends implement every kernel
+//! for all operators that fit it. Kernels that mean the same on several backends share a name; what they take is said per
+//! backend, in `cpu` and `cuda`.
+
+mod cpu;
+mod cuda;
+mod forms;
+
+use super::format::{ArithmeticClass, Family, Kernel, Operator, Plan, Tactic};
+use crate::board::{BackendKind, BoardRecord};
+
+/// Why a kernel cannot run an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// The first primitive is of another kind, or has attributes the kernel does not take.
+    #[error("the kernel does not compute the operator's first primitive")]
+    Primitive,
+    /// An element type the kernel does not compute in.
+    #[error("the kernel does not compute in the operator's types")]
+    Type,
+    /// A later primitive is not an elementwise function of the value before it.
+    #[error("the kernel takes no such primitive after the first")]
+    Tail,
+    /// A tensor lies in memory otherwise than the kernel walks it.
+    #[error("the kernel needs its tensors laid out in another way")]
+    Layout,
+    /// The kernel packs its weights ahead of time, and these are computed.
+    #[error("the kernel needs weights that are in the plan's weight files")]
+    Weights,
+    /// The tile is not on the menu.
+    #[error("the kernel has no such tile")]
+    Tile,
+    /// The kernel computes in another arithmetic class than the operator's.
+    #[error("the kernel computes in another arithmetic class")]
+    Class,
+}
+
+/// What a board's kernels compute with, as far as it decides arithmetic classes and menus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The CPU backend.
+    Cpu,
+    /// The CUDA backend.
+    Cuda {
+        /// The GPU has `wgmma` and the tensor memory accelerator (sm_90a).
+        wgmma: bool,
+    },
+}
+
+impl Target {
+    /// Every target there is.
+    pub const ALL: [Target; 3] = [Target::Cpu, Target::Cuda { wgmma: false }, Target::Cuda { wgmma: true }];
+
+    /// The target of a board's own backend.
+    pub fn of(board: &BoardRecord) -> Target {
+        match board.backend {
+            BackendKind::Cpu => Target::Cpu,
+            BackendKind::Cuda => Target::Cuda {
+                wgmma: board.architecture == "sm_90a",
+            },
+        }
+    }
+}
+
+impl Tactic {
+    /// The kernel with its fixed tile.
+    pub const fn of(kernel: Kernel) -> Tactic {
+        Tactic {
+            kernel,
+            tile: (0, 0),
+            variant: 0,
+        }
+    }
+}
+
+/// The class of sequential fused multiply-adds.
+const FMA: ArithmeticClass = ArithmeticClass {
+    family: Family::Fma,
+    split_k: 1,
+};
+
+/// The arithmetic class of an operator on a target: from its primitives, types and per-sample shapes alone, so that every
+/// searcher's plan has it (P2).
+pub fn arithmetic_class(plan: &Plan, operator: &Operator, target: Target) -> ArithmeticClass {
+    match target {
+        Target::Cpu => FMA,
+        Target::Cuda { wgmma } => cuda::class(plan, operator, wgmma),
+    }
+}
+
+/// Checks that the operator's tactic can run it on one backend at least.
+pub fn fits(plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+    fits_on(BackendKind::Cpu, plan, operator).or_else(|misfit| fits_on(BackendKind::Cuda, plan, operator).map_err(|_| misfit))
+}
+
+/// Checks that the operator's tactic can run it on a backend, in the operator's arithmetic class.
+///
+/// The CPU backend takes every class: it computes in its own, which is the reference.
+pub fn fits_on(backend: BackendKind, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+    match backend {
+        BackendKind::Cpu => cpu::fits(operator.tactic, plan, operator),
+        BackendKind::Cuda => cuda::fits(operator.tactic, plan, operator),
+    }
+}
+
+/// All tactics that can run the operator on a target, in the operator's arithmetic class, best first where nothing is
+/// measured. On the CPU the generic kernel is always the last; on a GPU the list is empty for what it cannot run.
+pub fn menu(plan: &Plan, operator: &Operator, target: Target) -> Vec<Tactic> {
+    match target {
+        Target::Cpu => cpu::menu(plan, operator),
+        Target::Cuda { .. } => cuda::menu(plan, operator),
+    }
+}
