@@ -23,8 +23,8 @@ impl std::fmt::Display for Toolkit {
 
 impl Toolkit {
     /// From the number that drivers and runtimes give: 1000 times the major and 10 times the minor version.
-    pub fn from_number(number: i32) -> Toolkit {
-        let number = number.clamp(0, 1000 * i32::from(u16::MAX));
+    pub fn from_number(number: u32) -> Toolkit {
+        let number = number.min(1000 * u32::from(u16::MAX));
         Toolkit {
             major: (number / 1000) as u16,
             minor: (number % 1000 / 10) as u16,

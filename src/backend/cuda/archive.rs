@@ -166,7 +166,7 @@ pub fn list(folder: &Path) -> Vec<(String, String, Toolkit)> {
 
 /// The archive by the newest toolkit that a driver serves (`driver_version` as `cuDriverGetVersion` gives it, as 13000),
 /// for the architecture and of this program's kernel sources.
-pub fn find(folder: &Path, architecture: &str, driver_version: i32) -> Result<Archive, FindError> {
+pub fn find(folder: &Path, architecture: &str, driver_version: u32) -> Result<Archive, FindError> {
     let driver = Toolkit::from_number(driver_version);
     let mut files = list(folder);
     files.sort_by_key(|(_, _, toolkit)| std::cmp::Reverse(*toolkit));

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`raw`] | the driver, behind a fence: everything unsafe |
 //! | [`architecture`], [`sources`], [`archive`] | the kernels: what they are compiled for, from what, and where they lie |
+//! | [`compile`] | offline: from sources to archives |
 //! | [`bind`] | from operators to launches |
 //! | `marks`, `slot`, `words`, `clock` | what frames a frame: parameters in, progress words and times out |
 //! | `ports`, `program` | a frame schedule as a list of commands over lanes |
@@ -15,6 +16,7 @@ pub mod architecture;
 pub mod archive;
 pub mod bind;
 mod clock;
+pub mod compile;
 mod error;
 mod frames;
 mod issue;

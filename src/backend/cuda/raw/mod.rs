@@ -9,6 +9,7 @@
 //! | `module` | machine code and launches |
 //! | `graph` | captured graphs |
 //! | `green` | streams that are confined to some of the SMs |
+//! | [`nvrtc`] | the compiler, which is no part of the driver and not needed on board |
 //! | `tensor_map` | descriptors of the tensor memory accelerator |
 //!
 //! # What makes the wrappers sound
@@ -25,6 +26,7 @@ mod graph;
 mod green;
 mod memory;
 mod module;
+pub mod nvrtc;
 mod stream;
 mod tensor_map;
 
