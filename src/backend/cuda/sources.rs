@@ -35,8 +35,7 @@ pub struct Header {
     pub source: &'static str,
 }
 
-/// What a unit's only GPUs are that have `wgmma` and the tensor memory accelerator.
-#[allow(dead_code, reason = "no unit for these GPUs is listed in every state of the tree")]
+/// The GPUs that have `wgmma` and the tensor memory accelerator.
 const HOPPER: &[&str] = &["sm_90a"];
 
 macro_rules! unit {
@@ -62,15 +61,43 @@ macro_rules! header {
 }
 
 /// Every unit, by name in ascending order.
-pub const UNITS: &[Unit] = &[unit!("marks")];
+pub const UNITS: &[Unit] = &[
+    unit!("argmax"),
+    unit!("conv_mma"),
+    unit!("conv_wgmma", HOPPER),
+    unit!("crop"),
+    unit!("decode"),
+    unit!("marks"),
+    unit!("nms"),
+    unit!("prepare"),
+    unit!("topk"),
+];
 
 /// Every header, by name in ascending order.
-pub const HEADERS: &[Header] = &[header!("slot.cuh"), header!("types.cuh")];
+pub const HEADERS: &[Header] = &[
+    header!("conv_load.cuh"),
+    header!("conv_params.cuh"),
+    header!("divide.cuh"),
+    header!("epilogue.cuh"),
+    header!("hopper.cuh"),
+    header!("math.cuh"),
+    header!("matrix.cuh"),
+    header!("mma.cuh"),
+    header!("pixels.cuh"),
+    header!("placement.cuh"),
+    header!("power.cuh"),
+    header!("select.cuh"),
+    header!("slot.cuh"),
+    header!("tail.cuh"),
+    header!("types.cuh"),
+    header!("view.cuh"),
+    header!("wgmma.cuh"),
+];
 
 /// Options that every unit is compiled with, besides the architecture.
 ///
 /// Multiply-adds are fused only where a kernel says so, so that its bits do not depend on the compiler's choices.
-pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--default-device"];
+pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--device-as-default-execution-space"];
 
 /// Bytes of a version of this module's digests: raised when the way they are made changes.
 const RECIPE: &str = "platoon kernels 1";
