@@ -3,6 +3,7 @@
 use super::convert::{self, BilinearRow};
 use super::igemm::{self, Gemm, Igemm};
 use super::pack;
+use super::recurrent::{self, LstmCell};
 use super::step::{self, Binary, MAX_STEPS, MapRows, Operand, Step, Unary};
 use super::vector::{LANES, Simd, Task};
 use super::window::{self, Depthwise, Pool};
@@ -29,6 +30,7 @@ pub struct Kernels {
     argmax: unsafe fn(&ArgmaxRows<'_>),
     add_rows: unsafe fn(&AddRows),
     softmax: unsafe fn(&Softmax),
+    lstm_cell: unsafe fn(&LstmCell),
     u8_to_f32: unsafe fn(&FromBytes<'_>),
     widen: unsafe fn(&mut Widen<'_>),
     narrow: unsafe fn(&mut Narrow<'_>),
@@ -139,6 +141,7 @@ entries! {
             }
         }
     }
+    run_lstm_cell(a: &LstmCell, s) { recurrent::lstm_cell(s, a) }
     run_u8_to_f32(a: &FromBytes<'_>, s) {
         convert::u8_to_f32(s, a.src, a.dst, a.n, a.mean, a.inv, a.swap);
     }
@@ -162,6 +165,7 @@ const fn table<S: Simd>() -> Kernels {
         argmax: run_argmax::<S>,
         add_rows: run_add_rows::<S>,
         softmax: run_softmax::<S>,
+        lstm_cell: run_lstm_cell::<S>,
         u8_to_f32: run_u8_to_f32::<S>,
         widen: run_widen::<S>,
         narrow: run_narrow::<S>,
@@ -278,8 +282,9 @@ impl Kernels {
     ///
     /// # Safety
     ///
-    /// Row `r < m` of `a` is valid for reading `k` floats and of `out` for writing `n`; the rest as
-    /// for [`Kernels::igemm`].
+    /// Row `r < m` of `a` is valid for reading `k` floats and of `out` for writing `n`; where there is
+    /// a stride of the bias, row `r` of it holds `n` floats, and without a bias the stride is 0; the rest
+    /// as for [`Kernels::igemm`].
     pub unsafe fn gemm(&self, args: &Gemm<'_>) {
         debug_assert!(args.steps.len() <= MAX_STEPS);
         // SAFETY: as in `igemm`.
@@ -297,6 +302,16 @@ impl Kernels {
         debug_assert!(args.steps.len() <= MAX_STEPS);
         // SAFETY: as in `igemm`.
         unsafe { (self.map_rows)(args) }
+    }
+
+    /// One step of a row of an LSTM; see [`LstmCell`].
+    ///
+    /// # Safety
+    ///
+    /// `gates` is valid for reading `4 n` floats, `c` for reading and writing `n`, `h` for writing `n`, and none overlaps another.
+    pub unsafe fn lstm_cell(&self, args: &LstmCell) {
+        // SAFETY: as in `igemm`.
+        unsafe { (self.lstm_cell)(args) }
     }
 
     /// Depthwise convolution along an output row; see [`Depthwise`].

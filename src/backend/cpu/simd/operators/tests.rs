@@ -283,9 +283,27 @@ fn pixels(r: &mut Random) -> Vec<Trial> {
     trials
 }
 
+fn recurrences(r: &mut Random) -> Vec<Trial> {
+    let mut layer = |name, golden, reverse, [steps, rows, hidden]: [u32; 3], states: usize| {
+        let mut operands = vec![r.input(&[steps, rows, 4 * hidden]), r.weights(&[4 * hidden, hidden])];
+        operands.extend((0..states).map(|_| r.input(&[rows, hidden])));
+        Trial {
+            name,
+            golden,
+            kernel: Kernel::Recurrent,
+            layout: Layout::contiguous,
+            calls: vec![(Primitive::Lstm { reverse }, operands, shape(&[steps, rows, hidden]))],
+        }
+    };
+    vec![
+        layer("a recurrent layer", "6ebf00fbc2068ef3", true, [5, 15, 19], 2),
+        layer("a recurrent layer from zeros", "6630549fce02eb1a", false, [3, 2, 32], 0),
+    ]
+}
+
 fn trials() -> Vec<Trial> {
     let mut r = Random(3);
-    [convolutions(&mut r), matrices(&mut r), pixels(&mut r)]
+    [convolutions(&mut r), matrices(&mut r), pixels(&mut r), recurrences(&mut r)]
         .into_iter()
         .flatten()
         .collect()
