@@ -11,7 +11,7 @@ pub const OPERATORS: &str = "Conv ConvTranspose BatchNormalization Relu LeakyRel
     Add Sub Mul Div Pow Min Max MaxPool AveragePool GlobalAveragePool GlobalMaxPool Neg ReduceMean ReduceMax ReduceSum Gemm MatMul \
     Softmax Concat Split Slice Gather Pad Resize Upsample Expand Reshape Flatten Squeeze Unsqueeze Transpose Dropout Identity Cast \
     Constant ConstantOfShape Shape LayerNormalization Mish LSTM GRU RNN Gelu Erf Log Round Abs Floor Ceil Reciprocal Softplus Softsign \
-    Elu Celu Selu LogSoftmax QuantizeLinear DequantizeLinear";
+    Elu Celu Selu LogSoftmax QuantizeLinear DequantizeLinear Mod Sum";
 
 #[test]
 fn operators_give_what_onnx_says() {
