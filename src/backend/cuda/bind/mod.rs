@@ -4,12 +4,22 @@
 //! then says, for every chunk and every set of addresses (a slot has its own), what is launched. The bytes of a launch's
 //! parameters mirror a struct of the kernel's source.
 
-pub mod generic;
-pub mod recurrent;
-pub mod softmax;
+mod constants;
+mod depthwise;
+mod elementwise;
+mod generic;
+mod matmul;
+mod matvec;
+mod pixels;
+mod pool;
+mod recurrent;
+mod reduce;
+mod resize;
+mod softmax;
 pub mod tail;
+mod transpose;
 pub mod views;
-pub mod window;
+mod window;
 
 use crate::ids::{BufferId, SectionId};
 use crate::plan::format::{Digest, Operator, Plan, Space, View};
@@ -316,7 +326,15 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     use crate::plan::format::Kernel as Named;
     match operator.tactic.kernel {
         Named::Generic => generic::compile(packer, operator),
+        Named::ConvDepthwise => depthwise::compile(packer, operator),
+        Named::ConvTranspose => transpose::compile(packer, operator),
+        Named::MatMul => matmul::compile(operator),
+        Named::MatVec => matvec::compile(packer, operator),
+        Named::Elementwise | Named::Copy => elementwise::compile(operator),
+        Named::Pool => pool::compile(operator),
+        Named::Reduce => reduce::compile(operator),
         Named::Softmax => softmax::compile(operator),
+        Named::Resize => resize::compile(packer, operator),
         Named::Recurrent => recurrent::compile(operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),
     }

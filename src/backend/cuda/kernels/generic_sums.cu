@@ -10,9 +10,11 @@ struct GenericMatMul {
     i64 b_step;
     u32 depth;      // of K
     u32 splits;     // ranges of K, summed on their own and then in order
+    u32 share;      // of K in a range
+    u32 padding;
 };
 
-static_assert(sizeof(GenericMatMul) == sizeof(Generic) + 3 * 88 + 24, "mirrored in bind/generic/sums.rs");
+static_assert(sizeof(GenericMatMul) == sizeof(Generic) + 3 * 88 + 32, "mirrored in bind/generic/sums.rs");
 
 // One range of K runs from the bias on; of several, each runs from 0, and the bias comes last.
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_matmul(const __grid_constant__ GenericMatMul p) {
@@ -28,10 +30,9 @@ extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_matmul(con
             return sum;
         };
         if (p.splits <= 1) return of_float(add(bias, 0, p.depth));
-        const u32 share = (p.depth + p.splits - 1) / p.splits;
         float sum = 0.0f;
-        for (u32 first = 0; first < p.depth; first += share) {
-            const float partial = add(0.0f, first, first + share < p.depth ? first + share : p.depth);
+        for (u32 first = 0; first < p.depth; first += p.share) {
+            const float partial = add(0.0f, first, first + p.share < p.depth ? first + p.share : p.depth);
             sum = first == 0 ? partial : __fadd_rn(sum, partial);
         }
         return of_float(biased ? __fadd_rn(sum, bias) : sum);
@@ -46,7 +47,7 @@ struct GenericReduce {
     Divisor extents[MAX_RANK];  // of the reduced axes; 1 for the others
     u64 count;                  // reduced elements of an output
     u32 kind;
-    u32 splits;
+    u32 share;                  // elements of a range, which are summed on their own and then in order
 };
 
 static_assert(sizeof(GenericReduce) == sizeof(Generic) + 88 + 72 + 16, "mirrored in bind/generic/sums.rs");
@@ -84,11 +85,10 @@ extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_reduce(con
             if (p.kind == REDUCE_SUM) return of_int(static_cast<i32>(sum));
             return of_int(static_cast<i32>(static_cast<i64>(static_cast<i32>(sum)) / static_cast<i64>(count > 0 ? count : 1)));
         }
-        const u32 share = p.splits > 1 ? (count + p.splits - 1) / p.splits : count;
         float sum = 0.0f;
-        for (u32 first = 0; first < count; first += share) {
+        for (u32 first = 0; first < count; first += p.share) {
             float partial = 0.0f;
-            const u32 end = first + share < count ? first + share : count;
+            const u32 end = first + p.share < count ? first + p.share : count;
             for (u32 i = first; i < end; ++i) partial = __fadd_rn(partial, as_float(value(i)));
             sum = first == 0 ? partial : __fadd_rn(sum, partial);
         }

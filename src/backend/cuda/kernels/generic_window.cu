@@ -12,9 +12,11 @@ struct GenericConv {
     u32 depth;        // input channels of a group
     u32 transposed;
     u32 splits;       // ranges of the channels of one tap, summed on their own and then in order
+    u32 share;        // channels of a range
+    u32 padding;
 };
 
-static_assert(sizeof(GenericConv) == sizeof(Generic) + 3 * 88 + 64 + 24, "mirrored in bind/generic/window.rs");
+static_assert(sizeof(GenericConv) == sizeof(Generic) + 3 * 88 + 64 + 32, "mirrored in bind/generic/window.rs");
 
 // One fused multiply-add for each tap, in row-major order, and each channel, ascending; what is outside the input is 0.
 // A transposed convolution meets the taps of its phase only.
@@ -63,9 +65,8 @@ extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_conv(const
                         sum = add(sum, 0, p.depth);
                         continue;
                     }
-                    const u32 share = (p.depth + p.splits - 1) / p.splits;
-                    for (u32 first = 0; first < p.depth; first += share) {
-                        const float partial = add(0.0f, first, first + share < p.depth ? first + share : p.depth);
+                    for (u32 first = 0; first < p.depth; first += p.share) {
+                        const float partial = add(0.0f, first, first + p.share < p.depth ? first + p.share : p.depth);
                         sum = first == 0 ? partial : __fadd_rn(sum, partial);
                     }
                 }

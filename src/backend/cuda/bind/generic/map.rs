@@ -170,7 +170,13 @@ mod tests {
     fn structs_have_the_sources_bytes() {
         let frame = size_of::<Frame>();
         assert_eq!(size_of::<Map>(), frame + 152 + 8);
-        assert_eq!((size_of::<Remap>(), offset_of!(Remap, table)), (frame + 88 + 8 + 24 + 8, frame + 96));
-        assert_eq!((size_of::<Gather>(), offset_of!(Gather, step)), (frame + 2 * 88 + 16, frame + 2 * 88));
+        assert_eq!(
+            (size_of::<Remap>(), offset_of!(Remap, table)),
+            (frame + 88 + 8 + 24 + 8, frame + 96)
+        );
+        assert_eq!(
+            (size_of::<Gather>(), offset_of!(Gather, step)),
+            (frame + 2 * 88 + 16, frame + 2 * 88)
+        );
     }
 }

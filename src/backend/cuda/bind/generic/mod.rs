@@ -7,6 +7,9 @@ mod map;
 mod sums;
 mod window;
 
+pub use map::{head_call, outside};
+pub use sums::reduce_number;
+
 use super::tail::Tail;
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, Packer};
@@ -54,7 +57,10 @@ impl ElementBox {
         }
         let count: u64 = ranges.iter().map(|r| r.len() as u64).product();
         Ok(ElementBox {
-            count: u32::try_from(count).ok().filter(|&n| n < 1 << 31).ok_or(BindError::Large("a chunk"))?,
+            count: u32::try_from(count)
+                .ok()
+                .filter(|&n| n < 1 << 31)
+                .ok_or(BindError::Large("a chunk"))?,
             channels_last: u32::from(shape.rank() >= 3 && shape.dim(1) > 1 && output.layout.stride(1) == 1),
             start: std::array::from_fn(|a| ranges[a].start),
             extents: std::array::from_fn(|a| Divisor::new(ranges[a].len() as u32)),
@@ -196,6 +202,9 @@ mod tests {
     fn structs_have_the_sources_bytes() {
         assert_eq!((size_of::<ElementBox>(), size_of::<Frame>()), (104, 88 + 104 + 1080 + 8));
         assert_eq!((offset_of!(ElementBox, start), offset_of!(ElementBox, extents)), (8, 32));
-        assert_eq!((offset_of!(Frame, elements), offset_of!(Frame, tail), offset_of!(Frame, tiles)), (88, 192, 1272));
+        assert_eq!(
+            (offset_of!(Frame, elements), offset_of!(Frame, tail), offset_of!(Frame, tiles)),
+            (88, 192, 1272)
+        );
     }
 }

@@ -7,6 +7,7 @@ use super::{Bind, Frame, bytes, head, input, optional_input, output};
 use crate::backend::taps;
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
+use crate::plan::tactic;
 use crate::primitive::{Primitive, ReduceKind};
 use bytemuck::{Pod, Zeroable};
 
@@ -25,6 +26,8 @@ struct MatMul {
     b_step: i64,
     depth: u32,
     splits: u32,
+    share: u32,
+    padding: u32,
 }
 
 pub fn matmul(at: &Addresses<'_>, operator: &Operator, frame: Frame) -> Bound {
@@ -45,6 +48,8 @@ pub fn matmul(at: &Addresses<'_>, operator: &Operator, frame: Frame) -> Bound {
         b_step,
         depth,
         splits: u32::from(operator.class.split_k),
+        share: operator.class.range(depth, tactic::PRODUCT_STEP),
+        padding: 0,
     };
     Ok((UNIT, "generic_matmul", bytes(&params)))
 }
@@ -57,7 +62,7 @@ struct Reduction {
     extents: [Divisor; MAX_RANK],
     count: u64,
     kind: u32,
-    splits: u32,
+    share: u32,
 }
 
 /// The number of a reduction in the kernels' sources.
@@ -85,7 +90,7 @@ pub fn reduce(at: &Addresses<'_>, operator: &Operator, frame: Frame) -> Bound {
         extents: std::array::from_fn(|a| Divisor::new(reduced(a))),
         count,
         kind: reduce_number(kind),
-        splits: u32::from(operator.class.split_k),
+        share: operator.class.range(count as u32, 1),
     };
     Ok((UNIT, "generic_reduce", bytes(&params)))
 }
@@ -127,10 +132,17 @@ pub fn resample(packer: &mut Packer<'_>, operator: &Operator) -> Result<Bind, Bi
         let along = taps::weighted(&resize, axis, extent, outputs)?;
         table[axis] = entries.len() as u32;
         counts[axis] = along.count as u32;
-        entries.extend(along.positions.iter().zip(&along.weights).enumerate().map(|(i, (&position, &weight))| Tap {
-            position: if along.outside[i / along.count] { -1 } else { position as i32 },
-            weight,
-        }));
+        entries.extend(
+            along
+                .positions
+                .iter()
+                .zip(&along.weights)
+                .enumerate()
+                .map(|(i, (&position, &weight))| Tap {
+                    position: if along.outside[i / along.count] { -1 } else { position as i32 },
+                    weight,
+                }),
+        );
     }
     let name = format!("taps of {primitive:?} from {from} to {to}");
     let pack = packer.table(name, || bytemuck::cast_slice(&entries).to_vec());
@@ -157,9 +169,18 @@ mod tests {
     #[test]
     fn structs_have_the_sources_bytes() {
         let frame = size_of::<Frame>();
-        assert_eq!((size_of::<MatMul>(), offset_of!(MatMul, a_step)), (frame + 3 * 88 + 24, frame + 3 * 88));
-        assert_eq!((size_of::<Reduction>(), offset_of!(Reduction, count)), (frame + 88 + 72 + 16, frame + 88 + 72));
-        assert_eq!((size_of::<Resample>(), offset_of!(Resample, counts)), (frame + 88 + 8 + 48 + 8, frame + 88 + 8 + 24));
+        assert_eq!(
+            (size_of::<MatMul>(), offset_of!(MatMul, a_step)),
+            (frame + 3 * 88 + 32, frame + 3 * 88)
+        );
+        assert_eq!(
+            (size_of::<Reduction>(), offset_of!(Reduction, count)),
+            (frame + 88 + 72 + 16, frame + 88 + 72)
+        );
+        assert_eq!(
+            (size_of::<Resample>(), offset_of!(Resample, counts)),
+            (frame + 88 + 8 + 48 + 8, frame + 88 + 8 + 24)
+        );
         assert_eq!(size_of::<Tap>(), 8);
     }
 }

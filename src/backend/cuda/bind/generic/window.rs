@@ -5,6 +5,7 @@ use super::super::window::Window;
 use super::super::{Addresses, BindError};
 use super::{Frame, bytes, head, input, optional_input};
 use crate::plan::format::Operator;
+use crate::plan::tactic;
 use crate::primitive::{PoolKind, Primitive};
 use bytemuck::{Pod, Zeroable};
 
@@ -22,6 +23,8 @@ struct Convolution {
     depth: u32,
     transposed: u32,
     splits: u32,
+    share: u32,
+    padding: u32,
 }
 
 type Bound = Result<(&'static str, &'static str, Box<[u8]>), BindError>;
@@ -34,6 +37,7 @@ pub fn convolution(at: &Addresses<'_>, operator: &Operator, frame: Frame) -> Bou
     };
     let x = DeviceView::new(at, input(operator, 0)?)?;
     let bias = optional_input(operator, 2).map(|view| DeviceView::new(at, view)).transpose()?;
+    let depth = x.extents[1] / groups.max(1);
     let params = Convolution {
         frame,
         x,
@@ -41,9 +45,11 @@ pub fn convolution(at: &Addresses<'_>, operator: &Operator, frame: Frame) -> Bou
         bias: bias.unwrap_or_default(),
         window: Window::new(window),
         wide: Divisor::new(frame.y.extents[1] / groups.max(1)),
-        depth: x.extents[1] / groups.max(1),
+        depth,
         transposed: u32::from(transposed),
         splits: u32::from(operator.class.split_k),
+        share: operator.class.range(depth, tactic::PRODUCT_STEP),
+        padding: 0,
     };
     Ok((UNIT, "generic_conv", bytes(&params)))
 }
@@ -87,7 +93,7 @@ mod tests {
     #[test]
     fn structs_have_the_sources_bytes() {
         let frame = size_of::<Frame>();
-        assert_eq!(size_of::<Convolution>(), frame + 3 * 88 + 64 + 24);
+        assert_eq!(size_of::<Convolution>(), frame + 3 * 88 + 64 + 32);
         assert_eq!(offset_of!(Convolution, wide), frame + 3 * 88 + 64);
         assert_eq!(size_of::<Pooling>(), frame + 2 * 88 + 64 + 16);
     }
