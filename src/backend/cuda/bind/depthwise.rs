@@ -2,7 +2,7 @@
 
 use super::constants::{Constant, floats};
 use super::generic::{check, head, input, output};
-use super::pixels::{GROUP, PixelFrame, Pixels, THREADS, pack_bias, source};
+use super::groups::{GROUP, PixelFrame, Pixels, THREADS, pack_bias, source};
 use super::window::Window;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::Operator;

@@ -1,7 +1,7 @@
 //! Pooling of pixels: `kernels/pool.cu`.
 
 use super::generic::{check, head, output};
-use super::pixels::{PixelFrame, Pixels, THREADS, source};
+use super::groups::{PixelFrame, Pixels, THREADS, source};
 use super::window::Window;
 use super::{Addresses, BindError, Kernel, Launch};
 use crate::plan::format::Operator;

@@ -1,7 +1,7 @@
 //! Reductions of pixels and of rows: `kernels/reduce.cu`.
 
 use super::generic::{ElementBox, check, head, input, output, reduce_number};
-use super::pixels::{GROUP, PixelFrame, Pixels, source};
+use super::groups::{GROUP, PixelFrame, Pixels, source};
 use super::tail::Tail;
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch};

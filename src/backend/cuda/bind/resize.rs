@@ -1,7 +1,7 @@
 //! Resizing of pixels: `kernels/resize.cu`.
 
 use super::generic::{check, head, input, output, outside};
-use super::pixels::{PixelFrame, Pixels, THREADS, source};
+use super::groups::{PixelFrame, Pixels, THREADS, source};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::backend::taps;
 use crate::plan::format::Operator;

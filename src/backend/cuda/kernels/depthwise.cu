@@ -2,7 +2,7 @@
 //
 // As on the CPU every output starts at its bias and takes one fused multiply-add for each tap in row-major order; a tap
 // outside the input counts as zero.
-#include "pixels.cuh"
+#include "groups.cuh"
 #include "window.cuh"
 
 struct Depthwise {

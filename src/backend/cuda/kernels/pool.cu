@@ -1,5 +1,5 @@
 // Maximum and average pooling of two spatial axes, channels side by side. Taps in row-major order; a NaN beats every number.
-#include "pixels.cuh"
+#include "groups.cuh"
 #include "window.cuh"
 
 struct Pool {

@@ -2,7 +2,7 @@
 //
 // The reduced elements are cut into `splits` ranges of equal length, each summed from its first element to its last, and
 // the ranges' sums are added in order. How many there are is part of the operator's arithmetic class: from its shape alone.
-#include "pixels.cuh"
+#include "groups.cuh"
 
 enum ReduceKind : u32 { REDUCE_MEAN = 0, REDUCE_MAX = 1, REDUCE_SUM = 2 };
 

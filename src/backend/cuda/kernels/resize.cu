@@ -2,7 +2,7 @@
 //
 // Taps in row-major order, a tap's weight the product of its row's and its column's; the first tap is a product, every
 // later one a fused multiply-add. Of a nearest resize each output has one tap of weight 1.
-#include "pixels.cuh"
+#include "groups.cuh"
 
 struct ResizeTap {
     i32 position;  // -1 for an output outside a cropped input

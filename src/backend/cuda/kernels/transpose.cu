@@ -3,7 +3,7 @@
 //
 // As on the CPU every output starts at its bias and takes one fused multiply-add for each tap of its phase, in row-major
 // order, and each input channel, ascending; what is outside the input counts as zero.
-#include "pixels.cuh"
+#include "groups.cuh"
 #include "window.cuh"
 
 constexpr u32 TRANSPOSE_RUN = 4;

@@ -1,4 +1,4 @@
-//! The frame of kernels over `[N, C, H, W]` floats with neighbouring channels side by side: `kernels/pixels.cuh`.
+//! The frame of kernels over `[N, C, H, W]` floats with neighbouring channels side by side: `kernels/groups.cuh`.
 
 use super::constants::{Constant, floats};
 use super::generic::{input, optional_input, output};
