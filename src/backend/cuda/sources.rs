@@ -36,7 +36,6 @@ pub struct Header {
 }
 
 /// What a unit's only GPUs are that have `wgmma` and the tensor memory accelerator.
-#[allow(dead_code, reason = "no unit for these GPUs is listed in every state of the tree")]
 const HOPPER: &[&str] = &["sm_90a"];
 
 macro_rules! unit {
@@ -62,10 +61,55 @@ macro_rules! header {
 }
 
 /// Every unit, by name in ascending order.
-pub const UNITS: &[Unit] = &[];
+pub const UNITS: &[Unit] = &[
+    unit!("argmax"),
+    unit!("conv_mma"),
+    unit!("conv_wgmma", HOPPER),
+    unit!("crop"),
+    unit!("decode"),
+    unit!("depthwise"),
+    unit!("elementwise"),
+    unit!("generic_map"),
+    unit!("generic_sums"),
+    unit!("generic_window"),
+    unit!("matmul"),
+    unit!("matvec"),
+    unit!("nms"),
+    unit!("pool"),
+    unit!("prepare"),
+    unit!("recurrent"),
+    unit!("reduce"),
+    unit!("resize"),
+    unit!("softmax"),
+    unit!("topk"),
+    unit!("transpose"),
+];
 
 /// Every header, by name in ascending order.
-pub const HEADERS: &[Header] = &[header!("slot.cuh"), header!("types.cuh")];
+pub const HEADERS: &[Header] = &[
+    header!("conv_load.cuh"),
+    header!("conv_params.cuh"),
+    header!("divide.cuh"),
+    header!("epilogue.cuh"),
+    header!("generic.cuh"),
+    header!("groups.cuh"),
+    header!("hopper.cuh"),
+    header!("math.cuh"),
+    header!("matrix.cuh"),
+    header!("mma.cuh"),
+    header!("pixels.cuh"),
+    header!("placement.cuh"),
+    header!("power.cuh"),
+    header!("run.cuh"),
+    header!("scalar.cuh"),
+    header!("select.cuh"),
+    header!("slot.cuh"),
+    header!("tail.cuh"),
+    header!("types.cuh"),
+    header!("view.cuh"),
+    header!("wgmma.cuh"),
+    header!("window.cuh"),
+];
 
 /// Options that every unit is compiled with, besides the architecture.
 ///

@@ -4,13 +4,13 @@
 //! other than the generic one are listed before it.
 
 use super::forms::need;
-use super::{FMA, Misfit};
+use super::{FMA, Misfit, plain};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
 /// The class of an operator: tensor cores for what they compute, else sequential fused multiply-adds.
-pub(super) fn class(_plan: &Plan, _operator: &Operator, _wgmma: bool) -> ArithmeticClass {
-    FMA
+pub(super) fn class(plan: &Plan, operator: &Operator, _wgmma: bool) -> ArithmeticClass {
+    plain::class(plan, operator).unwrap_or(FMA)
 }
 
 /// All tactics that can run the operator in its class, best first.
@@ -23,11 +23,12 @@ pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 
 /// Every tactic of the backend, in the order in which the menu prefers them.
 fn candidates() -> Vec<Tactic> {
-    [Kernel::Prepare, Kernel::Decode, Kernel::Generic].map(Tactic::of).to_vec()
+    let plain = plain::KERNELS.into_iter().chain([Kernel::Generic]);
+    [Kernel::Prepare, Kernel::Decode].into_iter().chain(plain).map(Tactic::of).collect()
 }
 
 /// The table.
-pub(super) fn fits(tactic: Tactic, _plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
     let first = operator.calls.first().ok_or(Misfit::Primitive)?;
     tail(operator)?;
     need(family(tactic.kernel) == operator.class.family, Misfit::Class)?;
@@ -38,9 +39,7 @@ pub(super) fn fits(tactic: Tactic, _plan: &Plan, operator: &Operator) -> Result<
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
             need(operator.calls.len() == 1, Misfit::Tail)
         }
-        (Kernel::Generic, P::Prepare(_) | P::Crop(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK) => Err(Misfit::Primitive),
-        (Kernel::Generic, _) => need(tactic == Tactic::of(Kernel::Generic), Misfit::Tile),
-        _ => Err(Misfit::Primitive),
+        _ => plain::fits(tactic, plan, operator),
     }
 }
 

@@ -11,7 +11,7 @@
 
 #include "math.cuh"
 #include "power.cuh"
-#include "view.cuh"
+#include "run.cuh"
 
 constexpr u32 MAX_TAIL = 7;
 
@@ -213,29 +213,7 @@ __device__ __forceinline__ void tail_binary(u32 function, const float (&a)[N], c
 // The `count` values of an operand along `axis` from `at` on; what lies behind them is 0.
 template <u32 N>
 __device__ __forceinline__ void tail_load(const TailOperand& o, u32 count, const u32 (&at)[MAX_RANK], u32 axis, float (&v)[N]) {
-    const i64 element = element_of(o.strides, at);
-    const i64 step = o.strides[axis];
-    if (step == 0) {
-        const float one = load_float(o.address, o.dtype, element);
-#pragma unroll
-        for (u32 i = 0; i < N; ++i) v[i] = one;
-        return;
-    }
-    if constexpr (N == 8) {
-        const u64 address = o.address + 2 * element;
-        if (step == 1 && o.dtype == F16 && count == N && address % 16 == 0) {
-            const uint4 bits = *reinterpret_cast<const uint4*>(address);
-            const u32 words[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-            for (u32 i = 0; i < 4; ++i) {
-                v[2 * i] = half_to_float(static_cast<u16>(words[i]));
-                v[2 * i + 1] = half_to_float(static_cast<u16>(words[i] >> 16));
-            }
-            return;
-        }
-    }
-#pragma unroll
-    for (u32 i = 0; i < N; ++i) v[i] = i < count ? load_float(o.address, o.dtype, element + static_cast<i64>(i) * step) : 0.0f;
+    load_run(o.address, o.dtype, element_of(o.strides, at), o.strides[axis], count, v);
 }
 
 template <u32 N>
