@@ -72,6 +72,7 @@ pub const UNITS: &[Unit] = &[
     unit!("generic_map"),
     unit!("generic_sums"),
     unit!("generic_window"),
+    unit!("marks"),
     unit!("matmul"),
     unit!("matvec"),
     unit!("nms"),
