@@ -59,7 +59,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let tasks = common.tasks()?;
     let options = CompileOptions {
         best_effort: true,
-        ..arguments.compile.options()
+        ..arguments.compile.options(&board)
     };
     let text = match &arguments.profile {
         Some(what) => slowest(&tasks, what, &board, &options, arguments.frames.get())?,
@@ -80,7 +80,7 @@ fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardR
     let workers = common.workers.map_or(cores.min(board.units as usize), NonZeroUsize::get);
     let engine = runtime::Options {
         workers: Some(workers),
-        ..common.engine_options()
+        ..common.engine_options(board)
     };
     let version = peer.as_ref().map(|p| (p.name.to_string(), p.version.clone()));
     let mut report = Report {

@@ -21,9 +21,9 @@ pub struct HowToCompile {
     /// Accept plans that are predicted to miss deadlines, and store the misses (always so for board host)
     #[arg(long)]
     best_effort: bool,
-    /// Type that activations are stored in
-    #[arg(long, value_enum, default_value = "f32")]
-    dtype: ActivationType,
+    /// Type that activations are stored in [default: f32 on the CPU backend, f16 on GPU boards]
+    #[arg(long, value_enum)]
+    dtype: Option<ActivationType>,
     /// Extent of axes that a network leaves symbolic
     #[arg(long, value_name = "N")]
     batch: Option<u32>,
@@ -38,8 +38,8 @@ enum SearcherName {
 }
 
 impl HowToCompile {
-    /// The planner's options.
-    pub fn options(&self) -> CompileOptions {
+    /// The planner's options for a board.
+    pub fn options(&self, board: &BoardRecord) -> CompileOptions {
         CompileOptions {
             searcher: match self.searcher {
                 SearcherName::Sequential => Searcher::Sequential,
@@ -47,7 +47,7 @@ impl HowToCompile {
             },
             seed: self.seed,
             best_effort: self.best_effort,
-            dtype: self.dtype.dtype(),
+            dtype: ActivationType::dtype(self.dtype, board),
             batch: self.batch,
             ..CompileOptions::default()
         }

@@ -7,8 +7,10 @@ mod bench;
 mod compile;
 mod dataset;
 mod doctor;
+mod gpu;
 mod infer;
 mod inspect;
+mod kernels;
 mod npy;
 mod options;
 mod output;
@@ -59,6 +61,8 @@ enum Command {
     Infer(infer::Arguments),
     /// Compare task sets with another runtime in the same run, or profile their operators
     Bench(bench::Arguments),
+    /// Compile the GPU kernels for architectures of boards
+    Kernels(kernels::Arguments),
     /// Say what this machine has, and what to do about what it lacks
     Doctor(doctor::Arguments),
 }
@@ -84,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Scenes(arguments) => scenes::run(&common, &arguments),
         Command::Infer(arguments) => infer::run(&common, &arguments),
         Command::Bench(arguments) => bench::run(&common, &arguments),
+        Command::Kernels(arguments) => kernels::run(&common, &arguments),
         Command::Doctor(arguments) => doctor::run(&common, &arguments),
     };
     match outcome {

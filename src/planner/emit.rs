@@ -5,7 +5,8 @@ use super::memory::{self, Placement};
 use super::report::Report;
 use super::schedule::{self, Problem};
 use super::{CompileOptions, Compiled, PlannerError, cost};
-use crate::board::BoardRecord;
+use crate::backend::cuda::sources;
+use crate::board::{BackendKind, BoardRecord};
 use crate::ids::TenantId;
 use crate::plan::check;
 use crate::plan::format::{Basis, Buffer, Digest, Plan, Prediction, Section, Space, WeightFile};
@@ -20,6 +21,11 @@ fn space(room: Room) -> Space {
         Room::Camera(camera) => Space::Camera(camera),
         Room::Weights(section) => Space::Weights(section),
     }
+}
+
+/// Digest of the kernels that a board's plans are made for; none on the CPU backend, whose kernels are the program itself.
+pub(super) fn kernels(board: &BoardRecord) -> Option<Digest> {
+    (board.backend == BackendKind::Cuda).then(sources::digest)
 }
 
 /// Weight files as the plan records them, their sections, and their contents.
@@ -64,7 +70,7 @@ pub(super) fn emit(
         task_set: task_set.to_string(),
         board: Digest::of_board(board),
         source,
-        kernels: None,
+        kernels: kernels(board),
         searcher: options.searcher.name().to_string(),
         cameras: lowered.cameras,
         tenants: lowered.tenants,

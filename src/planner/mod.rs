@@ -346,11 +346,13 @@ fn file_digest(path: &Path) -> Result<Digest, PlannerError> {
 
 /// What every plan depends on besides its networks.
 fn digest_text(board: &BoardRecord, options: &CompileOptions) -> String {
-    let (version, format, board) = (env!("CARGO_PKG_VERSION"), VERSION, Digest::of_board(board));
-    format!("platoon {version}, plan format {format}, board {board}, {options:?}\n")
+    let (version, format, record) = (env!("CARGO_PKG_VERSION"), VERSION, Digest::of_board(board));
+    let kernels = emit::kernels(board);
+    format!("platoon {version}, plan format {format}, board {record}, kernels {kernels:?}, {options:?}\n")
 }
 
-/// Digest of everything a task set's plan is made from: networks, cards, tasks, board, options, this crate's version.
+/// Digest of everything a task set's plan is made from: networks, cards, tasks, board, options, this crate's version, the
+/// GPU's kernels.
 /// A stored plan whose `source` differs is stale.
 pub fn source_digest(tasks: &Tasks, name: &str, board: &BoardRecord, options: &CompileOptions) -> Result<Digest, PlannerError> {
     let set = task_set(tasks, name)?;

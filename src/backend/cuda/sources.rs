@@ -35,7 +35,11 @@ pub struct Header {
     pub source: &'static str,
 }
 
+<<<<<<< HEAD
 /// What a unit's only GPUs are that have `wgmma` and the tensor memory accelerator.
+=======
+/// The GPUs that have `wgmma` and the tensor memory accelerator.
+>>>>>>> plumbing
 const HOPPER: &[&str] = &["sm_90a"];
 
 macro_rules! unit {
@@ -115,7 +119,7 @@ pub const HEADERS: &[Header] = &[
 /// Options that every unit is compiled with, besides the architecture.
 ///
 /// Multiply-adds are fused only where a kernel says so, so that its bits do not depend on the compiler's choices.
-pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--default-device"];
+pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--device-as-default-execution-space"];
 
 /// Bytes of a version of this module's digests: raised when the way they are made changes.
 const RECIPE: &str = "platoon kernels 1";
