@@ -38,7 +38,9 @@ pub(super) fn fits(tactic: Tactic, _plan: &Plan, operator: &Operator) -> Result<
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
             need(operator.calls.len() == 1, Misfit::Tail)
         }
-        (Kernel::Generic, P::Prepare(_) | P::Crop(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK) => Err(Misfit::Primitive),
+        (Kernel::Generic, P::Prepare(_) | P::Crop(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
+            Err(Misfit::Primitive)
+        }
         (Kernel::Generic, _) => need(tactic == Tactic::of(Kernel::Generic), Misfit::Tile),
         _ => Err(Misfit::Primitive),
     }

@@ -4,8 +4,11 @@
 //! then says, for every chunk and every set of addresses (a slot has its own), what is launched. The bytes of a launch's
 //! parameters mirror a struct of the kernel's source.
 
+pub mod views;
+pub mod vision;
+
 use crate::ids::{BufferId, SectionId};
-use crate::plan::format::{Digest, Operator, Plan, Space, View};
+use crate::plan::format::{Digest, Kernel as Named, Operator, Plan, Space, View};
 use crate::primitive::{PrimitiveError, Region};
 use std::collections::BTreeMap;
 
@@ -293,6 +296,9 @@ impl Packer<'_> {
 }
 
 /// Looks at an operator and gives what launches it: the dispatch by its tactic's kernel.
-pub fn compile(_packer: &mut Packer<'_>, _operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
-    Err(BindError::Tactic("no kernel of this backend has the name"))
+pub fn compile(_packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    match operator.tactic.kernel {
+        Named::Prepare | Named::Decode => vision::compile(operator),
+        _ => Err(BindError::Tactic("no kernel of this backend has the name")),
+    }
 }
