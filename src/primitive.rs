@@ -21,6 +21,7 @@
 //! | `TopK` | x `[B,C]` | values `[B,k]`, indices `[B,k]` (i32) |
 //! | `ArgMax` | x | x's shape with the axis at 1 (u8 or i32) |
 //! | `Crop` | camera bytes `[B]` (u8), detections `[R,6]`, count `[1]` (i32) | crops `[N,3,H,W]`, their detections' rows `[N]` (i32) |
+//! | `Lstm` | gate pre-activations `[T,B,4H]`, R `[4H,H]`, optionally h0 and c0 `[B,H]` | y `[T,B,H]`, optionally c `[B,H]` after the last step |
 
 use crate::limits::MAX_RANK;
 use crate::tensor::Shape;
@@ -141,6 +142,22 @@ pub enum Unary {
     Sqrt,
     /// `-x`.
     Neg,
+    /// The error function, `2 / sqrt(pi)` times the integral of `exp(-t^2)` from 0 to `x`.
+    Erf,
+    /// `x / 2 * (1 + erf(x / sqrt(2)))`.
+    Gelu,
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`.
+    GeluTanh,
+    /// To the nearest integer, halves to the even one.
+    Round,
+    /// Natural logarithm; -inf of zero, NaN of less.
+    Log,
+    /// `|x|`.
+    Abs,
+    /// To the nearest integer that is not greater.
+    Floor,
+    /// To the nearest integer that is not less.
+    Ceil,
 }
 
 /// Elementwise functions of two values of one type.
@@ -349,6 +366,23 @@ pub enum Primitive {
     },
     /// Crops of detections.
     Crop(Crop),
+    /// A layer of long short-term memory (Hochreiter and Schmidhuber 1997, with forget gates) over `T` steps, one direction.
+    ///
+    /// Gates lie in ONNX's order i, o, f, c along `4H`; the pre-activations hold everything but the recurrence (`x W^T` and
+    /// both biases). For each step, with h and c of the step before (zeros before the first unless given):
+    ///
+    /// ```text
+    /// z = pre-activation + sum over k of h[k] * R[z][k]     for each of the 4H gate values, one fma per k, ascending, in f32
+    /// i, o, f = sigmoid(z_i), sigmoid(z_o), sigmoid(z_f);   g = tanh(z_c)
+    /// c = fma(f, c, i * g)                                  kept in f32 between the steps, rounded in the output
+    /// h = o * tanh(c)                                       rounded to the element type at every step: this is y
+    /// ```
+    ///
+    /// Rows of the output (axis 1, the batch) do not depend on each other, steps do.
+    Lstm {
+        /// Walk from the last step to the first; y stays in the order of the input.
+        reverse: bool,
+    },
 }
 
 /// A share of an output: a range of the batch axis and a range of rows ([`Shape::row_axis`]).

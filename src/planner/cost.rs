@@ -29,6 +29,8 @@ fn operations(call: &Call) -> u64 {
         Primitive::Pool { window, .. } => window.taps(),
         Primitive::Reduce { .. } => shape(0).map_or(1, |x| x.elements().checked_div(out).unwrap_or(1)),
         Primitive::Softmax { .. } => 12,
+        // Four gates of one multiply-add per hidden unit.
+        Primitive::Lstm { .. } => 4 * u64::from(call.shape.dim(2)),
         Primitive::Resize(_) | Primitive::Prepare(_) | Primitive::Crop(_) => 8,
         _ => 1,
     };

@@ -24,6 +24,7 @@ impl Primitive {
             Primitive::DecodeYolox { .. } | Primitive::TopK => ((1, 1), (2, 2)),
             Primitive::Nms(_) => ((2, 2), (2, 2)),
             Primitive::Crop(_) => ((3, 3), (2, 2)),
+            Primitive::Lstm { .. } => ((2, 4), (1, 2)),
             _ => ((1, 1), (1, 1)),
         }
     }
@@ -213,6 +214,18 @@ impl Primitive {
                 let side = 1..=MAX_IMAGE_SIDE;
                 let sides = side.contains(&y.dim(2)) && side.contains(&y.dim(3));
                 need(sides && (1..=MAX_CROPS).contains(&y.dim(0)), BadShape)
+            }
+            Primitive::Lstm { .. } => {
+                // Both initial states or none.
+                need(inputs.len() != 3, Arity)?;
+                need(inputs.iter().chain(outputs).all(|(t, _)| *t == xt) && xt.is_float(), Type)?;
+                need(x.rank() == 3 && y.rank() == 3, BadShape)?;
+                let (steps, rows, hidden) = (y.dim(0), y.dim(1), y.dim(2));
+                let gates = hidden.checked_mul(4).ok_or(BadShape)?;
+                need(steps > 0 && hidden > 0 && x.dims() == [steps, rows, gates], BadShape)?;
+                need(inputs[1].1.dims() == [gates, hidden], BadShape)?;
+                let states = inputs[2..].iter().chain(&outputs[1..]);
+                need(states.into_iter().all(|(_, s)| s.dims() == [rows, hidden]), BadShape)
             }
         }
     }

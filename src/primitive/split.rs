@@ -46,7 +46,8 @@ impl Primitive {
                 batch: both.batch,
                 rows: false,
             },
-            Primitive::Prepare(_) => Splits {
+            // The steps follow each other; the rows are the batch.
+            Primitive::Lstm { .. } | Primitive::Prepare(_) => Splits {
                 batch: false,
                 rows: both.rows,
             },
@@ -123,8 +124,42 @@ impl Primitive {
                     whole
                 }
             }
+            Primitive::Lstm { .. } => match index {
+                0 => same_rank_rows(region.rows.clone()),
+                1 => whole,
+                _ => state_rows(&region.rows),
+            },
             _ => whole,
         }
+    }
+
+    /// The share of output `index` (of shape `output`) that is written where `region` of the first output (of shape
+    /// `first`) is computed.
+    ///
+    /// Outputs of a primitive that can be cut along an axis have that axis in common, whichever place it has in each; what
+    /// is whole along an axis of the first output is whole in all.
+    pub fn writes(&self, index: usize, output: Shape, first: Shape, region: &Region) -> Region {
+        let (whole, all) = (Region::whole(output), Region::whole(first));
+        match self {
+            _ if index == 0 => region.clone(),
+            Primitive::Lstm { .. } if !region.is_empty() => state_rows(&region.rows),
+            _ => Region {
+                batch: if region.batch == all.batch {
+                    whole.batch
+                } else {
+                    region.batch.clone()
+                },
+                rows: if region.rows == all.rows { whole.rows } else { region.rows.clone() },
+            },
+        }
+    }
+}
+
+/// The share of a recurrent state `[B,H]` that belongs to the rows `rows` of `[T,B,H]`.
+fn state_rows(rows: &Range<u32>) -> Region {
+    Region {
+        batch: rows.clone(),
+        rows: 0..1,
     }
 }
 

@@ -1,5 +1,7 @@
 //! One network through the whole path: ONNX file, plan, deployment in memory, engine, outputs.
 
+use platoon::backend::Backend;
+use platoon::backend::cpu::CpuBackend;
 use platoon::board::BoardRecord;
 use platoon::ids::TenantId;
 use platoon::plan::deployment::Deployment;
@@ -18,22 +20,56 @@ pub fn board() -> BoardRecord {
     boards::load("host").expect("the board `host` is always known")
 }
 
-/// Compiles a network whose inputs' shapes the file gives.
-pub fn compile(model: &Path, options: &CompileOptions) -> Result<Compiled, Box<PlannerError>> {
-    planner::compile_network(model, BTreeMap::new(), BTreeMap::new(), &board(), options).map_err(Box::new)
+/// A board and the backend that runs its plans here.
+pub struct Machine {
+    pub board: BoardRecord,
+    pub backend: Box<dyn Backend>,
+    pub options: Options,
 }
 
-/// An engine with `workers` workers on a compiled network.
-pub fn engine(compiled: Compiled, workers: usize) -> Result<Engine, Box<dyn Error>> {
-    let table = planner::table(std::slice::from_ref(&compiled), &board(), &compiled.plan.task_set, 1)?;
-    let weights = compiled.weight_files.into_iter().map(|(_, bytes)| bytes).collect();
-    let options = Options {
-        workers: Some(workers),
-        // Generic kernels take long on large networks, and a loaded machine longer.
-        watchdog: None,
-        ..Options::default()
-    };
-    Ok(Engine::with(Deployment::assemble(table, vec![compiled.plan], weights)?, &options)?)
+impl Machine {
+    /// This processor, with `workers` workers.
+    pub fn host(workers: usize) -> Machine {
+        let options = Options {
+            workers: Some(workers),
+            // Generic kernels take long on large networks, and a loaded machine longer.
+            watchdog: None,
+            ..Options::default()
+        };
+        Machine {
+            board: board(),
+            backend: Box::new(CpuBackend::native()),
+            options,
+        }
+    }
+
+    /// Compiles a network whose inputs' shapes the file gives.
+    pub fn compile(&self, model: &Path, options: &CompileOptions) -> Result<Compiled, Box<PlannerError>> {
+        planner::compile_network(model, BTreeMap::new(), BTreeMap::new(), &self.board, options).map_err(Box::new)
+    }
+
+    /// An engine on a compiled network.
+    pub fn engine(&self, compiled: Compiled) -> Result<Engine, Box<dyn Error>> {
+        let table = planner::table(std::slice::from_ref(&compiled), &self.board, &compiled.plan.task_set, 1)?;
+        let weights = compiled.weight_files.into_iter().map(|(_, bytes)| bytes).collect();
+        let deployment = Deployment::assemble(table, vec![compiled.plan], weights)?;
+        Ok(Engine::over(deployment, &*self.backend, &self.options)?)
+    }
+
+    /// Runs one frame of a compiled network, and closes.
+    pub fn run(&self, compiled: Compiled, inputs: &Tensors) -> Result<Tensors, Box<dyn Error>> {
+        let mut engine = self.engine(compiled)?;
+        let outputs = infer(&mut engine, inputs)?;
+        match engine.close() {
+            0 => Ok(outputs),
+            stuck => Err(format!("{stuck} workers did not stop").into()),
+        }
+    }
+}
+
+/// Compiles a network whose inputs' shapes the file gives for this processor.
+pub fn compile(model: &Path, options: &CompileOptions) -> Result<Compiled, Box<PlannerError>> {
+    Machine::host(1).compile(model, options)
 }
 
 /// One frame: the outputs by name.
@@ -55,14 +91,9 @@ pub fn infer(engine: &mut Engine, inputs: &Tensors) -> Result<Tensors, Box<dyn E
     Ok(outputs)
 }
 
-/// Compiles, runs one frame on `workers` workers, closes.
+/// One frame of a compiled network on `workers` workers of this processor.
 pub fn run(compiled: Compiled, inputs: &Tensors, workers: usize) -> Result<Tensors, Box<dyn Error>> {
-    let mut engine = engine(compiled, workers)?;
-    let outputs = infer(&mut engine, inputs)?;
-    match engine.close() {
-        0 => Ok(outputs),
-        stuck => Err(format!("{stuck} workers did not stop").into()),
-    }
+    Machine::host(workers).run(compiled, inputs)
 }
 
 /// Float data for every input of a plan, from `value`.

@@ -8,6 +8,8 @@ mod node;
 mod passes;
 mod skips;
 
+#[path = "../common/cases.rs"]
+mod cases;
 #[path = "../common/data.rs"]
 mod data;
 #[path = "../common/network.rs"]

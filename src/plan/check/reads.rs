@@ -224,17 +224,11 @@ fn inputs<'a>(operator: &'a Operator, chunk: &Region) -> Vec<(&'a View, Region)>
     reads
 }
 
-/// The share of the output `view` that a chunk of the operator's first output writes, whose `whole` is given; `None` for all of it.
-///
-/// Outputs of a primitive that can be cut along an axis have that axis in common; of any other, all outputs are one share.
-fn share(chunk: &Region, whole: &Region, view: &View) -> Option<Region> {
-    let rows = if chunk.rows == whole.rows {
-        0..view.layout.shape.rows()
-    } else {
-        chunk.rows.clone()
-    };
-    let batch = chunk.batch.clone();
-    (chunk != whole).then_some(Region { batch, rows })
+/// The share of output `index` that a chunk of the operator's first output writes; `None` for all of it.
+fn share(operator: &Operator, chunk: &Region, index: usize) -> Option<Region> {
+    let first = operator.outputs[0].layout.shape;
+    let last = operator.calls.last().filter(|_| *chunk != Region::whole(first))?;
+    Some(last.primitive.writes(index, operator.outputs[index].layout.shape, first, chunk))
 }
 
 /// What a walk over written bytes found.
@@ -252,11 +246,10 @@ impl Writes {
     fn of(plan: &Plan, steps: &Steps, work: &mut Work) -> Result<Writes, CheckError> {
         let mut writes: Vec<Vec<Write>> = vec![Vec::new(); plan.buffers.len()];
         for (o, operator) in plan.operators.iter().enumerate() {
-            let whole = Region::whole(operator.outputs[0].layout.shape);
             for (c, chunk) in operator.chunks.iter().enumerate() {
                 let step = steps.number(o, c);
-                for view in &operator.outputs {
-                    let share = share(chunk, &whole, view);
+                for (index, view) in operator.outputs.iter().enumerate() {
+                    let share = share(operator, chunk, index);
                     let Some(runs) = Runs::of(view, share.as_ref()) else { continue };
                     work.spend(runs.count().saturating_mul(STORED))?;
                     let all = runs.iter().map(|(start, end)| Write { start, end, step });

@@ -205,19 +205,26 @@ fn needed_chunks(operators: &[Operator], step: Step, need: OperatorId) -> Vec<u1
         return all.collect();
     }
     let region = &reader.chunks[usize::from(step.chunk)];
-    let mut needed: Option<Region> = None;
+    // What is read, with the writer's output it is read from.
+    let mut needed: Vec<(usize, Region)> = Vec::new();
     for (view, part) in reads(reader, region) {
-        for output in writer.outputs.iter().filter(|o| o.buffer == view.buffer) {
+        for (index, output) in writer.outputs.iter().enumerate().filter(|(_, o)| o.buffer == view.buffer) {
             if view.origin != output.origin || view.layout != output.layout || view.dtype != output.dtype {
                 return all.collect();
             }
-            needed = Some(needed.map_or(part.clone(), |n| n.hull(&part)));
+            needed.push((index, part.clone()));
         }
     }
-    let Some(needed) = needed else { return all.collect() };
-    let meets = |c: &Region| {
-        let overlap = |a: &std::ops::Range<u32>, b: &std::ops::Range<u32>| a.start < b.end && b.start < a.end;
-        overlap(&c.batch, &needed.batch) && overlap(&c.rows, &needed.rows)
+    let Some(last) = writer.calls.last().filter(|_| !needed.is_empty()) else {
+        return all.collect();
+    };
+    let shape = |index: usize| writer.outputs[index].layout.shape;
+    let overlap = |a: &std::ops::Range<u32>, b: &std::ops::Range<u32>| a.start < b.end && b.start < a.end;
+    let meets = |chunk: &Region| {
+        needed.iter().any(|(index, part)| {
+            let written = last.primitive.writes(*index, shape(*index), shape(0), chunk);
+            overlap(&written.batch, &part.batch) && overlap(&written.rows, &part.rows)
+        })
     };
     all.filter(|&c| meets(&writer.chunks[usize::from(c)])).collect()
 }

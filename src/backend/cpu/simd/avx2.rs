@@ -165,6 +165,10 @@ impl Simd for Avx2 {
             let p = _mm256_mul_ps(p, _mm256_castsi256_ps(first));
             _mm256_mul_ps(p, _mm256_castsi256_ps(second))
         };
+        exponent(a) => {
+            let biased = _mm256_srli_epi32::<23>(_mm256_castps_si256(a));
+            _mm256_sub_ps(_mm256_cvtepi32_ps(biased), _mm256_set1_ps(127.0))
+        };
     }
     #[inline(always)]
     fn eq_bits(self, a: V, b: V) -> u32 {

@@ -108,6 +108,10 @@ impl Simd for Avx512 {
             _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), no, yes);
         scale_pow2(p, t) =>
             _mm512_scalef_ps(p, _mm512_sub_ps(t, _mm512_set1_ps(ROUND_MAGIC)));
+        exponent(a) => {
+            let biased = _mm512_srli_epi32::<23>(_mm512_castps_si512(a));
+            _mm512_sub_ps(_mm512_cvtepi32_ps(biased), _mm512_set1_ps(127.0))
+        };
     }
     #[inline(always)]
     fn eq_bits(self, a: __m512, b: __m512) -> u32 {

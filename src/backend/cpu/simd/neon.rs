@@ -164,6 +164,10 @@ impl Simd for Neon {
             let p = vmulq_f32(p, vreinterpretq_f32_s32(first));
             vmulq_f32(p, vreinterpretq_f32_s32(second))
         };
+        exponent(a) => {
+            let biased = vshrq_n_u32::<23>(vreinterpretq_u32_f32(a));
+            vsubq_f32(vcvtq_f32_u32(biased), vdupq_n_f32(127.0))
+        };
     }
     #[inline(always)]
     fn eq_bits(self, a: V, b: V) -> u32 {

@@ -191,6 +191,10 @@ impl Simd for Portable {
         })
     }
     #[inline(always)]
+    fn exponent(self, a: V) -> V {
+        map(a, |a| (a.to_bits() >> 23) as f32 - 127.0)
+    }
+    #[inline(always)]
     fn eq_bits(self, a: V, b: V) -> u32 {
         let mut bits = 0;
         for i in 0..LANES {

@@ -46,6 +46,20 @@ pub enum Unary {
     Neg,
     /// The sign cleared.
     Abs,
+    /// The error function.
+    Erf,
+    /// `x / 2 * (1 + erf(x / sqrt(2)))`.
+    Gelu,
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
+    GeluTanh,
+    /// The natural logarithm.
+    Log,
+    /// The nearest integer, of two the even one.
+    Round,
+    /// The greatest integer not above.
+    Floor,
+    /// The least integer not below.
+    Ceil,
     /// `fma(x, scale, shift)`.
     MulAdd {
         /// The factor.
@@ -276,6 +290,13 @@ fn apply_unary<S: Simd>(s: S, op: Unary, values: &mut [S::V]) {
         Unary::Sqrt => each!(x => s.sqrt(x)),
         Unary::Neg => each!(x => s.neg(x)),
         Unary::Abs => each!(x => s.abs(x)),
+        Unary::Erf => each!(x => math::erf(s, x)),
+        Unary::Gelu => each!(x => math::gelu(s, x)),
+        Unary::GeluTanh => each!(x => math::gelu_tanh(s, x)),
+        Unary::Log => each!(x => math::log(s, x)),
+        Unary::Round => each!(x => math::round(s, x)),
+        Unary::Floor => each!(x => math::floor(s, x)),
+        Unary::Ceil => each!(x => math::ceil(s, x)),
         Unary::MulAdd { scale, shift } => {
             let (scale, shift) = (s.splat(scale), s.splat(shift));
             each!(x => s.fma(x, scale, shift));

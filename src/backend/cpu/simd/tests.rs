@@ -71,6 +71,13 @@ const UNARY: [Unary; 13] = [
     Unary::Sqrt,
     Unary::Neg,
     Unary::Abs,
+    Unary::Erf,
+    Unary::Gelu,
+    Unary::GeluTanh,
+    Unary::Round,
+    Unary::Log,
+    Unary::Floor,
+    Unary::Ceil,
     Unary::MulAdd { scale: 1.7, shift: -0.3 },
 ];
 

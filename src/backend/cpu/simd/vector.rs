@@ -128,8 +128,11 @@ pub(super) trait Simd: Copy {
     fn select_lt(self, a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
     /// `if a is NaN { yes } else { no }`.
     fn select_nan(self, a: Self::V, yes: Self::V, no: Self::V) -> Self::V;
-    /// `p * 2^n`, rounded once, where `t = n + ROUND_MAGIC`, `-152 <= n <= 128` and `p` is near 1.
+    /// `p * 2^n`, rounded once, where `t = n + ROUND_MAGIC`, `-152 <= n <= 128` and `p` is near 1; also where `p` is normal and
+    /// the result is near 1. Any value otherwise.
     fn scale_pow2(self, p: Self::V, t: Self::V) -> Self::V;
+    /// The integer `n` with `2^n <= a < 2^(n + 1)`, for normal positive `a`; any value for others.
+    fn exponent(self, a: Self::V) -> Self::V;
     /// Bit `i` is set where lane `i` of `a` equals that of `b`.
     fn eq_bits(self, a: Self::V, b: Self::V) -> u32;
     /// The sum of the lanes: lane `i` with `i + 8`, then with `i + 4`, `i + 2` and `i + 1`.

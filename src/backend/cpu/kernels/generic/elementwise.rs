@@ -20,6 +20,8 @@ pub fn unary(kind: Unary, x: &Value<'_>, y: &Value<'_>, bounds: &Bounds) {
         match kind {
             Unary::Relu => return map::<i32>(x, y, bounds, |v| v.iter_mut().for_each(|x| *x = (*x).max(0))),
             Unary::Neg => return map::<i32>(x, y, bounds, |v| v.iter_mut().for_each(|x| *x = x.wrapping_neg())),
+            Unary::Abs => return map::<i32>(x, y, bounds, |v| v.iter_mut().for_each(|x| *x = x.wrapping_abs())),
+            Unary::Round | Unary::Floor | Unary::Ceil => return map::<i32>(x, y, bounds, |_| {}),
             Unary::Clip(low, high) => {
                 let (low, high) = (low.0.ceil() as i32, high.0.floor() as i32);
                 return map::<i32>(x, y, bounds, |v| v.iter_mut().for_each(|x| *x = (*x).max(low).min(high)));

@@ -6,6 +6,7 @@
 
 mod conv;
 mod elementwise;
+mod lstm;
 mod matmul;
 pub mod operator;
 mod pool;

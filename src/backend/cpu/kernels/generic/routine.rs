@@ -1,6 +1,7 @@
 //! One primitive with everything decided that does not depend on memory.
 
 use super::conv::Convolution;
+use super::lstm::Lstm;
 use super::pool::Pooling;
 use super::remap::{Gather, Remap};
 use super::resample::Resample;
@@ -39,6 +40,7 @@ enum Body {
     Remap(Box<Remap>),
     Resample(Box<Resample>),
     Gather(Gather),
+    Lstm(Lstm),
     /// The output has no elements.
     Nothing,
 }
@@ -77,6 +79,7 @@ impl Routine {
                 extent: input.dim(usize::from(axis)),
                 index_rank: inputs[1].1.rank(),
             }),
+            Primitive::Lstm { reverse } => Body::Lstm(Lstm::new(reverse, output)),
             Primitive::Prepare(_)
             | Primitive::DecodeYolox { .. }
             | Primitive::Nms(_)
@@ -107,6 +110,7 @@ impl Routine {
         match &self.body {
             Body::Convolution(conv) => conv.work(),
             Body::Softmax { extent, .. } => *extent,
+            Body::Lstm(lstm) => lstm.work(),
             _ => 0,
         }
     }
@@ -135,6 +139,7 @@ impl Routine {
             Body::Remap(remap) => remap.run(x, y, &bounds),
             Body::Resample(resample) => resample.run(x, y, &bounds),
             Body::Gather(gather) => gather.run(x, &inputs[1], y, &bounds),
+            Body::Lstm(lstm) => lstm.run(inputs, outputs, &bounds, work),
             Body::Nothing => {}
         }
     }

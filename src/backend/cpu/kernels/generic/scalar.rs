@@ -43,6 +43,14 @@ pub fn unary(kind: Unary, values: &mut [f32]) {
         Unary::Silu => Kernels::get().unary_in_place(simd::Unary::Silu, values),
         Unary::Tanh => Kernels::get().unary_in_place(simd::Unary::Tanh, values),
         Unary::Exp => Kernels::get().unary_in_place(simd::Unary::Exp, values),
+        Unary::Abs => each(values, &f32::abs),
+        Unary::Round => each(values, &f32::round_ties_even),
+        Unary::Floor => each(values, &f32::floor),
+        Unary::Ceil => each(values, &f32::ceil),
+        Unary::Erf => Kernels::get().unary_in_place(simd::Unary::Erf, values),
+        Unary::Gelu => Kernels::get().unary_in_place(simd::Unary::Gelu, values),
+        Unary::GeluTanh => Kernels::get().unary_in_place(simd::Unary::GeluTanh, values),
+        Unary::Log => Kernels::get().unary_in_place(simd::Unary::Log, values),
     }
 }
 

@@ -23,6 +23,14 @@ pub fn unary(function: Unary) -> simd::Unary {
         Unary::Exp => simd::Unary::Exp,
         Unary::Sqrt => simd::Unary::Sqrt,
         Unary::Neg => simd::Unary::Neg,
+        Unary::Erf => simd::Unary::Erf,
+        Unary::Gelu => simd::Unary::Gelu,
+        Unary::GeluTanh => simd::Unary::GeluTanh,
+        Unary::Round => simd::Unary::Round,
+        Unary::Log => simd::Unary::Log,
+        Unary::Abs => simd::Unary::Abs,
+        Unary::Floor => simd::Unary::Floor,
+        Unary::Ceil => simd::Unary::Ceil,
     }
 }
 

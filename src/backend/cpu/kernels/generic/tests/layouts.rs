@@ -96,6 +96,13 @@ fn elementwise_cases(r: &mut Random, cases: &mut Vec<Case>) {
         Unary::Tanh,
         Unary::Exp,
         Unary::Neg,
+        Unary::Erf,
+        Unary::Gelu,
+        Unary::GeluTanh,
+        Unary::Round,
+        Unary::Abs,
+        Unary::Floor,
+        Unary::Ceil,
     ];
     for kind in unaries {
         for dtype in [DType::F32, DType::F16] {

@@ -179,7 +179,29 @@ fn unary(kind: Unary, x: f64) -> f64 {
         Unary::Exp => x.exp(),
         Unary::Sqrt => x.sqrt(),
         Unary::Neg => -x,
+        Unary::Erf => erf(x),
+        Unary::Gelu => x / 2.0 * (1.0 + erf(x / 2f64.sqrt())),
+        Unary::GeluTanh => x / 2.0 * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
+        Unary::Round => x.round_ties_even(),
+        Unary::Log => x.ln(),
+        Unary::Abs => x.abs(),
+        Unary::Floor => x.floor(),
+        Unary::Ceil => x.ceil(),
     }
+}
+
+/// The error function by its series `2 / sqrt(pi) * e^(-x^2) * sum of 2^n x^(2n+1) / (2n+1)!!`, whose terms are all of one sign.
+pub fn erf(x: f64) -> f64 {
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum, mut n) = (x, x, 0.0);
+    while term.abs() > sum.abs() * 1e-17 {
+        n += 1.0;
+        term *= 2.0 * x * x / (2.0 * n + 1.0);
+        sum += term;
+    }
+    2.0 / std::f64::consts::PI.sqrt() * (-x * x).exp() * sum
 }
 
 fn binary(kind: Binary, a: f64, b: f64) -> f64 {

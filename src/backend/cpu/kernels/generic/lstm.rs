@@ -1,0 +1,88 @@
+//! Long short-term memory: step by step, each row of the batch on its own.
+
+use super::scalar;
+use super::value::{Lane, Value};
+use super::walk::Bounds;
+use crate::primitive::Unary;
+use crate::tensor::Shape;
+
+/// One direction of a layer; see [`crate::primitive::Primitive::Lstm`] for the arithmetic.
+pub struct Lstm {
+    reverse: bool,
+    steps: usize,
+    hidden: usize,
+}
+
+impl Lstm {
+    /// The layer whose first output is `output`, `[T,B,H]`.
+    pub fn new(reverse: bool, output: Shape) -> Lstm {
+        Lstm {
+            reverse,
+            steps: output.dim(0) as usize,
+            hidden: output.dim(2) as usize,
+        }
+    }
+
+    /// Floats of working memory: gates, weights of one k, h and c.
+    pub fn work(&self) -> usize {
+        10 * self.hidden
+    }
+
+    /// Computes the rows in `bounds`; `inputs` and `outputs` are the primitive's, `work` holds [`Lstm::work`] floats.
+    pub fn run(&self, inputs: &[Value<'_>], outputs: &[Value<'_>], bounds: &Bounds, work: &mut [f32]) {
+        let n = self.hidden;
+        let (gates, work) = work.split_at_mut(4 * n);
+        let (weights, work) = work.split_at_mut(4 * n);
+        let (h, work) = work.split_at_mut(n);
+        let c = &mut work[..n];
+        for row in bounds.range(1) {
+            let row = i64::from(row);
+            for (k, state) in [(2, &mut *h), (3, &mut *c)] {
+                match inputs.get(k) {
+                    Some(initial) => f32::load(initial, initial.place.origin + row * initial.stride(0), initial.stride(1), state),
+                    None => state.fill(0.0),
+                }
+            }
+            for step in 0..self.steps {
+                let t = if self.reverse { self.steps - 1 - step } else { step };
+                self.step(inputs, &outputs[0], [t as i64, row], gates, weights, (h, c));
+            }
+            if let Some(last) = outputs.get(1) {
+                f32::store(last, last.place.origin + row * last.stride(0), last.stride(1), c);
+            }
+        }
+    }
+
+    /// One step of one row: h and c become the step's.
+    fn step(
+        &self,
+        inputs: &[Value<'_>],
+        y: &Value<'_>,
+        [t, row]: [i64; 2],
+        gates: &mut [f32],
+        weights: &mut [f32],
+        (h, c): (&mut [f32], &mut [f32]),
+    ) {
+        let (x, r) = (&inputs[0], &inputs[1]);
+        let place = |v: &Value<'_>| v.place.origin + t * v.stride(0) + row * v.stride(1);
+        f32::load(x, place(x), x.stride(2), gates);
+        for (k, &h) in h.iter().enumerate() {
+            f32::load(r, r.place.origin + k as i64 * r.stride(1), r.stride(0), weights);
+            gates.iter_mut().zip(weights.iter()).for_each(|(z, &w)| *z = h.mul_add(w, *z));
+        }
+        let (sigmoids, g) = gates.split_at_mut(3 * self.hidden);
+        scalar::unary(Unary::Sigmoid, sigmoids);
+        scalar::unary(Unary::Tanh, g);
+        let (i, of) = sigmoids.split_at(self.hidden);
+        let (o, f) = of.split_at(self.hidden);
+        for (j, c) in c.iter_mut().enumerate() {
+            *c = f[j].mul_add(*c, i[j] * g[j]);
+        }
+        h.copy_from_slice(c);
+        scalar::unary(Unary::Tanh, h);
+        h.iter_mut().zip(o).for_each(|(h, &o)| *h *= o);
+        // Stored and read back, h has the output's precision.
+        f32::store(y, place(y), y.stride(2), h);
+        f32::load(y, place(y), y.stride(2), h);
+    }
+}

@@ -1,0 +1,70 @@
+//! ONNX's own operator cases (`onnx/backend/test/data/node`), with ONNX's own tolerances.
+
+use crate::network::{self, Machine, Tensors};
+use crate::{data, onnx};
+use platoon::planner::import::{model_inputs, read_tensor};
+use platoon::planner::{self, CompileOptions};
+use platoon::tensor::DType;
+use prost::Message;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+
+/// Files of a case by their path in it.
+pub type Case = BTreeMap<String, Vec<u8>>;
+
+/// The cases by name.
+pub fn cases(archive: &Path) -> BTreeMap<String, Case> {
+    let mut cases: BTreeMap<String, Case> = BTreeMap::new();
+    for (path, bytes) in data::unpack(archive) {
+        let parts: Vec<_> = path.iter().map(|p| p.to_string_lossy().into_owned()).collect();
+        let [_, case, rest @ ..] = &parts[..] else { continue };
+        cases.entry(case.clone()).or_default().insert(rest.join("/"), bytes);
+    }
+    cases
+}
+
+/// True if all operators of the case's model are in the list `operators`.
+pub fn listed(operators: &str, case: &Case) -> bool {
+    let model = case.get("model.onnx").and_then(|m| onnx::Model::decode(&m[..]).ok());
+    let graph = model.and_then(|m| m.graph).expect("every case has a model");
+    let known = |n: &onnx::Node| n.domain.is_empty() && operators.split_whitespace().any(|o| o == n.op_type);
+    graph.node.iter().all(known)
+}
+
+/// The tensors `kind`_0.pb, `kind`_1.pb ... of a case, by name.
+fn tensors(folder: &Path, case: &Case, kind: &str) -> Result<Tensors, Box<dyn Error>> {
+    let mut tensors = Tensors::new();
+    let prefix = format!("test_data_set_0/{kind}_");
+    for (name, bytes) in case.iter().filter(|(name, _)| name.starts_with(&prefix)) {
+        let path = folder.join("tensor.pb");
+        std::fs::write(&path, bytes)?;
+        let (name, feed) = read_tensor(&path).map_err(|e| format!("{name}: {e}"))?;
+        tensors.insert(name, feed.tensor);
+    }
+    Ok(tensors)
+}
+
+/// Runs a case on a machine; says why it does not pass.
+pub fn run(machine: &Machine, folder: &Path, case: &Case) -> Result<(), Box<dyn Error>> {
+    let model = folder.join("model.onnx");
+    std::fs::write(&model, &case["model.onnx"])?;
+    let mut inputs = tensors(folder, case, "input")?;
+    let expected = tensors(folder, case, "output")?;
+    let given = model_inputs(&model)?.into_iter().filter(|i| i.gives_shape);
+    let fixed: Tensors = given.filter_map(|i| inputs.remove_entry(&i.name)).collect();
+    let shapes = inputs.iter().map(|(name, t)| (name.clone(), t.shape().dims().to_vec())).collect();
+    let compiled = planner::compile_network(&model, fixed, shapes, &machine.board, &CompileOptions::default())?;
+    let found = machine.run(compiled, &inputs)?;
+    for (name, expected) in &expected {
+        let found = found.get(name).ok_or_else(|| format!("no output `{name}`"))?;
+        let (relative, absolute) = match expected.dtype() {
+            DType::F16 => (1e-2, 1e-3),
+            _ => (1e-3, 1e-5),
+        };
+        if let Some(difference) = network::difference(found, expected, relative, absolute) {
+            return Err(format!("`{name}`: {difference}").into());
+        }
+    }
+    Ok(())
+}
