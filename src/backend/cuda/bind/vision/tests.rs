@@ -1,6 +1,5 @@
 //! What is launched, for operators whole and cut; what the kernels compute is compared with the CPU backend on a GPU.
 
-use super::super::views::SlotBlock;
 use super::super::{Addresses, Area, BindError, Im2colMap, Kernel, Launch, TensorMap, TensorMaps, TiledMap};
 use super::boxes::{DecodeParams, NmsParams};
 use super::picture::{CropParams, PrepareParams};
