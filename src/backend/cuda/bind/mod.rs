@@ -19,10 +19,11 @@ mod softmax;
 pub mod tail;
 mod transpose;
 pub mod views;
+pub mod vision;
 mod window;
 
 use crate::ids::{BufferId, SectionId};
-use crate::plan::format::{Digest, Operator, Plan, Space, View};
+use crate::plan::format::{Digest, Kernel as Named, Operator, Plan, Space, View};
 use crate::primitive::{PrimitiveError, Region};
 use std::collections::BTreeMap;
 
@@ -323,7 +324,6 @@ impl Packer<'_> {
 
 /// Looks at an operator and gives what launches it: the dispatch by its tactic's kernel.
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
-    use crate::plan::format::Kernel as Named;
     match operator.tactic.kernel {
         Named::Generic => generic::compile(packer, operator),
         Named::ConvDepthwise => depthwise::compile(packer, operator),
@@ -336,6 +336,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Softmax => softmax::compile(operator),
         Named::Resize => resize::compile(packer, operator),
         Named::Recurrent => recurrent::compile(operator),
+        Named::Prepare | Named::Decode => vision::compile(operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),
     }
 }
