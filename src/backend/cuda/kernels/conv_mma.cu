@@ -178,6 +178,7 @@ __device__ __forceinline__ void turn_rows(u32 turn, const float (&sums)[C::NI][4
 // The groups of 8 channels that a lane finishes: ROWS apart along the pixels.
 template <u32 ROWS>
 struct TilePlaces {
+    static constexpr bool FLAT = true;
     const Convolution& p;
     u32 first;  // pixel of the chunk
     u32 column;

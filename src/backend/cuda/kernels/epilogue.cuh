@@ -132,14 +132,15 @@ __device__ __forceinline__ void each(float (&values)[N][GROUP], const F& f) {
 }
 
 // Finishes the `count` (1 to 8) first channels of N groups: values are sums of products, in f32. Group `g` lies at
-// `places.at(g)`; where the flag EPILOGUE_FLAT says that pixels follow each other, at pixel `places.flat(g)` of them all.
+// `places.at(g)`; where the flag EPILOGUE_FLAT says that pixels follow each other, at pixel `places.flat(g)` of them all, if
+// the places know it (`FLAT`).
 // Groups without `places.live(g)` are left alone. All N are worked on at once, to hide latencies behind each other.
 template <u32 N, class Places>
 __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const float (&bias)[GROUP], const Epilogue& e, const Places& places,
                                               u32 count) {
     const u32 channel = places.channel();
     const auto address = [&](const ChannelsLast& tensor, u32 g) {
-        if (e.flags & EPILOGUE_FLAT) return tensor.address + 2 * (places.flat(g) * static_cast<u64>(tensor.pixel) + channel);
+        if (Places::FLAT && (e.flags & EPILOGUE_FLAT)) return tensor.address + 2 * (places.flat(g) * static_cast<u64>(tensor.pixel) + channel);
         return group_address(tensor, places.at(g));
     };
 #pragma unroll
@@ -200,14 +201,15 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
 
 // One group on its own.
 struct OnePlace {
+    static constexpr bool FLAT = false;
     Place place;
     __device__ __forceinline__ u32 channel() const { return place.channel; }
     __device__ __forceinline__ bool live(u32) const { return true; }
     __device__ __forceinline__ Place at(u32) const { return place; }
-    __device__ __forceinline__ u32 flat(u32) const { return place.pixel; }  // of no meaning: the flag is not for single groups
+    __device__ __forceinline__ u32 flat(u32) const { return 0; }
 };
 
-// Finishes one group at `place`. The flag EPILOGUE_FLAT must not be set.
+// Finishes one group at `place`.
 __device__ __forceinline__ void finish(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
     float bias[GROUP];
     load_bias(bias, e, place.channel);
