@@ -18,6 +18,13 @@ pub const K_BLOCK: u32 = 64;
 /// Bytes at the head of a workspace that hold counters, zero between launches; partial sums lie behind them.
 pub const COUNTER_BYTES: u64 = 64 << 10;
 
+/// Numbers of `Walk` in `kernels/conv_params.cuh`.
+mod walk {
+    pub const PADDED: u32 = 0;
+    pub const INSIDE: u32 = 1;
+    pub const FLAT: u32 = 2;
+}
+
 /// `Convolution` of `kernels/conv_params.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -57,7 +64,7 @@ struct Convolution {
     k: u32,
     k_padded: u32,
     tiles: u32,
-    padding: u32,
+    walk: u32,
     epilogue: Epilogue,
 }
 
@@ -162,6 +169,18 @@ fn rows_of_weights(source: &Constants<'_>, view: &View, product: &Product<'_>, k
     bytes
 }
 
+/// The step from input pixel to input pixel of a product whose output pixels are its input pixels, one for one.
+fn walks_flat(product: &Product<'_>) -> Option<i64> {
+    let window = &product.window;
+    let single = window.taps() == 1 && window.stride == [1; 3] && window.pad_begin == [0; 3] && window.pad_end == [0; 3];
+    product.x.flat_step().filter(|_| single)
+}
+
+/// Pixels of the region follow each other in the whole output.
+fn is_flat(product: &Product<'_>, region: &Region) -> bool {
+    region.batch.len() == 1 || region.rows == (0..product.out.extents[1])
+}
+
 fn stride(value: i64) -> Result<i32, BindError> {
     i32::try_from(value).map_err(|_| BindError::Large("a stride of the input"))
 }
@@ -185,7 +204,16 @@ impl ConvMma {
         let m = chunk_samples * chunk_rows * columns;
         let (down, across) = self.entry.tiles(u64::from(m), channels);
         let (inputs, step) = (product.x.extents[3], u32::from(self.entry.step));
-        let [x_batch, x_row, x_pixel, _] = product.x.strides;
+        let [x_batch, x_row, mut x_pixel, _] = product.x.strides;
+        let flat = walks_flat(product).filter(|_| is_flat(product, region));
+        let walk = match flat {
+            Some(step) => {
+                x_pixel = step;
+                walk::FLAT
+            }
+            None if window.pad_begin == [0; 3] && window.pad_end == [0; 3] => walk::INSIDE,
+            None => walk::PADDED,
+        };
         let tap = |dilation: u32, pixels: i64| stride(i64::from(dilation).saturating_mul(pixels));
         let (partials, counters) = match self.partial_bytes() {
             0 => (0, 0),
@@ -230,7 +258,7 @@ impl ConvMma {
             k: product.k() as u32,
             k_padded: self.k_padded,
             tiles: down as u32 * across,
-            padding: 0,
+            walk,
             epilogue: Epilogue::new(at, &self.operator, product, self.bias, region)?,
         })
     }

@@ -14,10 +14,9 @@ enum EpilogueFunction : u32 {
     EPILOGUE_LEAKY_RELU = 2,  // first: slope
     EPILOGUE_CLIP = 3,        // first, second: bounds
     EPILOGUE_HARD_SWISH = 4,
-    EPILOGUE_SILU = 5,
-    EPILOGUE_ADD = 6,  // the joined tensor
-    EPILOGUE_ADD_RELU = 7,
-    EPILOGUE_TAIL = 8,  // any other tail
+    EPILOGUE_ADD = 5,  // the joined tensor
+    EPILOGUE_ADD_RELU = 6,
+    EPILOGUE_TAIL = 7,  // any other tail
 };
 
 // Bits of `Epilogue::flags`.
@@ -154,7 +153,6 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
         case EPILOGUE_LEAKY_RELU: each(values, [&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
         case EPILOGUE_CLIP: each(values, [&](float x) { return clip(x, e.first, e.second); }); break;
         case EPILOGUE_HARD_SWISH: each(values, [](float x) { return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f)); }); break;
-        case EPILOGUE_SILU: each(values, [](float x) { return __fmul_rn(x, sigmoid(x)); }); break;
         case EPILOGUE_ADD:
         case EPILOGUE_ADD_RELU: {
             float joined[N][GROUP];
