@@ -7,13 +7,10 @@ use super::epilogue::{Constants, Epilogue, pack_bias};
 use super::views::Divisor;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::{Operator, Plan, View};
-use crate::plan::tactic::conv_mma::{Loader, MmaTile, Splits};
+use crate::plan::tactic::conv_mma::{self as tiles, K_BLOCK, Loader, MmaTile, Splits};
 use crate::plan::tactic::product::Product;
 use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
-
-/// K is padded with zeros to a multiple of this, and its ranges begin at multiples of it.
-pub const K_BLOCK: u32 = 64;
 
 /// Bytes at the head of a workspace that hold counters, zero between launches; partial sums lie behind them.
 pub const COUNTER_BYTES: u64 = 64 << 10;
@@ -132,7 +129,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
 }
 
 fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, BindError> {
-    Product::of(plan, operator).map_err(|_| BindError::Tactic("conv_mma computes products with constant weights"))
+    tiles::product(plan, operator).map_err(|_| BindError::Tactic("conv_mma does not compute such products"))
 }
 
 /// Weights as rows of K for each output channel, in the order (tap row, tap column, input channel), padded with zeros.
