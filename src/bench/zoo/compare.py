@@ -61,7 +61,7 @@ def main():
             print(f"{name:8} {output:16} {low:10.4f} {high:10.4f} {difference:12.3e} {relative:12.3e}", flush=True)
             # A difference that is no number is too large.
             worst = max(worst, relative) if relative == relative else float("inf")
-    sys.exit(worst > LIMIT)
+    sys.exit(1 if worst > LIMIT else 0)
 
 
 main()

@@ -76,7 +76,7 @@ fn the_modules_of_the_other_side_are_listed_with_the_same_batches() {
 
 /// The results of a network on the CPU, of a batch of one.
 fn results(network: Network, dtype: DType) -> Vec<f32> {
-    let board = boards::host();
+    let board = boards::load("host").unwrap();
     let group = Group {
         name: network.name.into(),
         members: vec![Member { network, batch: 1 }],
