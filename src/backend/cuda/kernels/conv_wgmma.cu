@@ -1,0 +1,327 @@
+// Convolution for Hopper: an implicit matrix product over channels-last pixels, fed by the tensor memory accelerator and
+// multiplied by warpgroups.
+//
+//   rows     output pixels of the chunk; columns: output channels
+//   K        taps in row-major order, inside a tap the input channels in blocks of 64 (zeros behind the last channel)
+//
+// One warp keeps a ring of stages full: pixels come through an im2col map, whose zeros outside the image are the padding;
+// weights come packed in the order in which they are read, already swizzled (bind/conv_wgmma.rs). One or two warpgroups
+// multiply, 64 rows each. Every output is one chain of products in ascending K, cut into `splits` chains that are added in
+// order: so neither tile nor grid nor chunk changes a bit. The splits of a tile are computed one after another by one
+// block, or side by side by the blocks of a cluster, which then share out the sums through each other's memory.
+
+#include "epilogue.cuh"
+#include "hopper.cuh"
+#include "wgmma.cuh"
+
+constexpr u32 BLOCK_K = 64;                  // channels of a stage
+constexpr u32 K_BYTES = BLOCK_K * 2;         // one swizzled row
+constexpr u32 PRODUCT_K = 16;                // channels of one warpgroup product
+constexpr u32 WARP = 32, WARPGROUP = 128;
+constexpr u32 WARPGROUP_ROWS = 64, WARP_ROWS = 16;
+constexpr u32 STRIP = 32;                    // columns that a warp turns round at a time
+constexpr u32 STRIP_STRIDE = STRIP + 8;      // floats; 8 rows of a fragment then meet different banks
+constexpr u32 SHARE_PADDING = 8;             // the same for rows of a shared tile
+
+struct ConvWgmmaParams {
+    TensorMap image;       // im2col map of the input, TILE_M pixels by BLOCK_K channels
+    Epilogue epilogue;
+    u64 weights;           // [K block][output channel, padded to 8][BLOCK_K], rows swizzled within groups of 8
+    u32 k_blocks;          // taps * channel_blocks
+    u32 channel_blocks;
+    u32 splits;            // chains of products; K block floor(i * k_blocks / splits) is the first of chain i
+    u32 kernel_columns;
+    u32 dilation_rows, dilation_columns;
+    u32 stride_rows, stride_columns;
+    u32 pad_rows, pad_columns;
+    u32 rows, columns;     // of the whole output
+    u32 channels;          // of the output
+    u32 first_pixel;       // of the chunk, counted through batch, rows and columns of the whole output
+    u32 run_pixels;        // pixels that follow one another
+    u32 run_stride;        // from the first pixel of a run to that of the next
+    u32 run_tiles;         // tiles of a run
+    u32 channel_tiles;
+    u32 tiles;             // runs * run_tiles * channel_tiles
+    u32 padding;
+};
+
+static_assert(sizeof(ConvWgmmaParams) == 320, "mirrored in bind/conv_wgmma.rs");
+
+template <u32 M, u32 N, u32 DEPTH, u32 BLOCKS>
+struct Shape {
+    static constexpr u32 TILE_M = M, TILE_N = N, STAGES = DEPTH;
+    static constexpr u32 WARPGROUPS = M / WARPGROUP_ROWS;
+    static constexpr u32 WORKERS = WARPGROUPS * WARPGROUP;  // threads that multiply
+    static constexpr u32 THREADS = WORKERS + WARP;
+    static constexpr u32 IMAGE_BYTES = M * K_BYTES, WEIGHT_BYTES = N * K_BYTES;
+    static constexpr u32 STAGE_BYTES = IMAGE_BYTES + WEIGHT_BYTES;
+    static constexpr u32 STRIP_BYTES = WARP_ROWS * STRIP_STRIDE * 4;
+    // Several chains in one block take a second set of sums, where registers allow it.
+    static constexpr bool CHAINS = N * (M == WARPGROUP_ROWS ? 1 : BLOCKS) <= 128;
+    // From the first multiple of 1024 bytes on: stages, a strip for each warp, barriers, and in a cluster a tile of sums.
+    static constexpr u32 STRIPS = DEPTH * STAGE_BYTES;
+    static constexpr u32 BARRIERS = STRIPS + WORKERS / WARP * STRIP_BYTES;
+    static constexpr u32 SHARE = BARRIERS + 128;
+    static constexpr u32 SHARE_STRIDE = N + SHARE_PADDING;
+    static_assert(DEPTH * 16 <= 128, "barriers fit");
+};
+
+// A tile: its first pixel (counted like `first_pixel`), its valid pixels, its first channel.
+struct Tile {
+    u32 pixel, pixels, channel;
+};
+
+template <class S>
+__device__ __forceinline__ Tile tile_at(const ConvWgmmaParams& p, u32 index) {
+    const u32 rows = index / p.channel_tiles;
+    const u32 run = rows / p.run_tiles;
+    const u32 offset = (rows - run * p.run_tiles) * S::TILE_M;
+    Tile t;
+    t.channel = (index - rows * p.channel_tiles) * S::TILE_N;
+    t.pixel = p.first_pixel + run * p.run_stride + offset;
+    t.pixels = min(p.run_pixels - offset, S::TILE_M);
+    return t;
+}
+
+__device__ __forceinline__ u32 chain_begin(const ConvWgmmaParams& p, u32 chain) { return chain * p.k_blocks / p.splits; }
+
+// The stage that comes next and how often the ring went round.
+template <u32 STAGES>
+struct Ring {
+    u32 stage = 0, parity = 0;
+    __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// Fills stages with the K blocks `begin..end` of a tile.
+template <class S>
+__device__ __forceinline__ void load(const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 base, Ring<S::STAGES>& ring) {
+    const u32 line = t.pixel / p.columns;
+    const i32 x = static_cast<i32>((t.pixel - line * p.columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
+    const i32 batch = static_cast<i32>(line / p.rows);
+    const i32 y = static_cast<i32>((line - batch * p.rows) * p.stride_rows) - static_cast<i32>(p.pad_rows);
+    const u32 padded = (p.channels + GROUP - 1) / GROUP * GROUP;
+    const u32 weight_bytes = min(S::TILE_N, padded - t.channel) * K_BYTES;
+    u32 tap = begin / p.channel_blocks;
+    u32 block = begin - tap * p.channel_blocks;
+    u32 down = tap / p.kernel_columns, across = tap - down * p.kernel_columns;
+    u64 weights = p.weights + (static_cast<u64>(begin) * padded + t.channel) * K_BYTES;
+#pragma unroll 1
+    for (u32 k = begin; k < end; ++k, ring.advance()) {
+        const u32 full = base + S::BARRIERS + ring.stage * 16, empty = full + 8;
+        const u32 image = base + ring.stage * S::STAGE_BYTES;
+        barrier_wait(empty, ring.parity ^ 1);
+        barrier_arrive_expecting(full, S::IMAGE_BYTES + weight_bytes);
+        copy_run(image + S::IMAGE_BYTES, reinterpret_cast<const void*>(weights), weight_bytes, full);
+        copy_im2col(image, &p.image, full, block * BLOCK_K, x, y, batch, static_cast<u16>(across * p.dilation_columns),
+                    static_cast<u16>(down * p.dilation_rows));
+        weights += static_cast<u64>(padded) * K_BYTES;
+        if (++block == p.channel_blocks) {
+            block = 0;
+            if (++across == p.kernel_columns) {
+                across = 0;
+                ++down;
+            }
+        }
+    }
+}
+
+// Multiplies the next `count` (at least 1) stages into `sums`, which start anew.
+template <class S>
+__device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count, u32 base, u32 group, u32 lane, Ring<S::STAGES>& ring) {
+    u32 previous = 0;
+#pragma unroll 1
+    for (u32 k = 0; k < count; ++k, ring.advance()) {
+        const u32 full = base + S::BARRIERS + ring.stage * 16;
+        barrier_wait(full, ring.parity);
+        const u32 image = base + ring.stage * S::STAGE_BYTES;
+        const u64 a = swizzled_matrix(image + group * WARPGROUP_ROWS * K_BYTES);
+        const u64 b = swizzled_matrix(image + S::IMAGE_BYTES);
+        products_begin();
+#pragma unroll
+        for (u32 i = 0; i < BLOCK_K / PRODUCT_K; ++i) {
+            const u32 step = i * PRODUCT_K * 2 >> 4;  // descriptors count in 16 bytes
+            Wgmma<S::TILE_N>::multiply(sums, a + step, b + step, i == 0 ? k : 1);
+        }
+        products_commit();
+        // The products of the stage before are done: it may be filled again.
+        products_wait<1>();
+        if (k > 0 && lane == 0) barrier_arrive(previous);
+        previous = full + 8;
+    }
+    products_wait<0>();
+    if (lane == 0) barrier_arrive(previous);
+}
+
+__device__ __forceinline__ Place place_of(const ConvWgmmaParams& p, u32 pixel, u32 channel) {
+    const u32 line = pixel / p.columns;
+    const u32 batch = line / p.rows;
+    return {batch, line - batch * p.rows, pixel - line * p.columns, channel};
+}
+
+__device__ __forceinline__ void finish_group(const ConvWgmmaParams& p, float (&values)[GROUP], Place place) {
+    if (place.channel < p.channels) finish(values, p.epilogue, place, min(GROUP, p.channels - place.channel));
+}
+
+// Writes columns `C..C + STRIP` of a warp's fragments to its strip of shared memory.
+template <u32 C, u32 COUNT>
+__device__ __forceinline__ void turn(const float (&sums)[COUNT], float* strip, u32 lane) {
+    float* const fragment = strip + lane / 4 * STRIP_STRIDE + lane % 4 * 2;
+#pragma unroll
+    for (u32 j = 0; j < STRIP / 8; ++j) {
+        constexpr u32 FIRST = C / 2;
+        const u32 at = FIRST + j * 4;
+        *reinterpret_cast<float2*>(fragment + j * 8) = make_float2(sums[at], sums[at + 1]);
+        *reinterpret_cast<float2*>(fragment + 8 * STRIP_STRIDE + j * 8) = make_float2(sums[at + 2], sums[at + 3]);
+    }
+}
+
+// Stores the 16 rows of a warp, turned from fragments to pixels through its strip. What finishes a group is long, so it
+// stands here once, in a loop: most launches run it a few times only, and fetching instructions would take longest.
+template <class S>
+__device__ __forceinline__ void store(const ConvWgmmaParams& p, const Tile& t, const float (&sums)[S::TILE_N / 2], u32 first_row,
+                                      float* strip, u32 lane) {
+    constexpr u32 GROUPS = STRIP / GROUP, ROWS = WARP / GROUPS;  // a warp finishes 8 rows of 4 groups at a time
+    const u32 row = lane / GROUPS, column = lane % GROUPS * GROUP;
+    const Place upper = place_of(p, t.pixel + first_row + row, 0), lower = place_of(p, t.pixel + first_row + row + ROWS, 0);
+#pragma unroll 1
+    for (u32 c = 0; c < S::TILE_N; c += STRIP) {
+        __syncwarp();
+        switch (c) {
+            case 0: turn<0>(sums, strip, lane); break;
+            case 32: if constexpr (S::TILE_N > 32) turn<32>(sums, strip, lane); break;
+            case 64: if constexpr (S::TILE_N > 64) turn<64>(sums, strip, lane); break;
+            case 96: if constexpr (S::TILE_N > 64) turn<96>(sums, strip, lane); break;
+            case 128: if constexpr (S::TILE_N > 128) turn<128>(sums, strip, lane); break;
+            case 160: if constexpr (S::TILE_N > 128) turn<160>(sums, strip, lane); break;
+            case 192: if constexpr (S::TILE_N > 128) turn<192>(sums, strip, lane); break;
+            case 224: if constexpr (S::TILE_N > 128) turn<224>(sums, strip, lane); break;
+        }
+        __syncwarp();
+#pragma unroll 1
+        for (u32 at = row; at < WARP_ROWS; at += ROWS) {
+            if (first_row + at >= t.pixels) break;
+            const float4 low = *reinterpret_cast<const float4*>(strip + at * STRIP_STRIDE + column);
+            const float4 high = *reinterpret_cast<const float4*>(strip + at * STRIP_STRIDE + column + 4);
+            float values[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+            Place place = at == row ? upper : lower;
+            place.channel = t.channel + c + column;
+            finish_group(p, values, place);
+        }
+    }
+}
+
+// Puts the sums of one chain where the blocks of the cluster can read them.
+template <class S>
+__device__ __forceinline__ void share(const float (&sums)[S::TILE_N / 2], u32 first_row, float* tile, u32 lane) {
+    float* fragment = tile + (first_row + lane / 4) * S::SHARE_STRIDE + lane % 4 * 2;
+#pragma unroll
+    for (u32 j = 0; j < S::TILE_N / 8; ++j) {
+        *reinterpret_cast<float2*>(fragment + j * 8) = make_float2(sums[4 * j], sums[4 * j + 1]);
+        *reinterpret_cast<float2*>(fragment + 8 * S::SHARE_STRIDE + j * 8) = make_float2(sums[4 * j + 2], sums[4 * j + 3]);
+    }
+}
+
+// Adds the chains of the cluster's blocks, in order, for this block's part of the rows, and stores them.
+template <class S>
+__device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 share, u32 worker) {
+    constexpr u32 GROUPS = S::TILE_N / GROUP;
+    const u32 rows = S::TILE_M / p.splits;
+#pragma unroll 1
+    for (u32 i = worker; i < rows * GROUPS; i += S::WORKERS) {
+        const u32 row = rank * rows + i / GROUPS, column = i % GROUPS * GROUP;
+        if (row >= t.pixels) continue;
+        const u32 at = share + (row * S::SHARE_STRIDE + column) * 4;
+        float values[GROUP];
+        for (u32 chain = 0; chain < p.splits; ++chain) {
+            const u32 remote = remote_address(at, chain);
+            const float4 low = load_remote(remote), high = load_remote(remote + 16);
+            const float part[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+            for (u32 j = 0; j < GROUP; ++j) values[j] = chain == 0 ? part[j] : __fadd_rn(values[j], part[j]);
+        }
+        finish_group(p, values, place_of(p, t.pixel + row, t.channel + column));
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
+    extern __shared__ u8 dynamic[];
+    u8* const aligned = dynamic + (0u - shared_address(dynamic) & 1023);
+    const u32 base = shared_address(aligned);
+    const u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const u32 peers = cluster_size(), rank = cluster_rank();
+    if (threadIdx.x == 0) {
+        prefetch_map(&p.image);
+        for (u32 i = 0; i < S::STAGES; ++i) {
+            barrier_init(base + S::BARRIERS + i * 16, 1);                       // full: the copies
+            barrier_init(base + S::BARRIERS + i * 16 + 8, S::WORKERS / WARP);   // empty: the warps that multiply
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    wait_for_predecessors();
+    Ring<S::STAGES> ring;
+    if (warp == S::WORKERS / WARP) {
+        for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
+            const Tile t = tile_at<S>(p, i);
+            const u32 begin = peers > 1 ? chain_begin(p, rank) : 0, end = peers > 1 ? chain_begin(p, rank + 1) : p.k_blocks;
+            if (lane == 0) load<S>(p, t, begin, end, base, ring);
+            if (peers > 1) {
+                __syncwarp();
+                cluster_meet();
+                cluster_meet();
+            }
+        }
+    } else {
+        const u32 first_row = warp * WARP_ROWS, group = warp / (WARPGROUP / WARP);
+        float* const strip = reinterpret_cast<float*>(aligned + S::STRIPS + warp * S::STRIP_BYTES);
+        const u32 first_chain = peers > 1 ? rank : 0, end_chain = peers > 1 ? rank + 1 : p.splits;
+        for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
+            const Tile t = tile_at<S>(p, i);
+            float sums[S::TILE_N / 2];
+            multiply<S>(sums, chain_begin(p, first_chain + 1) - chain_begin(p, first_chain), base, group, lane, ring);
+            if constexpr (S::CHAINS) {
+                for (u32 chain = first_chain + 1; chain < end_chain; ++chain) {
+                    float more[S::TILE_N / 2];
+                    multiply<S>(more, chain_begin(p, chain + 1) - chain_begin(p, chain), base, group, lane, ring);
+#pragma unroll
+                    for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[j] = __fadd_rn(sums[j], more[j]);
+                }
+            }
+            if (peers > 1) {
+                share<S>(sums, first_row, reinterpret_cast<float*>(aligned + S::SHARE), lane);
+                __syncwarp();
+                cluster_meet();
+                gather<S>(p, t, rank, base + S::SHARE, threadIdx.x);
+                __syncwarp();
+                cluster_meet();
+            } else {
+                store<S>(p, t, sums, first_row, strip, lane);
+            }
+        }
+    }
+}
+
+// One kernel for each shape on the menu (plan/tactic/cuda.rs): rows, columns, stages, blocks that share an SM.
+#define CONV_WGMMA(M, N, STAGES, BLOCKS)                                                                               \
+    extern "C" __global__ void __launch_bounds__(Shape<M, N, STAGES, BLOCKS>::THREADS, BLOCKS)                                 \
+        conv_wgmma_##M##x##N##_s##STAGES##_b##BLOCKS(const __grid_constant__ ConvWgmmaParams p) {                      \
+        convolve<Shape<M, N, STAGES, BLOCKS>>(p);                                                                              \
+    }
+
+CONV_WGMMA(64, 32, 8, 1)
+CONV_WGMMA(64, 32, 4, 3)
+CONV_WGMMA(64, 64, 8, 1)
+CONV_WGMMA(64, 64, 4, 3)
+CONV_WGMMA(64, 128, 6, 1)
+CONV_WGMMA(64, 128, 4, 2)
+CONV_WGMMA(128, 64, 6, 1)
+CONV_WGMMA(128, 64, 4, 2)
+CONV_WGMMA(128, 128, 5, 1)
+CONV_WGMMA(128, 128, 3, 2)
+CONV_WGMMA(128, 256, 4, 1)
