@@ -132,11 +132,12 @@ fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, optio
         workers,
         frames: arguments.frames.get(),
     };
+    let groups = arguments.zoo.groups(options.batch)?;
     if let Some(folder) = &arguments.zoo.export {
-        return zoo::export(&arguments.zoo, &setting, folder);
+        return zoo::export(groups, &setting, folder);
     }
     let peer = python(arguments).and_then(|program| at_hand(Peer::pytorch(&program)));
-    let (text, json) = zoo::measure(&arguments.zoo, &setting, peer)?;
+    let (text, json) = zoo::measure(&arguments.zoo, groups, &setting, peer)?;
     write_json(arguments, &json)?;
     Ok(text)
 }

@@ -61,7 +61,8 @@ pub struct Setting<'a> {
 }
 
 impl ZooArguments {
-    fn groups(&self, batch: Option<u32>) -> Result<Vec<Group>, BenchError> {
+    /// What was asked for.
+    pub fn groups(&self, batch: Option<u32>) -> Result<Vec<Group>, BenchError> {
         let all = || ALL.iter().map(|n| n.name);
         let names = self.zoo.iter().flat_map(|name| match name.as_str() {
             "all" => all().collect(),
@@ -76,8 +77,12 @@ fn models(group: &Group) -> Vec<Model> {
 }
 
 /// Measures the groups, with a peer where there is one: the table, and everything as JSON.
-pub fn measure(arguments: &ZooArguments, setting: &Setting<'_>, mut peer: Option<Peer>) -> anyhow::Result<(String, Value)> {
-    let groups = arguments.groups(setting.compile.batch)?;
+pub fn measure(
+    arguments: &ZooArguments,
+    groups: Vec<Group>,
+    setting: &Setting<'_>,
+    mut peer: Option<Peer>,
+) -> anyhow::Result<(String, Value)> {
     let version = peer.as_ref().map(|p| (p.name.to_string(), p.version.clone()));
     let mode = arguments.torch.mode();
     let dtype = if setting.compile.dtype == DType::F16 { "f16" } else { "f32" };
@@ -115,9 +120,9 @@ pub fn measure(arguments: &ZooArguments, setting: &Setting<'_>, mut peer: Option
 }
 
 /// Writes parameters, input and our results of each network: one line each.
-pub fn export(arguments: &ZooArguments, setting: &Setting<'_>, folder: &Path) -> anyhow::Result<String> {
+pub fn export(groups: Vec<Group>, setting: &Setting<'_>, folder: &Path) -> anyhow::Result<String> {
     let mut lines = Vec::new();
-    for group in arguments.groups(setting.compile.batch)? {
+    for group in groups {
         let [member] = group.members[..] else {
             anyhow::bail!("{}: networks are exported one by one", group.name);
         };
