@@ -18,6 +18,7 @@ mod plan;
 mod replay;
 mod scenes;
 mod verify;
+mod zoo;
 
 use clap::{Parser, Subcommand};
 use options::Common;
@@ -59,7 +60,7 @@ enum Command {
     Scenes(scenes::Arguments),
     /// Run one network on tensors from files
     Infer(infer::Arguments),
-    /// Compare task sets with another runtime in the same run, or profile their operators
+    /// Compare task sets or networks of the zoo with another runtime in the same run, or profile operators
     Bench(bench::Arguments),
     /// Compile the GPU kernels for architectures of boards
     Kernels(kernels::Arguments),

@@ -81,7 +81,7 @@ fn board(
             found: facts.capability,
         });
     }
-    let archive = archive::find(kernels, &board.architecture, i32::try_from(facts.driver).unwrap_or(i32::MAX))?;
+    let archive = archive::find(kernels, &board.architecture, facts.driver)?;
     let confine = |sms| {
         let of = facts.sms;
         GreenContext::new(context, sms).map_err(|source| CudaError::Confine { sms, of, source })

@@ -35,11 +35,7 @@ pub struct Header {
     pub source: &'static str,
 }
 
-<<<<<<< HEAD
-/// What a unit's only GPUs are that have `wgmma` and the tensor memory accelerator.
-=======
 /// The GPUs that have `wgmma` and the tensor memory accelerator.
->>>>>>> plumbing
 const HOPPER: &[&str] = &["sm_90a"];
 
 macro_rules! unit {

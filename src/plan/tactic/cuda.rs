@@ -31,7 +31,10 @@ pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 /// Every tactic of the backend, in the order in which the menu prefers them.
 fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     let products = conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, operator.class.split_k));
-    let others = [Kernel::Prepare, Kernel::Decode].into_iter().chain(plain::KERNELS).chain([Kernel::Generic]);
+    let others = [Kernel::Prepare, Kernel::Decode]
+        .into_iter()
+        .chain(plain::KERNELS)
+        .chain([Kernel::Generic]);
     products.into_iter().chain(others.map(Tactic::of)).collect()
 }
 

@@ -58,6 +58,15 @@ pub struct Facts {
     pub driver: u32,
 }
 
+impl Facts {
+    /// The architecture that kernels are compiled for: `sm_87`, and `sm_90a` where the accelerated variant exists for Hopper.
+    pub fn architecture(&self) -> String {
+        let (major, minor) = self.capability;
+        let accelerated = if major == 9 { "a" } else { "" };
+        format!("sm_{major}{minor}{accelerated}")
+    }
+}
+
 /// Looks for a GPU. Creates no context.
 pub fn probe() -> Result<Facts, ProbeError> {
     find().map(|(_, _, facts)| facts)
