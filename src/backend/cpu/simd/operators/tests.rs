@@ -317,9 +317,24 @@ fn functions(r: &mut Random) -> Vec<Trial> {
     };
     use Unary::*;
     vec![
-        chain("gelu of a logarithm", "a0a276795b8fd8bd", &[Abs, Log, Gelu, Tanh], r.input(out.dims())),
-        chain("a bent error function", "0ea9753d4b278049", &[GeluTanh, Erf, Exp], r.input(out.dims())),
-        chain("roundings", "ba174bdf499e8ca8", &[Exp, Round, Log, Floor, Neg, Ceil], r.input(out.dims())),
+        chain(
+            "gelu of a logarithm",
+            "a0a276795b8fd8bd",
+            &[Abs, Log, Gelu, Tanh],
+            r.input(out.dims()),
+        ),
+        chain(
+            "a bent error function",
+            "0ea9753d4b278049",
+            &[GeluTanh, Erf, Exp],
+            r.input(out.dims()),
+        ),
+        chain(
+            "roundings",
+            "ba174bdf499e8ca8",
+            &[Exp, Round, Log, Floor, Neg, Ceil],
+            r.input(out.dims()),
+        ),
     ]
 }
 
