@@ -12,8 +12,8 @@
 //! For the same call every instruction set yields the same bits. Each output is accumulated in one
 //! fixed order with fused multiply-adds; reductions over a run keep sixteen partial results by index
 //! modulo sixteen and fold them by a fixed tree; maximum and minimum are
-//! `if a > b { a } else { b }` and its mirror; exponential, sigmoid and hyperbolic tangent are built
-//! from correctly rounded steps. How a caller cuts pixels, rows or channels into calls does not
+//! `if a > b { a } else { b }` and its mirror; exponential, logarithm, error function and their kin
+//! are built from correctly rounded steps. How a caller cuts pixels, rows or channels into calls does not
 //! change a bit either, save for the reductions of one run and for a softmax. One thing is outside
 //! the promise: a NaN is a NaN everywhere, but its sign and payload are not fixed.
 //!

@@ -29,6 +29,7 @@ pub struct Kernels {
     max: unsafe fn(&[f32]) -> f32,
     argmax: unsafe fn(&ArgmaxRows<'_>),
     add_rows: unsafe fn(&AddRows),
+    add_products: unsafe fn(&AddProducts<'_>),
     softmax: unsafe fn(&Softmax),
     lstm_cell: unsafe fn(&LstmCell),
     u8_to_f32: unsafe fn(&FromBytes<'_>),
@@ -43,6 +44,15 @@ struct AddRows {
     rows: usize,
     c: usize,
     dst: *mut f32,
+}
+
+/// Arguments of [`Kernels::add_products`].
+struct AddProducts<'a> {
+    weights: &'a [f32],
+    rows: *const f32,
+    stride: usize,
+    n: usize,
+    sums: *mut f32,
 }
 
 /// Arguments of the softmax kernels: down columns where `columns` is set.
@@ -131,6 +141,9 @@ entries! {
     run_add_rows(a: &AddRows, s) {
         super::reduce::add_rows(s, a.src, a.stride, a.rows, a.c, a.dst);
     }
+    run_add_products(a: &AddProducts<'_>, s) {
+        super::reduce::add_products(s, a.weights, a.rows, a.stride, a.n, a.sums);
+    }
     run_softmax(a: &Softmax, s) {
         if a.columns {
             super::reduce::softmax_columns(s, a.src, a.dst, a.rows, a.stride, a.c);
@@ -164,6 +177,7 @@ const fn table<S: Simd>() -> Kernels {
         max: run_max::<S>,
         argmax: run_argmax::<S>,
         add_rows: run_add_rows::<S>,
+        add_products: run_add_products::<S>,
         softmax: run_softmax::<S>,
         lstm_cell: run_lstm_cell::<S>,
         u8_to_f32: run_u8_to_f32::<S>,
@@ -500,6 +514,27 @@ impl Kernels {
         let n = src.len();
         // SAFETY: one row of as many elements as both slices have, which cannot overlap.
         unsafe { self.softmax_rows(src.as_ptr(), dst.as_mut_ptr(), 1, n, n) }
+    }
+
+    /// Adds rows, `stride` apart in `rows`, each times its weight, to `sums`: one fused multiply-add for each row, in order.
+    ///
+    /// # Panics
+    ///
+    /// Panics where `rows` does not hold a row of as many floats as `sums` for each weight.
+    pub fn add_products(&self, weights: &[f32], rows: &[f32], stride: usize, sums: &mut [f32]) {
+        let n = sums.len();
+        let Some(last) = weights.len().checked_sub(1) else { return };
+        let end = last.checked_mul(stride).and_then(|at| at.checked_add(n));
+        assert!(end.is_some_and(|end| end <= rows.len()));
+        let args = AddProducts {
+            weights,
+            rows: rows.as_ptr(),
+            stride,
+            n,
+            sums: sums.as_mut_ptr(),
+        };
+        // SAFETY: the last row ends inside `rows`, and a slice that is written overlaps no other.
+        unsafe { (self.add_products)(&args) }
     }
 
     /// Per row of `c` values, the first position of the greatest; NaN never wins, and 0 where
