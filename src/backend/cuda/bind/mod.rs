@@ -17,6 +17,8 @@ mod reduce;
 mod resize;
 mod softmax;
 pub mod tail;
+#[cfg(test)]
+mod tests;
 mod transpose;
 pub mod views;
 mod window;
