@@ -4,10 +4,12 @@
 //! for all operators that fit it. Kernels that mean the same on several backends share a name; what they take is said per
 //! backend, in `cpu` and `cuda`.
 
+pub mod conv_mma;
 mod cpu;
 mod cuda;
 mod forms;
 mod plain;
+pub mod product;
 
 pub use plain::PRODUCT_STEP;
 

@@ -5,8 +5,10 @@
 //! parameters mirror a struct of the kernel's source.
 
 mod constants;
+pub mod conv_mma;
 mod depthwise;
 mod elementwise;
+pub mod epilogue;
 mod generic;
 mod groups;
 mod matmul;
@@ -338,6 +340,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Softmax => softmax::compile(operator),
         Named::Resize => resize::compile(packer, operator),
         Named::Recurrent => recurrent::compile(operator),
+        Named::ConvMma => conv_mma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),
     }
 }
