@@ -31,11 +31,9 @@ pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 /// Every tactic of the backend, in the order in which the menu prefers them.
 fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     let products = conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, operator.class.split_k));
-    let others = [Kernel::Prepare, Kernel::Decode]
-        .into_iter()
-        .chain(plain::KERNELS)
-        .chain([Kernel::Generic]);
-    products.into_iter().chain(others.map(Tactic::of)).collect()
+    let pictures = [Kernel::Prepare, Kernel::Decode].into_iter();
+    let others = pictures.chain(plain::KERNELS).chain([Kernel::Generic]).map(Tactic::of);
+    products.into_iter().chain(others).collect()
 }
 
 /// The table.

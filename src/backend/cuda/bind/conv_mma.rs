@@ -286,3 +286,6 @@ impl Kernel for ConvMma {
         }])
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,8 @@ mod function {
     pub const HARD_SWISH: u32 = 4;
     pub const ADD: u32 = 5;
     pub const ADD_RELU: u32 = 6;
-    pub const TAIL: u32 = 7;
+    pub const SILU: u32 = 7;
+    pub const TAIL: u32 = 8;
 }
 
 /// A tensor of f16 with neighbouring channels side by side.
@@ -180,6 +181,7 @@ fn simple(kind: Unary) -> Option<(u32, (f32, f32))> {
         Unary::LeakyRelu(alpha) => (function::LEAKY_RELU, (alpha.0, 0.0)),
         Unary::Clip(low, high) => (function::CLIP, (low.0, high.0)),
         Unary::HardSwish => (function::HARD_SWISH, (0.0, 0.0)),
+        Unary::Silu => (function::SILU, (0.0, 0.0)),
         _ => return None,
     })
 }
@@ -282,7 +284,8 @@ mod tests {
             "EPILOGUE_HARD_SWISH = 4,",
             "EPILOGUE_ADD = 5,",
             "EPILOGUE_ADD_RELU = 6,",
-            "EPILOGUE_TAIL = 7,",
+            "EPILOGUE_SILU = 7,",
+            "EPILOGUE_TAIL = 8,",
             "EPILOGUE_ROUNDED = 1;",
             "EPILOGUE_WIDE_STORE = 2;",
             "EPILOGUE_WIDE_JOINED = 4;",

@@ -19,6 +19,8 @@ mod reduce;
 mod resize;
 mod softmax;
 pub mod tail;
+#[cfg(test)]
+mod tests;
 mod transpose;
 pub mod views;
 pub mod vision;

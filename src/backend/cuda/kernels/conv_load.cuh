@@ -92,6 +92,7 @@ struct WeightLoader {
 // Pixels with a multiple of 8 channels: a piece lies in one tap and is 16 aligned bytes of the input, or zeros.
 template <u32 BM, u32 BK, u32 THREADS>
 struct TapLoader {
+    static constexpr bool SPLITS = true;  // serves operators whose K is split
     static constexpr u32 PIECES = BK / PIECE;
     static constexpr u32 STEP = THREADS / PIECES;
     static constexpr u32 COUNT = BM / STEP;
@@ -142,6 +143,7 @@ struct TapLoader {
 // tensor cores work on the block before, and then stored.
 template <u32 BM, u32 BK, u32 THREADS>
 struct GatherLoader {
+    static constexpr bool SPLITS = false;
     static constexpr u32 PIECES = BK / PIECE;
     static constexpr u32 STEP = THREADS / PIECES;
     static constexpr u32 COUNT = BM / STEP;

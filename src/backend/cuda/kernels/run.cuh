@@ -1,22 +1,22 @@
-// Runs of neighbouring values in memory, as f32: 16 bytes at a time where they lie so, else one by one.
+// Runs of floats in memory, of f16 or f32, as f32: 16 bytes at a time where they lie so, else one by one.
 #pragma once
 
 #include "view.cuh"
 
-// The first `count` of N values from `element` on, `step` elements apart; the others are 0.
+// The first `count` of N values from `element` on, `step` elements apart; behind them 0, or the one value where the step is 0.
 template <u32 N>
 __device__ __forceinline__ void load_run(u64 base, u32 dtype, i64 element, i64 step, u32 count, float (&v)[N]) {
     if (step == 0) {
-        const float one = load_float(base, dtype, element);
+        const float one = dtype == F16 ? half_to_float(*pointer_to<u16>(base, element)) : *pointer_to<float>(base, element);
 #pragma unroll
         for (u32 i = 0; i < N; ++i) v[i] = one;
         return;
     }
-    if constexpr (N == 8) {
-        const u64 address = base + element * (dtype == F32 ? 4 : 2);
-        if (step == 1 && count == N && address % 16 == 0) {
-            if (dtype == F16) {
-                const uint4 bits = *reinterpret_cast<const uint4*>(address);
+    if (dtype == F16) {
+        const u16* from = pointer_to<u16>(base, element);
+        if constexpr (N == 8) {
+            if (step == 1 && count == N && reinterpret_cast<u64>(from) % 16 == 0) {
+                const uint4 bits = *reinterpret_cast<const uint4*>(from);
                 const u32 words[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
                 for (u32 i = 0; i < 4; ++i) {
@@ -25,16 +25,22 @@ __device__ __forceinline__ void load_run(u64 base, u32 dtype, i64 element, i64 s
                 }
                 return;
             }
-            if (dtype == F32) {
-                const float4 low = reinterpret_cast<const float4*>(address)[0], high = reinterpret_cast<const float4*>(address)[1];
-                v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
-                v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
-                return;
-            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < N; ++i) v[i] = i < count ? half_to_float(from[static_cast<i64>(i) * step]) : 0.0f;
+        return;
+    }
+    const float* from = pointer_to<float>(base, element);
+    if constexpr (N == 8) {
+        if (step == 1 && count == N && reinterpret_cast<u64>(from) % 16 == 0) {
+            const float4 low = reinterpret_cast<const float4*>(from)[0], high = reinterpret_cast<const float4*>(from)[1];
+            v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
+            v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
+            return;
         }
     }
 #pragma unroll
-    for (u32 i = 0; i < N; ++i) v[i] = i < count ? load_float(base, dtype, element + static_cast<i64>(i) * step) : 0.0f;
+    for (u32 i = 0; i < N; ++i) v[i] = i < count ? from[static_cast<i64>(i) * step] : 0.0f;
 }
 
 __device__ __forceinline__ u32 two_rounded(float low, float high) {

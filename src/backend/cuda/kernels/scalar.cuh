@@ -6,6 +6,44 @@
 
 #include "tail.cuh"
 
+// A function of two floats, powers excepted.
+__device__ __forceinline__ float binary_float(u32 function, float a, float b) {
+    switch (function) {
+        case TAIL_ADD: return __fadd_rn(a, b);
+        case TAIL_SUB: return __fsub_rn(a, b);
+        case TAIL_MUL: return __fmul_rn(a, b);
+        case TAIL_DIV: return __fdiv_rn(a, b);
+        case TAIL_MIN: return a != a ? a : lesser(a, b);
+        case TAIL_MAX: return a != a ? a : greater(a, b);
+        default: return a < 0.0f ? __fmul_rn(a, b) : a;
+    }
+}
+
+// A function of one float.
+__device__ __forceinline__ float unary_float(u32 function, float x, float first, float second) {
+    switch (function) {
+        case TAIL_RELU: return greater(0.0f, x);
+        case TAIL_LEAKY_RELU: return x < 0.0f ? __fmul_rn(x, first) : x;
+        case TAIL_CLIP: return clip(x, first, second);
+        case TAIL_SIGMOID: return sigmoid(x);
+        case TAIL_HARD_SIGMOID: return hard_sigmoid(x, first, second);
+        case TAIL_HARD_SWISH: return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f));
+        case TAIL_SILU: return __fmul_rn(x, sigmoid(x));
+        case TAIL_TANH: return hyperbolic_tangent(x);
+        case TAIL_EXP: return exponential(x);
+        case TAIL_SQRT: return __fsqrt_rn(x);
+        case TAIL_NEG: return negative(x);
+        case TAIL_ERF: return error_function(x);
+        case TAIL_GELU: return gelu(x);
+        case TAIL_GELU_TANH: return gelu_tanh(x);
+        case TAIL_ROUND: return round_even(x);
+        case TAIL_LOG: return logarithm(x);
+        case TAIL_ABS: return absolute(x);
+        case TAIL_FLOOR: return round_down(x);
+        default: return round_up(x);
+    }
+}
+
 // f32 bits of a float type, else an i32.
 struct Scalar {
     u32 bits;
