@@ -12,7 +12,6 @@ use super::library::Library;
 use super::memory::Account;
 use super::persistent::Guard;
 use super::raw::{Context, DeviceMemory, DriverError, Event, Graph, is_poisoned, poison};
-use super::slot::Camera;
 use super::slots::SlotState;
 use super::weights::Weights;
 use crate::backend::cpu::arena::ImageParams;
@@ -272,25 +271,24 @@ impl Prepared for CudaPrepared {
         let [from, to] = slots.map_err(|_| RunError::Slot(to))?;
         let source = from.images.get(camera.index()).ok_or(RunError::Unknown)?.bytes();
         let target = to.images.get_mut(camera.index()).ok_or(RunError::Unknown)?.bytes_mut();
-        let params = from.params.cameras[camera.index()];
-        let image = ImageParams::from(params);
+        let image = from.params(camera.index());
         let bytes = image.format.and_then(|f| f.image_bytes(image.width, image.height, image.stride));
         let bytes = usize::try_from(bytes.unwrap_or(0)).unwrap_or(usize::MAX).min(target.len());
         target[..bytes].copy_from_slice(&source[..bytes]);
-        to.params.cameras[camera.index()] = params;
+        to.set_params(camera.index(), image);
         Ok(())
     }
 
     fn params(&self, slot: SlotId, camera: CameraId) -> Result<ImageParams, RunError> {
         let slot = self.slot(slot)?;
         slot.images.get(camera.index()).ok_or(RunError::Unknown)?;
-        Ok(slot.params.cameras[camera.index()].into())
+        Ok(slot.params(camera.index()))
     }
 
     fn set_params(&mut self, slot: SlotId, camera: CameraId, params: ImageParams) -> Result<(), RunError> {
         let slot = self.slot_mut(slot)?;
         slot.images.get(camera.index()).ok_or(RunError::Unknown)?;
-        slot.params.cameras[camera.index()] = Camera::from(params);
+        slot.set_params(camera.index(), params);
         Ok(())
     }
 

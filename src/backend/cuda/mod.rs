@@ -6,7 +6,7 @@
 //! | [`architecture`], [`sources`], [`archive`] | the kernels: what they are compiled for, from what, and where they lie |
 //! | [`compile`] | offline: from sources to archives |
 //! | [`bind`] | from operators to launches |
-//! | `marks`, `slot`, `words`, `clock` | what frames a frame: parameters in, progress words and times out |
+//! | `marks`, `words`, `clock` | what frames a frame: parameters in, progress words and times out |
 //! | `ports`, `program` | a frame schedule as a list of commands over lanes |
 //! | `memory`, `weights`, `slots`, `persistent`, `lanes`, `library` | what is taken at prepare |
 //! | `issue` | commands into streams, for a capture or live |
@@ -29,7 +29,6 @@ mod ports;
 mod prepare;
 mod program;
 pub mod raw;
-mod slot;
 mod slots;
 pub mod sources;
 mod warm_up;

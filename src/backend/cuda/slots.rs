@@ -4,15 +4,19 @@
 //! each byte of an image is read once and nothing is gained by a copy.
 
 use super::bind::Area;
+use super::bind::views::{Camera, SlotBlock};
 use super::clock::DeviceClock;
 use super::error::CudaError;
 use super::memory::{Account, Parts};
 use super::raw::{Context, DeviceMemory, Pinned};
-use super::slot::{SLOT_BLOCK_BYTES, SlotBlock};
 use super::words::{Layout, SlotWords};
+use crate::backend::cpu::arena::ImageParams;
 use crate::backend::progress::Progress;
-use bytemuck::Zeroable;
+use crate::task::PixelFormat;
 use std::sync::Arc;
+
+/// Bytes of a slot's block.
+const BLOCK_BYTES: u64 = size_of::<SlotBlock>() as u64;
 
 /// How much a slot holds.
 pub struct SlotSize {
@@ -55,7 +59,7 @@ pub struct SlotState {
     /// The progress among them.
     pub progress: Progress,
     /// The host's copy of the block, which is cheaper to read.
-    pub params: SlotBlock,
+    params: SlotBlock,
     memory: DeviceMemory,
 }
 
@@ -75,14 +79,14 @@ impl SlotState {
             .collect::<Result<Vec<_>, _>>()?;
         let input = account.pinned("tensor inputs", size.input)?;
         let output = account.pinned("results", size.output)?;
-        let block = account.pinned("slots' parameters", SLOT_BLOCK_BYTES)?;
+        let block = account.pinned("slots' parameters", BLOCK_BYTES)?;
         let word_bytes = 8 * size.layout.count() as u64;
         let words = SlotWords::new(context, size.layout, clock.clone()).map_err(Account::refused("progress words", word_bytes))?;
         account.add("progress words", word_bytes);
         let words = Arc::new(words);
 
         let mut parts = Parts::default();
-        let own_block = parts.push(SLOT_BLOCK_BYTES);
+        let own_block = parts.push(BLOCK_BYTES);
         let own = if mapped {
             None
         } else {
@@ -113,7 +117,7 @@ impl SlotState {
             areas,
             progress: Progress::on_device(size.layout.places, words.clone()),
             words,
-            params: SlotBlock::zeroed(),
+            params: SlotBlock::default(),
             memory,
         })
     }
@@ -121,6 +125,30 @@ impl SlotState {
     /// The slot's device memory.
     pub fn memory(&self) -> &DeviceMemory {
         &self.memory
+    }
+
+    /// What the frame will know of a camera's image.
+    pub fn params(&self, camera: usize) -> ImageParams {
+        let c = self.params.cameras[camera];
+        ImageParams {
+            frame: c.frame,
+            width: c.width,
+            height: c.height,
+            stride: c.stride,
+            format: PixelFormat::from_number(c.format),
+        }
+    }
+
+    /// Sets it.
+    pub fn set_params(&mut self, camera: usize, params: ImageParams) {
+        self.params.cameras[camera] = Camera {
+            frame: params.frame,
+            width: params.width,
+            height: params.height,
+            stride: params.stride,
+            format: params.format.map_or(0, |f| f as u32),
+            padding: 0,
+        };
     }
 
     /// Puts the block where the device reads it. The slot must not be in flight.

@@ -22,4 +22,4 @@ struct SlotBlock {
     Camera cameras[MAX_CAMERAS];
 };
 
-static_assert(sizeof(Camera) == 32 && sizeof(SlotBlock) == 16 + 32 * MAX_CAMERAS, "mirrored in the backend's slot.rs");
+static_assert(sizeof(Camera) == 32 && sizeof(SlotBlock) == 16 + 32 * MAX_CAMERAS, "mirrored in bind/views.rs");
