@@ -2,6 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
+//! | [`agree`] | a GPU against the processor, operator by operator |
 //! | [`mixes`] | what is compared: a task set, and its networks alone |
 //! | [`noise`] | numbers from a seed |
 //! | [`inputs`] | pictures and tensors to run on, the same on every run |
@@ -12,6 +13,7 @@
 //! | [`profile`] | the time of each operator alone |
 //! | [`zoo`] | the networks of the papers, built here with seeded weights |
 
+pub mod agree;
 pub mod inputs;
 pub mod measure;
 pub mod mixes;

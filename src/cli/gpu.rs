@@ -27,6 +27,11 @@ pub fn board() -> anyhow::Result<BoardRecord> {
     }
 }
 
+/// Why there is no GPU here; `None` if there is one.
+pub fn absent() -> Option<String> {
+    raw::probe().err().map(|error| output::chain(&error))
+}
+
 /// A GPU in words.
 pub fn described(facts: &Facts) -> String {
     format!("{}, {}, {} SMs", facts.name, facts.architecture(), facts.sms)

@@ -51,7 +51,7 @@ enum Command {
     Plan(plan::Arguments),
     /// Show what a plan file holds
     Inspect(inspect::Arguments),
-    /// Check a plan file, its weights and its table
+    /// Check a plan file, its weights and its table, and a GPU against the processor
     Verify(verify::Arguments),
     /// Run a task set over recorded pictures or a synthetic drive
     Replay(replay::Arguments),
@@ -83,7 +83,7 @@ pub fn main() -> ExitCode {
     let outcome = match command {
         Command::Plan(arguments) => plan::run(&common, &arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
-        Command::Verify(arguments) => verify::run(&arguments),
+        Command::Verify(arguments) => verify::run(&common, &arguments),
         Command::Replay(arguments) => replay::run(&common, &arguments),
         Command::Scenes(arguments) => scenes::run(&common, &arguments),
         Command::Infer(arguments) => infer::run(&common, &arguments),

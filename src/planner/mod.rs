@@ -18,6 +18,7 @@ mod emit;
 pub mod graph;
 mod half_floats;
 pub mod import;
+pub mod isolate;
 pub mod lower;
 pub mod memory;
 mod networks;
