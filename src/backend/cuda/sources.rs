@@ -67,6 +67,7 @@ pub const UNITS: &[Unit] = &[
     unit!("conv_wgmma", HOPPER),
     unit!("crop"),
     unit!("decode"),
+    unit!("marks"),
     unit!("nms"),
     unit!("prepare"),
     unit!("topk"),
