@@ -59,7 +59,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let tasks = common.tasks()?;
     let options = CompileOptions {
         best_effort: true,
-        ..arguments.compile.options(&board)
+        ..arguments.compile.options(&board)?
     };
     let text = match &arguments.profile {
         Some(what) => slowest(&tasks, what, &board, &options, arguments.frames.get())?,
