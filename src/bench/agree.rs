@@ -15,7 +15,7 @@ use crate::limits::MAX_BYTES;
 use crate::plan::deployment::Deployment;
 use crate::plan::format::{Family, Operand, Operator, Plan, Space, Step, View};
 use crate::plan::table::{Entry, Table};
-use crate::planner::isolate::{Ends, Isolated, isolate, stored};
+use crate::planner::isolate::{Ends, Isolated, Trial, isolate, stored};
 use crate::primitive::{Primitive, Region};
 use crate::runtime::{Engine, Options};
 use crate::tensor::DType;
@@ -160,12 +160,17 @@ impl Judge<'_> {
 
     /// Runs a group of operators on the other side, and compares.
     fn compare(&self, group: &[Values], agreement: &mut Agreement) -> Result<(), BenchError> {
-        let ids: Vec<OperatorId> = group.iter().map(|v| v.operator).collect();
+        let once = |values: &Values| Trial {
+            operator: values.operator,
+            tactics: vec![self.plan.operators[values.operator.index()].tactic],
+            repeats: 1,
+        };
+        let trials: Vec<Trial> = group.iter().map(once).collect();
         let refused = |error| BenchError::Plan {
             name: self.plan.task_set.clone(),
             error: Box::new(error),
         };
-        let isolated = isolate(self.plan, &ids, &self.board).map_err(refused)?;
+        let isolated = isolate(self.plan, &trials, &self.board).map_err(refused)?;
         for (values, results) in group.iter().zip(self.run(&isolated, group)?) {
             self.judge(values, &results, agreement);
         }
@@ -174,7 +179,7 @@ impl Judge<'_> {
 
     /// The results of each operator of an isolated plan on the processor's operands.
     fn run(&self, isolated: &Isolated, group: &[Values]) -> Result<Vec<Vec<Vec<u8>>>, BenchError> {
-        let mut engine = Engine::with(self.alone(isolated)?, self.options)?;
+        let mut engine = Engine::with(alone(self.deployment, self.plan, isolated, &self.board)?, self.options)?;
         let tenant = TenantId(0);
         let mut draft = engine.begin()?;
         for (camera, picture) in self.plan.cameras.iter().map(super::inputs::Picture::of).enumerate() {
@@ -195,22 +200,6 @@ impl Judge<'_> {
         engine.release(ticket)?;
         engine.close();
         Ok(results)
-    }
-
-    /// An isolated plan as a deployment of its own, with the plan's weights.
-    fn alone(&self, isolated: &Isolated) -> Result<Deployment, BenchError> {
-        let table = Table {
-            board: self.board.clone(),
-            backend: self.board.backend,
-            default_task_set: isolated.plan.task_set.clone(),
-            slots: 1,
-            cameras: isolated.plan.cameras.clone(),
-            entries: vec![Entry::of(&isolated.plan)],
-        };
-        let weights = self.deployment.weights();
-        let files = self.plan.weight_files.iter().filter_map(|f| weights.file(&f.digest));
-        let files = files.map(<[u8]>::to_vec).collect();
-        Ok(Deployment::assemble(table, vec![isolated.plan.clone()], files)?)
     }
 
     fn judge(&self, values: &Values, results: &[Vec<u8>], agreement: &mut Agreement) {
@@ -246,6 +235,21 @@ impl Judge<'_> {
             agreement.worst = Some(deviation);
         }
     }
+}
+
+/// An isolated plan as a deployment of its own, with the weights of the plan that it is from.
+pub(super) fn alone(deployment: &Deployment, from: &Plan, isolated: &Isolated, board: &BoardRecord) -> Result<Deployment, BenchError> {
+    let table = Table {
+        board: board.clone(),
+        backend: board.backend,
+        default_task_set: isolated.plan.task_set.clone(),
+        slots: 1,
+        cameras: isolated.plan.cameras.clone(),
+        entries: vec![Entry::of(&isolated.plan)],
+    };
+    let files = from.weight_files.iter().filter_map(|f| deployment.weights().file(&f.digest));
+    let files = files.map(<[u8]>::to_vec).collect();
+    Ok(Deployment::assemble(table, vec![isolated.plan.clone()], files)?)
 }
 
 /// Which elements of an output mean something: rows of detections behind their count, and crops of nothing, do not.

@@ -10,6 +10,7 @@
 //! | [`peers`] | the other side |
 //! | [`measure`] | turns of both sides, and the figures of a side |
 //! | [`report`] | the figures as rows and as JSON, with what they depend on |
+//! | [`tactics`] | the times of all tactics of operators, for a board's table |
 //! | [`profile`] | the time of each operator alone |
 //! | [`zoo`] | the networks of the papers, built here with seeded weights |
 
@@ -22,6 +23,7 @@ pub mod ours;
 pub mod peers;
 pub mod profile;
 pub mod report;
+pub mod tactics;
 pub mod zoo;
 
 use crate::backend::cpu::kernels::CompileError;
@@ -80,6 +82,15 @@ pub enum BenchError {
         /// Why.
         #[source]
         error: CompileError,
+    },
+    /// A file of figures cannot be written.
+    #[error("{}: cannot be written", file.display())]
+    Write {
+        /// The file.
+        file: std::path::PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
     },
     /// The system has not enough memory.
     #[error("{0} bytes of memory are not to be had")]

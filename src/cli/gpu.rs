@@ -95,7 +95,7 @@ pub fn make(
 }
 
 /// Writes a file under another name first, so that nobody reads half of it.
-fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let draft = file.with_extension(format!("{}.part", std::process::id()));
     std::fs::write(&draft, bytes)?;
     std::fs::rename(&draft, file)

@@ -15,6 +15,7 @@ mod npy;
 mod options;
 mod output;
 mod plan;
+mod profile;
 mod replay;
 mod scenes;
 mod verify;
@@ -61,6 +62,8 @@ enum Command {
     Infer(infer::Arguments),
     /// Compare task sets with another runtime in the same run, or profile their operators
     Bench(bench::Arguments),
+    /// Time the tactics of operators on a board's GPU, for plans to choose by
+    Profile(profile::Arguments),
     /// Compile the GPU kernels for architectures of boards
     Kernels(kernels::Arguments),
     /// Say what this machine has, and what to do about what it lacks
@@ -88,6 +91,7 @@ pub fn main() -> ExitCode {
         Command::Scenes(arguments) => scenes::run(&common, &arguments),
         Command::Infer(arguments) => infer::run(&common, &arguments),
         Command::Bench(arguments) => bench::run(&common, &arguments),
+        Command::Profile(arguments) => profile::run(&common, &arguments),
         Command::Kernels(arguments) => kernels::run(&common, &arguments),
         Command::Doctor(arguments) => doctor::run(&common, &arguments),
     };

@@ -8,7 +8,7 @@
 use super::schedule::Schedule;
 use super::{PlannerError, cost, memory};
 use crate::board::BoardRecord;
-use crate::ids::{BufferId, CameraId, OperatorId, StreamId, TenantId};
+use crate::ids::{BufferId, CameraId, OperatorId, SegmentId, StreamId, TenantId};
 use crate::plan::check;
 use crate::plan::format::{
     ArithmeticClass, Buffer, Call, Digest, Family, FrameSchedule, Kernel, Operand, Operator, Plan, Port, Role, Rounding, Segment, Space,
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 /// A plan of operators each on its own.
 #[derive(Clone, Debug)]
 pub struct Isolated {
-    /// The plan, checked: one tenant fed with tensors, one segment an operator.
+    /// The plan, checked: one tenant fed with tensors.
     pub plan: Plan,
     /// The operators, in the order in which they run.
     pub operators: Vec<Ends>,
@@ -38,6 +38,19 @@ pub struct Ends {
     pub inputs: Vec<(usize, View)>,
     /// What it writes: index of the result, and the view in that plan.
     pub outputs: Vec<(usize, View)>,
+    /// The segments that hold nothing but the operator, one for each tactic that was asked for.
+    pub segments: Vec<SegmentId>,
+}
+
+/// An operator, and how it is to be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// The operator.
+    pub operator: OperatorId,
+    /// The tactics to run it with, one after the other; the results are the last one's.
+    pub tactics: Vec<Tactic>,
+    /// How often each is run, at least once; every time into memory of its own.
+    pub repeats: u32,
 }
 
 /// The elements that a view names, each once: axes that repeat one element (stride 0) have extent 1.
@@ -58,16 +71,16 @@ fn stays(space: Space) -> bool {
     matches!(space, Space::Camera(_) | Space::Weights(_))
 }
 
-/// The plan that runs the given operators of `plan`, each on its own, on the same board with as much memory as a plan may use.
+/// The plan that runs operators of `plan`, each on its own, on a board.
 ///
 /// # Errors
-/// [`PlannerError::Check`] for an operator that reads one element through two places of a view, and for a plan that is not
-/// checked.
-pub fn isolate(plan: &Plan, operators: &[OperatorId], board: &BoardRecord) -> Result<Isolated, PlannerError> {
+/// [`PlannerError::Check`] for an operator that reads one element through two places of a view, for a tactic that does not
+/// fit, and for a plan that is not checked.
+pub fn isolate(plan: &Plan, trials: &[Trial], board: &BoardRecord) -> Result<Isolated, PlannerError> {
     let mut builder = Builder::new(plan, Target::of(board));
-    for &id in operators {
-        let operator = plan.operators.get(id.index()).ok_or(PlannerError::Limit("operators"))?;
-        builder.add(id, operator);
+    for trial in trials {
+        let operator = plan.operators.get(trial.operator.index());
+        builder.add(trial, operator.ok_or(PlannerError::Limit("operators"))?);
     }
     builder.finish(board)
 }
@@ -78,6 +91,8 @@ struct Builder<'a> {
     plan: Plan,
     ends: Vec<Ends>,
     segments: Vec<Segment>,
+    /// The next step begins a segment.
+    fresh: bool,
     /// Buffers that stay, by their number in `from`.
     kept: BTreeMap<BufferId, BufferId>,
 }
@@ -113,6 +128,7 @@ impl<'a> Builder<'a> {
             plan,
             ends: Vec::new(),
             segments: Vec::new(),
+            fresh: true,
             kept: BTreeMap::new(),
         }
     }
@@ -124,6 +140,13 @@ impl<'a> Builder<'a> {
 
     /// Appends an operator; all its chunks become steps of the segment at hand.
     fn step(&mut self, operator: Operator) {
+        if std::mem::take(&mut self.fresh) {
+            self.segments.push(Segment {
+                tenant: TenantId(0),
+                stream: StreamId(0),
+                steps: Vec::new(),
+            });
+        }
         let id = OperatorId(self.plan.operators.len() as u32);
         let steps = (0..operator.chunks.len()).map(|chunk| Step {
             operator: id,
@@ -135,52 +158,60 @@ impl<'a> Builder<'a> {
         self.plan.operators.push(operator);
     }
 
-    fn add(&mut self, id: OperatorId, operator: &Operator) {
-        self.segments.push(Segment {
-            tenant: TenantId(0),
-            stream: StreamId(0),
-            steps: Vec::new(),
-        });
+    fn add(&mut self, trial: &Trial, operator: &Operator) {
         let mut ends = Ends {
-            operator: id,
+            operator: trial.operator,
             inputs: Vec::new(),
             outputs: Vec::new(),
+            segments: Vec::new(),
         };
+        self.fresh = true;
         let mut own = operator.clone();
         own.tenant = TenantId(0);
         let mut read: Vec<(View, BufferId)> = Vec::new();
         for call in &mut own.calls {
             for input in &mut call.inputs {
                 let Operand::View(view) = input else { continue };
-                let buffer = match read.iter().find(|(known, _)| known == view) {
-                    Some(&(_, buffer)) => buffer,
-                    None => {
-                        let buffer = self.read(view, &mut ends);
-                        read.push((*view, buffer));
-                        buffer
-                    }
-                };
+                let known = read.iter().find(|(known, _)| known == view).map(|(_, buffer)| *buffer);
+                let buffer = known.unwrap_or_else(|| self.read(view, &mut ends));
+                read.push((*view, buffer));
                 view.buffer = buffer;
             }
         }
-        let mut written: BTreeMap<BufferId, BufferId> = BTreeMap::new();
-        for view in &mut own.outputs {
-            let bytes = self.from.buffers[view.buffer.index()].bytes;
-            let known = written.get(&view.buffer).copied();
-            let buffer = known.unwrap_or_else(|| self.buffer(Space::Arena { offset: 0 }, bytes));
-            written.insert(view.buffer, buffer);
-            view.buffer = buffer;
+        let mut written = own.outputs.clone();
+        for &tactic in &trial.tactics {
+            self.fresh = true;
+            own.tactic = tactic;
+            for _ in 0..trial.repeats.max(1) {
+                written = self.room(&operator.outputs);
+                own.outputs = written.clone();
+                self.step(own.clone());
+            }
+            ends.segments.push(SegmentId(self.segments.len() as u32 - 1));
         }
-        let results: Vec<(View, View)> = operator.outputs.iter().copied().zip(own.outputs.iter().copied()).collect();
-        self.step(own);
-        for (original, view) in results {
+        self.fresh = true;
+        for (original, view) in operator.outputs.iter().zip(written) {
             let port = self.port(&view, Space::Output { offset: 0 });
             self.copy(view, port.view);
             let outputs = &mut self.plan.tenants[0].outputs;
-            ends.outputs.push((outputs.len(), original));
+            ends.outputs.push((outputs.len(), *original));
             outputs.push(port);
         }
         self.ends.push(ends);
+    }
+
+    /// The same views in new buffers of the same sizes.
+    fn room(&mut self, views: &[View]) -> Vec<View> {
+        let mut new: BTreeMap<BufferId, BufferId> = BTreeMap::new();
+        let mut moved = Vec::with_capacity(views.len());
+        for view in views {
+            let bytes = self.from.buffers[view.buffer.index()].bytes;
+            let known = new.get(&view.buffer).copied();
+            let buffer = known.unwrap_or_else(|| self.buffer(Space::Arena { offset: 0 }, bytes));
+            new.insert(view.buffer, buffer);
+            moved.push(View { buffer, ..*view });
+        }
+        moved
     }
 
     /// The buffer that an operator reads a view from, filled from a new input unless its contents come with the frame.
