@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 #[allow(dead_code)] // other binaries use other parts
 #[path = "common/crops.rs"]
 mod crops;
+#[path = "cli/gpu.rs"]
+mod gpu;
 #[allow(dead_code)] // other binaries use other parts
 #[path = "common/onnx.rs"]
 mod onnx;
@@ -248,7 +250,7 @@ fn bad_input_is_one_line_that_names_the_file() {
         (&["plan"], "tasks.toml"),
         (&["plan", "--tasks", "typo.toml"], "typo.toml:2"),
         (&["plan", "--board", "nowhere"], "nowhere"),
-        (&["plan", "--backend", "cuda"], "cuda"),
+        (&["plan", "--backend", "cuda", "--board", "host"], "has no GPU"),
         (&["inspect", "noise.plan"], "noise.plan"),
         (&["verify", "noise.plan"], "noise.plan"),
         (&["verify", "none.plan"], "none.plan"),

@@ -69,7 +69,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let board = common.board()?;
     let options = CompileOptions {
         best_effort: true,
-        ..arguments.compile.options(&board)
+        ..arguments.compile.options(&board)?
     };
     if !arguments.zoo.zoo.is_empty() {
         output::print(&of_the_zoo(common, arguments, &board, &options)?)?;

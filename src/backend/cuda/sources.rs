@@ -5,7 +5,7 @@
 //! tactics were chosen for these kernels, and measured times.
 
 use super::architecture::Toolkit;
-use crate::plan::format::Digest;
+use crate::plan::format::{Digest, Kernel};
 use std::collections::BTreeSet;
 
 /// A source file that becomes one cubin.
@@ -130,6 +130,23 @@ pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_
     UNITS.iter().filter(move |u| u.serves(architecture))
 }
 
+/// The kernels that have units of their own; any other unit may serve any other kernel.
+const OWN: &[(Kernel, &[&str])] = &[
+    (Kernel::ConvMma, &["conv_mma"]),
+    (Kernel::ConvWgmma, &["conv_wgmma"]),
+    (Kernel::Prepare, &["prepare", "crop"]),
+    (Kernel::Decode, &["argmax", "decode", "nms", "topk"]),
+];
+
+/// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel
+/// is never older than its sources.
+pub fn serves(unit: &str, kernel: Kernel) -> bool {
+    match OWN.iter().find(|(own, _)| *own == kernel) {
+        Some((_, units)) => units.contains(&unit),
+        None => !OWN.iter().any(|(_, units)| units.contains(&unit)),
+    }
+}
+
 /// Digest of all units, headers and options: of the kernels as a whole, whatever compiles them for whatever GPU.
 pub fn digest() -> Digest {
     let mut text = Text::new();
@@ -225,6 +242,14 @@ mod tests {
         let headers: Vec<&str> = HEADERS.iter().map(|h| h.name).collect();
         assert_eq!(units, files("cu"));
         assert_eq!(headers, files("cuh"));
+    }
+
+    #[test]
+    fn kernels_with_units_of_their_own_have_these_units() {
+        for (kernel, units) in OWN {
+            assert!(units.iter().all(|name| unit(name).is_some()), "{kernel:?}");
+        }
+        assert!(serves("conv_mma", Kernel::ConvMma) && !serves("conv_mma", Kernel::Generic) && !serves("nms", Kernel::ConvMma));
     }
 
     #[test]
