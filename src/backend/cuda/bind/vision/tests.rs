@@ -154,10 +154,7 @@ fn a_camera_beyond_the_block_is_refused() {
     };
     p.camera = CameraId(1);
     let kernel = compile(&rig.operator).unwrap();
-    assert_eq!(
-        rig.try_launches(kernel.as_ref(), 0, &rig.whole(), 0),
-        Err(BindError::Reference)
-    );
+    assert_eq!(rig.try_launches(kernel.as_ref(), 0, &rig.whole(), 0), Err(BindError::Reference));
 }
 
 #[test]
@@ -170,7 +167,11 @@ fn crops_are_chosen_once_and_cut_by_batch() {
         mean: [0.0; 3].map(Scalar),
         std: [1.0; 3].map(Scalar),
     };
-    let inputs = [(DType::U8, dense(&[1000])), (DType::F32, dense(&[50, 6])), (DType::I32, dense(&[1]))];
+    let inputs = [
+        (DType::U8, dense(&[1000])),
+        (DType::F32, dense(&[50, 6])),
+        (DType::I32, dense(&[1])),
+    ];
     let outputs = [(DType::F32, dense(&[8, 3, 20, 30])), (DType::I32, dense(&[8]))];
     let rig = Rig::new(Primitive::Crop(crop), &inputs, &outputs);
     let [choose, cut] = rig.launches(&Region { batch: 3..8, rows: 0..20 }, 0).try_into().unwrap();
@@ -199,7 +200,10 @@ fn suppression_has_a_workspace_for_every_score() {
     let [filter, pick] = rig.launches(&rig.whole(), 0).try_into().unwrap();
     assert_eq!((filter.blocks, pick.blocks), (3, 1));
     let p: NmsParams = params(&pick);
-    assert_eq!((p.found, p.kept, p.candidates), (WORKSPACE, WORKSPACE + 64, WORKSPACE + 64 + 4096 * 32));
+    assert_eq!(
+        (p.found, p.kept, p.candidates),
+        (WORKSPACE, WORKSPACE + 64, WORKSPACE + 64 + 4096 * 32)
+    );
     assert_eq!(p.tiles, 3);
     let short = rig.try_launches(kernel.as_ref(), needed - 1, &rig.whole(), 0);
     assert_eq!(short, Err(BindError::Reference));
