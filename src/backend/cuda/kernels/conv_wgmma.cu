@@ -10,6 +10,7 @@
 // order: so neither tile nor grid nor chunk changes a bit. The splits of a tile are computed one after another by one
 // block, or side by side by the blocks of a cluster, which then share out the sums through each other's memory.
 
+#include "conv_wgmma_store.cuh"
 #include "epilogue.cuh"
 #include "hopper.cuh"
 #include "wgmma.cuh"
@@ -18,10 +19,8 @@ constexpr u32 BLOCK_K = 64;                  // channels of a stage
 constexpr u32 K_BYTES = BLOCK_K * 2;         // one swizzled row
 constexpr u32 PRODUCT_K = 16;                // channels of one warpgroup product
 constexpr u32 WARP = 32, WARPGROUP = 128;
-constexpr u32 WARPGROUP_ROWS = 64, WARP_ROWS = 16;
-constexpr u32 STRIP = 32;                    // columns that a warp turns round at a time
-constexpr u32 STRIP_STRIDE = STRIP + 8;      // floats; 8 rows of a fragment then meet different banks
-constexpr u32 SHARE_PADDING = 8;             // the same for rows of a shared tile
+constexpr u32 WARPGROUP_ROWS = 64;
+constexpr u32 SHARE_PADDING = 8;             // floats behind a row of a shared tile, against bank conflicts
 
 struct ConvWgmmaParams {
     TensorMap image;       // im2col map of the input, TILE_M pixels by BLOCK_K channels
@@ -55,7 +54,6 @@ struct Shape {
     static constexpr u32 THREADS = WORKERS + WARP;
     static constexpr u32 IMAGE_BYTES = M * K_BYTES, WEIGHT_BYTES = N * K_BYTES;
     static constexpr u32 STAGE_BYTES = IMAGE_BYTES + WEIGHT_BYTES;
-    static constexpr u32 STRIP_BYTES = WARP_ROWS * STRIP_STRIDE * 4;
     // Several chains in one block take a second set of sums, where registers allow it.
     static constexpr bool CHAINS = N * (M == WARPGROUP_ROWS ? 1 : BLOCKS) <= 128;
     // From the first multiple of 1024 bytes on: stages, a strip for each warp, barriers, and in a cluster a tile of sums.
@@ -163,56 +161,14 @@ __device__ __forceinline__ Place place_of(const ConvWgmmaParams& p, u32 pixel, u
     return {batch, line - batch * p.rows, pixel - line * p.columns, channel};
 }
 
-__device__ __forceinline__ void finish_group(const ConvWgmmaParams& p, float (&values)[GROUP], Place place) {
-    if (place.channel < p.channels) finish(values, p.epilogue, place, min(GROUP, p.channels - place.channel));
-}
-
-// Writes columns `C..C + STRIP` of a warp's fragments to its strip of shared memory.
-template <u32 C, u32 COUNT>
-__device__ __forceinline__ void turn(const float (&sums)[COUNT], float* strip, u32 lane) {
-    float* const fragment = strip + lane / 4 * STRIP_STRIDE + lane % 4 * 2;
-#pragma unroll
-    for (u32 j = 0; j < STRIP / 8; ++j) {
-        constexpr u32 FIRST = C / 2;
-        const u32 at = FIRST + j * 4;
-        *reinterpret_cast<float2*>(fragment + j * 8) = make_float2(sums[at], sums[at + 1]);
-        *reinterpret_cast<float2*>(fragment + 8 * STRIP_STRIDE + j * 8) = make_float2(sums[at + 2], sums[at + 3]);
-    }
-}
-
-// Stores the 16 rows of a warp, turned from fragments to pixels through its strip. What finishes a group is long, so it
-// stands here once, in a loop: most launches run it a few times only, and fetching instructions would take longest.
-template <class S>
-__device__ __forceinline__ void store(const ConvWgmmaParams& p, const Tile& t, const float (&sums)[S::TILE_N / 2], u32 first_row,
-                                      float* strip, u32 lane) {
-    constexpr u32 GROUPS = STRIP / GROUP, ROWS = WARP / GROUPS;  // a warp finishes 8 rows of 4 groups at a time
-    const u32 row = lane / GROUPS, column = lane % GROUPS * GROUP;
-    const Place upper = place_of(p, t.pixel + first_row + row, 0), lower = place_of(p, t.pixel + first_row + row + ROWS, 0);
-#pragma unroll 1
-    for (u32 c = 0; c < S::TILE_N; c += STRIP) {
-        __syncwarp();
-        switch (c) {
-            case 0: turn<0>(sums, strip, lane); break;
-            case 32: if constexpr (S::TILE_N > 32) turn<32>(sums, strip, lane); break;
-            case 64: if constexpr (S::TILE_N > 64) turn<64>(sums, strip, lane); break;
-            case 96: if constexpr (S::TILE_N > 64) turn<96>(sums, strip, lane); break;
-            case 128: if constexpr (S::TILE_N > 128) turn<128>(sums, strip, lane); break;
-            case 160: if constexpr (S::TILE_N > 128) turn<160>(sums, strip, lane); break;
-            case 192: if constexpr (S::TILE_N > 128) turn<192>(sums, strip, lane); break;
-            case 224: if constexpr (S::TILE_N > 128) turn<224>(sums, strip, lane); break;
-        }
-        __syncwarp();
-#pragma unroll 1
-        for (u32 at = row; at < WARP_ROWS; at += ROWS) {
-            if (first_row + at >= t.pixels) break;
-            const float4 low = *reinterpret_cast<const float4*>(strip + at * STRIP_STRIDE + column);
-            const float4 high = *reinterpret_cast<const float4*>(strip + at * STRIP_STRIDE + column + 4);
-            float values[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-            Place place = at == row ? upper : lower;
-            place.channel = t.channel + c + column;
-            finish_group(p, values, place);
-        }
-    }
+// The rows of a warp in the output.
+__device__ __forceinline__ WarpRows rows_of(const ConvWgmmaParams& p, const Tile& t, u32 first_row, u32 lane) {
+    WarpRows rows;
+    const Place place = place_of(p, t.pixel + first_row + lane % WARP_ROWS, 0);
+    rows.output = row_groups(p.epilogue.output, place);
+    rows.joined = row_groups(p.epilogue.joined, place);
+    rows.live = t.pixels > first_row ? t.pixels - first_row : 0;
+    return rows;
 }
 
 // Puts the sums of one chain where the blocks of the cluster can read them.
@@ -226,25 +182,42 @@ __device__ __forceinline__ void share(const float (&sums)[S::TILE_N / 2], u32 fi
     }
 }
 
-// Adds the chains of the cluster's blocks, in order, for this block's part of the rows, and stores them.
+// Adds the chains of a group of channels, in order; each lies at `address` of one block of the cluster.
+template <u32 SPLITS>
+__device__ __forceinline__ void add_chains(float (&values)[GROUP], u32 address) {
+    float4 parts[SPLITS][2];
+#pragma unroll
+    for (u32 chain = 0; chain < SPLITS; ++chain) {
+        const u32 remote = remote_address(address, chain);
+        parts[chain][0] = load_remote(remote);
+        parts[chain][1] = load_remote(remote + 16);
+    }
+#pragma unroll
+    for (u32 chain = 0; chain < SPLITS; ++chain) {
+        const float4 low = parts[chain][0], high = parts[chain][1];
+        const float part[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+        for (u32 j = 0; j < GROUP; ++j) values[j] = chain == 0 ? part[j] : __fadd_rn(values[j], part[j]);
+    }
+}
+
+// Adds the chains of the cluster's blocks for this block's part of the rows, and stores them.
 template <class S>
 __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 share, u32 worker) {
     constexpr u32 GROUPS = S::TILE_N / GROUP;
     const u32 rows = S::TILE_M / p.splits;
 #pragma unroll 1
     for (u32 i = worker; i < rows * GROUPS; i += S::WORKERS) {
-        const u32 row = rank * rows + i / GROUPS, column = i % GROUPS * GROUP;
-        if (row >= t.pixels) continue;
+        const u32 row = rank * rows + i / GROUPS, column = i % GROUPS * GROUP, channel = t.channel + column;
+        if (row >= t.pixels || channel >= p.channels) continue;
         const u32 at = share + (row * S::SHARE_STRIDE + column) * 4;
         float values[GROUP];
-        for (u32 chain = 0; chain < p.splits; ++chain) {
-            const u32 remote = remote_address(at, chain);
-            const float4 low = load_remote(remote), high = load_remote(remote + 16);
-            const float part[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-            for (u32 j = 0; j < GROUP; ++j) values[j] = chain == 0 ? part[j] : __fadd_rn(values[j], part[j]);
+        switch (p.splits) {
+            case 2: add_chains<2>(values, at); break;
+            case 4: add_chains<4>(values, at); break;
+            default: add_chains<8>(values, at); break;
         }
-        finish_group(p, values, place_of(p, t.pixel + row, t.channel + column));
+        finish(values, p.epilogue, place_of(p, t.pixel + row, channel), min(GROUP, p.channels - channel));
     }
 }
 
@@ -265,6 +238,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     }
     __syncthreads();
     wait_for_predecessors();
+    release_successors();
     Ring<S::STAGES> ring;
     if (warp == S::WORKERS / WARP) {
         for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
@@ -279,10 +253,11 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         }
     } else {
         const u32 first_row = warp * WARP_ROWS, group = warp / (WARPGROUP / WARP);
-        float* const strip = reinterpret_cast<float*>(aligned + S::STRIPS + warp * S::STRIP_BYTES);
+        const u32 strip = base + S::STRIPS + warp * STRIP_BYTES;
         const u32 first_chain = peers > 1 ? rank : 0, end_chain = peers > 1 ? rank + 1 : p.splits;
         for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
             const Tile t = tile_at<S>(p, i);
+            const WarpRows rows = rows_of(p, t, first_row, lane);
             float sums[S::TILE_N / 2];
             multiply<S>(sums, chain_begin(p, first_chain + 1) - chain_begin(p, first_chain), base, group, lane, ring);
             if constexpr (S::CHAINS) {
@@ -301,7 +276,12 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 __syncwarp();
                 cluster_meet();
             } else {
-                store<S>(p, t, sums, first_row, strip, lane);
+                if (is_plain(p.epilogue, p.channels)) {
+                    store_plain(p.epilogue, sums, rows, strip, t.channel, p.channels, lane);
+                } else {
+                    const auto place_at = [&](u32 row) { return place_of(p, t.pixel + first_row + row, 0); };
+                    store_general(p.epilogue, sums, rows, place_at, strip, t.channel, p.channels, lane);
+                }
             }
         }
     }
