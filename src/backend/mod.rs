@@ -46,6 +46,16 @@ pub enum Submission {
     Segments,
 }
 
+/// How the host waits for a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Spins briefly, then sleeps a little at a time: a result is noticed some tens of microseconds late.
+    #[default]
+    Block,
+    /// Spins until the result is there, which keeps a core busy.
+    Spin,
+}
+
 /// Choices made once, at prepare.
 #[derive(Clone, Default)]
 pub struct PrepareOptions {
@@ -59,6 +69,13 @@ pub struct PrepareOptions {
     pub trace: usize,
     /// Faults to inject, at segment borders.
     pub faults: Vec<InjectedFault>,
+    /// GPU: confines the work to that many SMs; `None` for all.
+    pub sms: Option<u32>,
+    /// GPU: how the host waits.
+    pub wait: Wait,
+    /// GPU: leaves out the progress words of segments, to measure what they cost. Faults are then named by tenant only as
+    /// far as the tenants' words tell.
+    pub no_segment_words: bool,
     /// Called by each worker with its index as the first thing it does: pinning, scheduling class.
     pub on_worker: Option<Arc<dyn Fn(usize) + Send + Sync>>,
 }
@@ -202,6 +219,10 @@ pub enum PrepareError {
     /// The number of slots is 0 or above the limit.
     #[error("{0} slots: give 1 to {max}", max = crate::limits::MAX_SLOTS)]
     Slots(u16),
+    /// The GPU or its driver.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Cuda(#[from] cuda::CudaError),
     /// A worker thread did not start.
     #[error("a worker thread did not start")]
     Thread(#[source] std::io::Error),

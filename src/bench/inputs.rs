@@ -1,28 +1,12 @@
 //! Pictures and tensors to run on: noise from a fixed seed, so that every run does the same work.
 
+use super::noise::Noise;
 use crate::plan::format::{Camera, Plan};
 use crate::planner::card::CardInput;
 use crate::runtime::Image;
 use crate::task::PixelFormat;
 use crate::tensor::DType;
 use half::f16;
-
-/// Steele, Lea and Flood's SplitMix64 (2014).
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in 0..1.
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 24) as f32
-    }
-}
 
 /// A picture of its own.
 pub struct Picture {
@@ -34,7 +18,7 @@ pub struct Picture {
 impl Picture {
     /// RGB noise, as large as the camera's largest picture.
     pub fn of(camera: &Camera) -> Picture {
-        let mut noise = Noise(u64::from(camera.max_width) << 32 | u64::from(camera.max_height));
+        let mut noise = Noise::new(u64::from(camera.max_width) << 32 | u64::from(camera.max_height));
         let bytes = camera.max_width as usize * camera.max_height as usize * 3;
         Picture {
             data: (0..bytes).map(|_| noise.next() as u8).collect(),
@@ -64,12 +48,12 @@ pub fn range(input: &CardInput) -> (f32, f32) {
 /// Data for every tensor input of a plan: tenant, port, bytes. Floats are uniform in the tenant's range (one a tenant);
 /// integers are 0, which is a valid index anywhere.
 pub fn tensors(plan: &Plan, ranges: &[(f32, f32)]) -> Vec<(usize, usize, Vec<u8>)> {
-    let mut noise = Noise(plan.tenants.len() as u64);
+    let mut noise = Noise::new(plan.tenants.len() as u64);
     let mut all = Vec::new();
     for (tenant, (record, &(low, high))) in plan.tenants.iter().zip(ranges).enumerate() {
         for (index, port) in record.inputs.iter().enumerate() {
             let elements = port.view.layout.shape.elements() as usize;
-            let mut float = || low + (high - low) * noise.unit();
+            let mut float = || noise.between(low, high);
             let bytes = match port.view.dtype {
                 DType::F32 => (0..elements).flat_map(|_| float().to_ne_bytes()).collect(),
                 DType::F16 => (0..elements).flat_map(|_| f16::from_f32(float()).to_ne_bytes()).collect(),

@@ -3,20 +3,24 @@
 //! | file | idea |
 //! |---|---|
 //! | [`mixes`] | what is compared: a task set, and its networks alone |
+//! | [`noise`] | numbers from a seed |
 //! | [`inputs`] | pictures and tensors to run on, the same on every run |
 //! | [`ours`] | our side: one engine that runs both |
 //! | [`peers`] | the other side |
 //! | [`measure`] | turns of both sides, and the figures of a side |
 //! | [`report`] | the figures as rows and as JSON, with what they depend on |
 //! | [`profile`] | the time of each operator alone |
+//! | [`zoo`] | the networks of the papers, built here with seeded weights |
 
 pub mod inputs;
 pub mod measure;
 pub mod mixes;
+pub mod noise;
 pub mod ours;
 pub mod peers;
 pub mod profile;
 pub mod report;
+pub mod zoo;
 
 use crate::backend::cpu::kernels::CompileError;
 use crate::error::RunError;

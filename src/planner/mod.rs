@@ -20,6 +20,7 @@ mod half_floats;
 pub mod import;
 pub mod lower;
 pub mod memory;
+mod networks;
 pub mod passes;
 pub mod report;
 pub mod schedule;
@@ -30,6 +31,7 @@ mod tests;
 
 pub use deployment::table;
 pub use document::TomlError;
+pub use networks::{compile_graph, compile_graphs, compile_network};
 
 use crate::board::BoardRecord;
 use crate::ids::CameraId;
@@ -37,8 +39,7 @@ use crate::plan::check::CheckError;
 use crate::plan::file::VERSION;
 use crate::plan::format::{Camera, Digest, Plan, Tenant};
 use crate::plan::table::TableError;
-use crate::task::{Rate, ResultKind, Urgency};
-use crate::tensor::{DType, Tensor};
+use crate::tensor::DType;
 use attach::{AttachError, Attached, CropSource};
 use card::CardError;
 use import::{ImportError, ImportOptions};
@@ -47,7 +48,6 @@ use memory::MemoryError;
 use passes::{PassError, PassSet};
 use report::Report;
 use schedule::{Decisions, Problem, ScheduleError};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tasks::crops::CropsError;
 use tasks::{TaskSetSpec, Tasks, TenantSpec};
@@ -326,54 +326,6 @@ pub fn compile_task_set(tasks: &Tasks, name: &str, board: &BoardRecord, options:
     }
     let lowered = lower::lower(table, tenants, options.passes)?;
     emit::emit(name, source, lowered, board, options)
-}
-
-/// Compiles one network as a single tenant fed with tensors: graph inputs in, graph outputs out.
-///
-/// `fixed` gives inputs that are constants of the plan (shapes, axes, pads ..), `shapes` the shapes of symbolic inputs.
-pub fn compile_network(
-    path: &Path,
-    fixed: BTreeMap<String, Tensor>,
-    shapes: BTreeMap<String, Vec<u32>>,
-    board: &BoardRecord,
-    options: &CompileOptions,
-) -> Result<Compiled, PlannerError> {
-    let mut text = digest_text(board, options);
-    text.push_str(&format!("{:?} {shapes:?}", file_digest(path)?));
-    for (name, tensor) in &fixed {
-        text.push_str(&format!("{name} {} {:?}", tensor.shape(), Digest::of(tensor.bytes())));
-    }
-    let import = ImportOptions {
-        batch: options.batch,
-        fixed,
-        shapes,
-    };
-    let graph = passes::run(import::import(path, &import)?, options.passes)?;
-    let attached = attach::tensors(graph);
-    let attached = if options.dtype == DType::F16 {
-        half_floats::convert(attached)
-    } else {
-        attached
-    };
-    let name = path
-        .file_stem()
-        .map_or_else(|| "network".to_string(), |s| s.to_string_lossy().into_owned());
-    let tenant = Tenant {
-        name: name.clone(),
-        model: name.clone(),
-        cameras: Vec::new(),
-        rate: Rate::EVERY_FRAME,
-        urgency: Urgency {
-            priority: 0,
-            deadline: None,
-        },
-        kind: ResultKind::Tensors,
-        sources: Vec::new(),
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-    };
-    let lowered = lower::lower(Vec::new(), vec![(tenant, attached)], options.passes)?;
-    emit::emit(&name, Digest::of(text.as_bytes()), lowered, board, options)
 }
 
 /// Digest of a network's file and of the files of its external data.

@@ -7,7 +7,7 @@ use super::result::Place;
 use super::slot::Slots;
 use super::stats::PlanStats;
 use crate::backend::trace::TraceEvent;
-use crate::backend::{InjectedFault, Prepared, Submission};
+use crate::backend::{InjectedFault, Prepared, Submission, Wait};
 use crate::error::{Fault, RunError};
 use crate::ids::PlanId;
 use crate::limits::MAX_TENANTS;
@@ -35,6 +35,12 @@ pub struct Options {
     pub trace: usize,
     /// Faults to inject.
     pub faults: Vec<InjectedFault>,
+    /// GPU: confines the work to that many SMs; `None` for all.
+    pub sms: Option<u32>,
+    /// GPU: how the host waits.
+    pub wait: Wait,
+    /// GPU: leaves out the progress words of segments, to measure what they cost.
+    pub no_segment_words: bool,
 }
 
 impl Default for Options {
@@ -48,6 +54,9 @@ impl Default for Options {
             realtime: Realtime::default(),
             trace: 0,
             faults: Vec::new(),
+            sms: None,
+            wait: Wait::default(),
+            no_segment_words: false,
         }
     }
 }

@@ -58,6 +58,9 @@ impl Engine {
                 submission: options.submission,
                 trace: options.trace,
                 faults: options.faults.clone(),
+                sms: options.sms,
+                wait: options.wait,
+                no_segment_words: options.no_segment_words,
                 on_worker: Some(worker_hook(options.realtime, refused.clone())),
             },
         )?;

@@ -10,7 +10,8 @@ use std::fmt::Write;
 pub const OPERATORS: &str = "Conv ConvTranspose BatchNormalization Relu LeakyRelu PRelu Clip Sigmoid HardSigmoid HardSwish Tanh Exp Sqrt \
     Add Sub Mul Div Pow Min Max MaxPool AveragePool GlobalAveragePool GlobalMaxPool Neg ReduceMean ReduceMax ReduceSum Gemm MatMul \
     Softmax Concat Split Slice Gather Pad Resize Upsample Expand Reshape Flatten Squeeze Unsqueeze Transpose Dropout Identity Cast \
-    Constant ConstantOfShape Shape LayerNormalization Mish";
+    Constant ConstantOfShape Shape LayerNormalization Mish LSTM GRU RNN Gelu Erf Log Round Abs Floor Ceil Reciprocal Softplus Softsign \
+    Elu Celu Selu LogSoftmax QuantizeLinear DequantizeLinear";
 
 #[test]
 fn operators_give_what_onnx_says() {

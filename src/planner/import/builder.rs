@@ -11,6 +11,7 @@ use crate::planner::graph::{Graph, Op, ValueId, ViewOp, broadcast};
 use crate::primitive::{Binary, Primitive};
 use crate::tensor::{Layout, Shape};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Bytes that one folded result may have.
@@ -80,6 +81,8 @@ pub(super) struct Builder {
     node: String,
     /// Values made for that node so far.
     made: u32,
+    /// The whole numbers, as floats, that values of bytes were made of.
+    floats: BTreeMap<ValueId, Operand>,
     /// Bytes that may still be folded.
     bytes_left: u64,
     /// Multiplications that folding may still take.
@@ -93,6 +96,7 @@ impl Builder {
             graph: Graph { name, ..Graph::default() },
             node: String::new(),
             made: 0,
+            floats: BTreeMap::new(),
             bytes_left: FREE_BYTES,
             work_left: MAX_WORK_IN_ALL,
         }
@@ -147,6 +151,21 @@ impl Builder {
                 c.value.set(Some(id));
                 Ok(id)
             }
+        }
+    }
+
+    /// Remembers that the integers `x` are the numbers `float`.
+    pub fn remember_float(&mut self, x: &Operand, float: Operand) {
+        if let Operand::Computed { id, .. } = x {
+            self.floats.insert(*id, float);
+        }
+    }
+
+    /// The floats that the integers `x` are known to be.
+    pub fn known_float(&self, x: &Operand) -> Option<Operand> {
+        match x {
+            Operand::Computed { id, .. } => self.floats.get(id).cloned(),
+            Operand::Constant(_) => None,
         }
     }
 

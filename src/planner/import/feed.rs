@@ -116,6 +116,7 @@ fn parameters(operator: &str) -> &'static [usize] {
         "Reshape" | "Expand" | "Squeeze" | "Unsqueeze" | "Split" | "Upsample" => &[1],
         "ReduceMean" | "ReduceMax" | "ReduceSum" => &[1],
         "Clip" | "Dropout" => &[1, 2],
+        "LSTM" | "GRU" | "RNN" => &[4],
         "Pad" | "Resize" => &[1, 2, 3],
         "Slice" => &[1, 2, 3, 4],
         _ => &[],

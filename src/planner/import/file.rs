@@ -100,6 +100,11 @@ pub(super) fn tensor(proto: &TensorProto, model: &Path) -> Fallible<Host> {
             counted(proto.int64_data.len())?;
             Host::i64s(shape, proto.int64_data.clone())
         }
+        Elem::I8 => {
+            counted(proto.int32_data.len())?;
+            let narrow = |&v: &i32| i8::try_from(v).map_err(|_| malformed(format!("{v} is out of the element type's range")));
+            Host::i8s(shape, proto.int32_data.iter().map(narrow).collect::<Fallible<_>>()?)
+        }
         Elem::I32 | Elem::F16 | Elem::U8 | Elem::Bool => {
             counted(proto.int32_data.len())?;
             let small = |most: i32| match proto.int32_data.iter().find(|v| !(0..=most).contains(*v)) {
@@ -120,6 +125,7 @@ pub(super) fn tensor(proto: &TensorProto, model: &Path) -> Fallible<Host> {
 fn from_bytes(elem: Elem, shape: crate::tensor::Shape, bytes: &[u8]) -> Fallible<Host> {
     match elem {
         Elem::I64 => Host::i64s(shape, bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect()),
+        Elem::I8 => Host::i8s(shape, bytes.iter().map(|&b| b as i8).collect()),
         Elem::F64 => Host::f64s(shape, bytes.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect()),
         _ => {
             let tensor = Tensor::from_bytes(elem.stored()?, shape, bytes).ok_or_else(|| malformed("a payload of another length"))?;

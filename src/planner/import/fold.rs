@@ -13,6 +13,7 @@ pub(super) fn work(primitive: &Primitive, inputs: &[&Host], outputs: &[(Elem, Sh
     let per_result = match primitive {
         // Every result reads at most as many weights as there are.
         Primitive::Conv { .. } | Primitive::ConvTranspose { .. } => inputs.get(1).map_or(0, |w| w.shape().elements()),
+        Primitive::Lstm { .. } => inputs.get(1).map_or(0, |r| u64::from(r.shape().dim(0))),
         Primitive::MatMul => u64::from(inputs.first().map_or(0, |a| a.shape().dims().last().copied().unwrap_or(0))),
         Primitive::Pool { window, .. } => window.kernel.iter().fold(1, |n: u64, &k| n.saturating_mul(u64::from(k))),
         // A widened filter looks at the whole input along each axis at most.

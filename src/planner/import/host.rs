@@ -20,6 +20,8 @@ pub(super) enum Elem {
     I32,
     I64,
     U8,
+    /// Stored as I32.
+    I8,
     Bool,
 }
 
@@ -33,10 +35,11 @@ impl Elem {
             data_type::INT32 => Elem::I32,
             data_type::INT64 => Elem::I64,
             data_type::UINT8 => Elem::U8,
+            data_type::INT8 => Elem::I8,
             data_type::BOOL => Elem::Bool,
             other => {
                 return Err(unsupported(format!(
-                    "element type {}: only FLOAT, FLOAT16, INT32, INT64, UINT8 and BOOL are imported",
+                    "element type {}: only FLOAT, FLOAT16, INT32, INT64, UINT8, INT8 and BOOL are imported",
                     data_type::name(other)
                 )));
             }
@@ -48,7 +51,7 @@ impl Elem {
         Ok(match self {
             Elem::F32 => DType::F32,
             Elem::F16 => DType::F16,
-            Elem::I32 | Elem::I64 => DType::I32,
+            Elem::I32 | Elem::I64 | Elem::I8 => DType::I32,
             Elem::U8 => DType::U8,
             Elem::Bool => DType::Bool,
             Elem::F64 => return Err(unsupported("DOUBLE as data: export the model with FLOAT")),
@@ -61,7 +64,7 @@ impl Elem {
             Elem::F64 | Elem::I64 => 8,
             Elem::F32 | Elem::I32 => 4,
             Elem::F16 => 2,
-            Elem::U8 | Elem::Bool => 1,
+            Elem::U8 | Elem::I8 | Elem::Bool => 1,
         }
     }
 
@@ -87,6 +90,7 @@ impl From<DType> for Elem {
 pub(super) enum Host {
     Tensor(Arc<Tensor>),
     I64(Shape, Arc<Vec<i64>>),
+    I8(Shape, Arc<Vec<i8>>),
     F64(Shape, Arc<Vec<f64>>),
 }
 
@@ -106,6 +110,13 @@ impl Host {
         Ok(Host::I64(shape, Arc::new(data)))
     }
 
+    pub fn i8s(shape: Shape, data: Vec<i8>) -> Fallible<Host> {
+        if data.len() as u64 != shape.elements() {
+            return Err(counts());
+        }
+        Ok(Host::I8(shape, Arc::new(data)))
+    }
+
     pub fn f64s(shape: Shape, data: Vec<f64>) -> Fallible<Host> {
         if data.len() as u64 != shape.elements() {
             return Err(counts());
@@ -122,6 +133,7 @@ impl Host {
         match self {
             Host::Tensor(t) => t.dtype().into(),
             Host::I64(..) => Elem::I64,
+            Host::I8(..) => Elem::I8,
             Host::F64(..) => Elem::F64,
         }
     }
@@ -129,11 +141,11 @@ impl Host {
     pub fn shape(&self) -> Shape {
         match self {
             Host::Tensor(t) => t.shape(),
-            Host::I64(s, _) | Host::F64(s, _) => *s,
+            Host::I64(s, _) | Host::F64(s, _) | Host::I8(s, _) => *s,
         }
     }
 
-    /// The elements as a graph stores them: i64 narrowed to i32 with a check; f64 is refused.
+    /// The elements as a graph stores them: i8 widened to i32, i64 narrowed to it with a check; f64 is refused.
     pub fn narrowed(&self) -> Fallible<Arc<Tensor>> {
         match self {
             Host::Tensor(t) => Ok(t.clone()),
@@ -147,6 +159,10 @@ impl Host {
                     .collect::<Fallible<Vec<i32>>>()?;
                 Ok(Arc::new(Tensor::new(*shape, Data::I32(narrow)).ok_or_else(counts)?))
             }
+            Host::I8(shape, v) => {
+                let wide = v.iter().map(|&x| i32::from(x)).collect();
+                Ok(Arc::new(Tensor::new(*shape, Data::I32(wide)).ok_or_else(counts)?))
+            }
             Host::F64(..) => Err(Elem::F64.stored().map_or_else(|e| e, |_| counts())),
         }
     }
@@ -155,6 +171,7 @@ impl Host {
     pub fn as_i64s(&self) -> Option<Vec<i64>> {
         Some(match self {
             Host::I64(_, v) => v.to_vec(),
+            Host::I8(_, v) => v.iter().map(|&x| i64::from(x)).collect(),
             Host::F64(..) => return None,
             Host::Tensor(t) => match t.data() {
                 Data::I32(v) => v.iter().map(|&x| i64::from(x)).collect(),
@@ -168,6 +185,7 @@ impl Host {
     pub fn as_f64s(&self) -> Vec<f64> {
         match self {
             Host::I64(_, v) => v.iter().map(|&x| x as f64).collect(),
+            Host::I8(_, v) => v.iter().map(|&x| f64::from(x)).collect(),
             Host::F64(_, v) => v.to_vec(),
             Host::Tensor(t) => match t.data() {
                 Data::F32(v) => v.iter().map(|&x| f64::from(x)).collect(),
@@ -189,6 +207,7 @@ impl Host {
                 Elem::I64 => Host::i64s(shape, ints),
                 Elem::I32 => Host::tensor(shape, Data::I32(ints.iter().map(|&x| x as i32).collect())),
                 Elem::U8 => Host::tensor(shape, Data::U8(ints.iter().map(|&x| x as u8).collect())),
+                Elem::I8 => Host::i8s(shape, ints.iter().map(|&x| x as i8).collect()),
                 _ => Host::tensor(shape, Data::Bool(ints.iter().map(|&x| u8::from(x != 0)).collect())),
             };
         }
@@ -200,6 +219,7 @@ impl Host {
             Elem::F16 => Host::tensor(shape, Data::F16(values.iter().map(|&x| f16::from_f64(x)).collect())),
             Elem::I32 => Host::tensor(shape, Data::I32(values.iter().map(|&x| x as i32).collect())),
             Elem::U8 => Host::tensor(shape, Data::U8(values.iter().map(|&x| x as u8).collect())),
+            Elem::I8 => Host::i8s(shape, values.iter().map(|&x| x as i8).collect()),
             Elem::Bool => Host::tensor(shape, Data::Bool(values.iter().map(|&x| u8::from(x != 0.0)).collect())),
         }
     }
@@ -209,6 +229,7 @@ impl Host {
         let shape = layout.shape;
         match self {
             Host::I64(_, v) => Host::i64s(shape, pick(v, layout, offset)),
+            Host::I8(_, v) => Host::i8s(shape, pick(v, layout, offset)),
             Host::F64(_, v) => Host::f64s(shape, pick(v, layout, offset)),
             Host::Tensor(t) => {
                 let data = match t.data() {
@@ -261,6 +282,11 @@ impl Host {
                 _ => None,
             })
             .map(|v| Host::i64s(shape, v)),
+            Some(Elem::I8) => join(parts, &runs, outer, |p| match p {
+                Host::I8(_, v) => Some(v.as_slice()),
+                _ => None,
+            })
+            .map(|v| Host::i8s(shape, v)),
             Some(Elem::F64) => join(parts, &runs, outer, |p| match p {
                 Host::F64(_, v) => Some(v.as_slice()),
                 _ => None,

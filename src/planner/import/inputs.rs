@@ -140,8 +140,9 @@ fn fixed(input: &ValueInfoProto, tensor: &Tensor) -> Fallible<Host> {
     let declared = tensor_type(input)?.ok_or_else(|| malformed("an input without a type"))?;
     let elem = Elem::from_onnx(declared.elem_type)?;
     let host = Host::Tensor(Arc::new(tensor.clone()));
-    let fits =
-        host.elem() == elem || (elem == Elem::I64 && tensor.dtype() == DType::I32) || (elem == Elem::F64 && tensor.dtype() == DType::F32);
+    let fits = host.elem() == elem
+        || (matches!(elem, Elem::I64 | Elem::I8) && tensor.dtype() == DType::I32)
+        || (elem == Elem::F64 && tensor.dtype() == DType::F32);
     if !fits {
         return Err(option_error(format!(
             "fixed with elements of {}, the file declares {elem:?}",

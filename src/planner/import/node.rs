@@ -78,6 +78,11 @@ impl<'a> OnnxNode<'a> {
         }
     }
 
+    /// Number of inputs that the node lists.
+    pub fn input_count(&self) -> usize {
+        self.inputs.len()
+    }
+
     /// Number of outputs that the node lists.
     pub fn output_count(&self) -> usize {
         self.outputs.len()
@@ -115,6 +120,14 @@ impl<'a> OnnxNode<'a> {
         Ok(self
             .attribute(name, attribute_type::FLOATS, "a list of floats")?
             .map(|a| a.floats.as_slice()))
+    }
+
+    pub fn strings(&self, name: &'static str) -> Fallible<Option<Vec<&'a str>>> {
+        let Some(a) = self.attribute(name, attribute_type::STRINGS, "a list of strings")? else {
+            return Ok(None);
+        };
+        let text = |s: &'a bytes::Bytes| std::str::from_utf8(s).map_err(|_| malformed("not UTF-8").at(name));
+        a.strings.iter().map(text).collect::<Fallible<Vec<_>>>().map(Some)
     }
 
     pub fn tensor(&self, name: &'static str) -> Fallible<Option<&'a TensorProto>> {

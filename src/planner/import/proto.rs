@@ -69,6 +69,8 @@ pub(super) struct AttributeProto {
     pub floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
     pub ints: Vec<i64>,
+    #[prost(bytes = "bytes", repeated, tag = "9")]
+    pub strings: Vec<Bytes>,
     /// `AttributeProto.AttributeType`, see [`attribute_type`].
     #[prost(int32, tag = "20")]
     pub r#type: i32,
@@ -84,6 +86,7 @@ pub(super) mod attribute_type {
     pub const TENSOR: i32 = 4;
     pub const FLOATS: i32 = 6;
     pub const INTS: i32 = 7;
+    pub const STRINGS: i32 = 8;
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -119,6 +122,7 @@ pub(super) struct TensorProto {
 pub(super) mod data_type {
     pub const FLOAT: i32 = 1;
     pub const UINT8: i32 = 2;
+    pub const INT8: i32 = 3;
     pub const INT32: i32 = 6;
     pub const INT64: i32 = 7;
     pub const BOOL: i32 = 9;

@@ -58,7 +58,7 @@ fn kernels() -> impl Iterator<Item = &'static Kernels> {
     Isa::available().map(|isa| Kernels::for_isa(isa).expect("an available set has kernels"))
 }
 
-const UNARY: [Unary; 13] = [
+const UNARY: [Unary; 20] = [
     Unary::Relu,
     Unary::LeakyRelu { alpha: 0.1 },
     Unary::Clip { min: -0.5, max: 1.5 },
@@ -353,7 +353,7 @@ fn elementwise_means_what_it_says() {
     let mut got = vec![0.0; 500];
     let k = Kernels::get();
     type Scalar = fn(f32) -> f32;
-    let unary: [(Unary, Scalar); 7] = [
+    let unary: [(Unary, Scalar); 10] = [
         (Unary::Relu, |x| if 0.0 > x { 0.0 } else { x }),
         (Unary::LeakyRelu { alpha: 0.1 }, |x| if x < 0.0 { x * 0.1 } else { x }),
         (Unary::Clip { min: -1.0, max: 2.0 }, |x| x.clamp(-1.0, 2.0)),
@@ -362,6 +362,9 @@ fn elementwise_means_what_it_says() {
         }),
         (Unary::Sqrt, f32::sqrt),
         (Unary::Abs, f32::abs),
+        (Unary::Round, f32::round_ties_even),
+        (Unary::Floor, f32::floor),
+        (Unary::Ceil, f32::ceil),
         (Unary::MulAdd { scale: 3.0, shift: 1.0 }, |x| x.mul_add(3.0, 1.0)),
     ];
     for (op, f) in unary {

@@ -4,6 +4,9 @@
 //! then says, for every chunk and every set of addresses (a slot has its own), what is launched. The bytes of a launch's
 //! parameters mirror a struct of the kernel's source.
 
+pub mod tail;
+pub mod views;
+
 use crate::ids::{BufferId, SectionId};
 use crate::plan::format::{Digest, Operator, Plan, Space, View};
 use crate::primitive::{PrimitiveError, Region};

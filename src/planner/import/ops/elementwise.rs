@@ -28,9 +28,15 @@ pub(super) fn unary(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
         "Exp" => Unary::Exp,
         "Sqrt" => Unary::Sqrt,
         "Neg" => Unary::Neg,
+        "Erf" => Unary::Erf,
+        "Log" => Unary::Log,
+        "Round" => Unary::Round,
+        "Abs" => Unary::Abs,
+        "Floor" => Unary::Floor,
+        "Ceil" => Unary::Ceil,
         _ => return Err(unsupported("this operator is not imported")),
     };
-    let of_integers = matches!(function, Unary::Relu | Unary::Neg) && matches!(x.elem(), Elem::I32 | Elem::I64);
+    let of_integers = matches!(function, Unary::Relu | Unary::Neg | Unary::Abs) && matches!(x.elem(), Elem::I32 | Elem::I64);
     if !x.elem().is_float() && !of_integers {
         return Err(malformed(format!("elements of {:?}", x.elem())));
     }
@@ -38,10 +44,10 @@ pub(super) fn unary(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
 }
 
 fn arithmetic(x: &Operand) -> Fallible<()> {
-    if x.elem() == Elem::Bool {
-        return Err(malformed("arithmetic on truth values"));
+    match x.elem() {
+        Elem::Bool => Err(malformed("arithmetic on truth values")),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 pub(super) fn binary(b: &mut Builder, node: &OnnxNode<'_>, kind: Binary) -> Fallible<Operand> {
@@ -49,6 +55,9 @@ pub(super) fn binary(b: &mut Builder, node: &OnnxNode<'_>, kind: Binary) -> Fall
     let (x, y) = (node.input(0)?, node.input(1)?);
     arithmetic(x)?;
     arithmetic(y)?;
+    if x.elem() == Elem::I8 {
+        return Err(unsupported("arithmetic that wraps around in INT8"));
+    }
     b.binary(kind, x, y)
 }
 
@@ -127,6 +136,9 @@ pub(super) fn cast(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.ignore("saturate");
     node.ignore("round_mode");
     let to = Elem::from_onnx(i32::try_from(to).unwrap_or(-1)).map_err(|e| e.at("to"))?;
+    if to == Elem::I8 && x.elem() != Elem::I8 {
+        return Err(unsupported("INT8 but by QuantizeLinear").at("to"));
+    }
     convert(b, x, to)
 }
 

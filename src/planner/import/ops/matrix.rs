@@ -1,12 +1,14 @@
-//! Gemm, MatMul, Softmax.
+//! Gemm, MatMul, Softmax, LogSoftmax.
 
 use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::shape_of;
 use super::super::node::OnnxNode;
+use super::elementwise::apply;
+use super::reduce;
 use crate::limits::MAX_RANK;
 use crate::planner::graph::broadcast;
-use crate::primitive::{Binary, Primitive};
+use crate::primitive::{Binary, Primitive, ReduceKind, Unary};
 use crate::tensor::Shape;
 
 fn extents(shape: Shape) -> Vec<i64> {
@@ -122,6 +124,30 @@ pub(super) fn softmax(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand>
     let product = |dims: &[u32]| dims.iter().map(|&d| i64::from(d)).product::<i64>();
     let runs = shape_of(&[product(&shape.dims()[..axis]), product(&shape.dims()[axis..])])?;
     rows(b, x, runs)
+}
+
+/// LogSoftmax: the logarithm of the sum is taken off, not the logarithm of the quotient, which may have become 0.
+pub(super) fn log_softmax(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(1, 1)?;
+    let x = node.input(0)?;
+    if !x.elem().is_float() {
+        return Err(malformed(format!("elements of {:?}", x.elem())));
+    }
+    let rank = x.shape().rank();
+    let flattens = node.opset < 13;
+    let axis = node.int("axis")?.unwrap_or(if flattens { 1 } else { -1 });
+    let axes: Vec<usize> = if flattens && axis == rank as i64 {
+        vec![]
+    } else {
+        let axis = OnnxNode::axis(axis, rank, "axis")?;
+        (axis..if flattens { rank } else { axis + 1 }).collect()
+    };
+    let greatest = reduce::over(b, x, ReduceKind::Max, &axes)?;
+    let below = b.binary(Binary::Sub, x, &greatest)?;
+    let powers = apply(b, Unary::Exp, &below)?;
+    let sum = reduce::over(b, &powers, ReduceKind::Sum, &axes)?;
+    let sum = apply(b, Unary::Log, &sum)?;
+    b.binary(Binary::Sub, &below, &sum)
 }
 
 /// Softmax of the rows of `x` seen as a matrix.

@@ -6,9 +6,12 @@
 mod constant;
 mod conv;
 mod elementwise;
+mod formula;
 mod matrix;
 mod norm;
 mod pool;
+mod quantize;
+mod recurrent;
 mod reduce;
 mod reshape;
 mod resize;
@@ -31,6 +34,8 @@ fn oldest(op: &str) -> i64 {
         "Concat" => 4,
         "Reshape" => 5,
         "Relu" | "LeakyRelu" | "Sigmoid" | "HardSigmoid" | "Tanh" | "Exp" | "Sqrt" | "Neg" | "Clip" | "Cast" | "Min" | "Max" => 6,
+        "Log" | "Abs" | "Floor" | "Ceil" | "Reciprocal" | "Elu" | "Selu" => 6,
+        "Softplus" | "Softsign" => 1,
         _ => 7,
     }
 }
@@ -54,7 +59,8 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "ReduceMean" => reduce::reduce(b, node, ReduceKind::Mean),
         "ReduceMax" => reduce::reduce(b, node, ReduceKind::Max),
         "ReduceSum" => reduce::reduce(b, node, ReduceKind::Sum),
-        "Relu" | "LeakyRelu" | "Sigmoid" | "HardSigmoid" | "HardSwish" | "Tanh" | "Exp" | "Sqrt" | "Neg" => elementwise::unary(b, node),
+        "Relu" | "LeakyRelu" | "Sigmoid" | "HardSigmoid" | "HardSwish" | "Tanh" | "Exp" | "Sqrt" | "Neg" | "Erf" | "Log" | "Round"
+        | "Abs" | "Floor" | "Ceil" => elementwise::unary(b, node),
         "Add" => elementwise::binary(b, node, Binary::Add),
         "Sub" => elementwise::binary(b, node, Binary::Sub),
         "Mul" => elementwise::binary(b, node, Binary::Mul),
@@ -67,10 +73,21 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "Cast" => elementwise::cast(b, node),
         "BatchNormalization" => elementwise::batch_normalization(b, node),
         "LayerNormalization" => return norm::layer_normalization(b, node),
-        "Mish" => norm::mish(b, node),
+        "Mish" => formula::mish(b, node),
+        "Gelu" => formula::gelu(b, node),
+        "Reciprocal" => formula::reciprocal(b, node),
+        "Softplus" => formula::softplus(b, node),
+        "Softsign" => formula::softsign(b, node),
+        "Elu" | "Celu" | "Selu" => formula::elu(b, node),
+        "QuantizeLinear" => quantize::quantize(b, node),
+        "DequantizeLinear" => quantize::dequantize(b, node),
+        "LSTM" => return recurrent::lstm(b, node),
+        "GRU" => return recurrent::gru(b, node),
+        "RNN" => return recurrent::rnn(b, node),
         "Gemm" => matrix::gemm(b, node),
         "MatMul" => matrix::mat_mul(b, node),
         "Softmax" => matrix::softmax(b, node),
+        "LogSoftmax" => matrix::log_softmax(b, node),
         "Reshape" => reshape::reshape(b, node),
         "Flatten" => reshape::flatten(b, node),
         "Squeeze" => reshape::squeeze(b, node),

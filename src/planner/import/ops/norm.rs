@@ -1,4 +1,4 @@
-//! Operators that are formulas over others: LayerNormalization, Mish.
+//! LayerNormalization.
 
 use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
@@ -53,23 +53,4 @@ pub(super) fn layer_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
         outputs.push(b.binary(Binary::Div, &one, &deviation)?);
     }
     Ok(outputs)
-}
-
-/// Mish: `x * tanh(ln(1 + exp(x)))`.
-///
-/// With `s = sigmoid(x)` and `u = s * (2 - s)` the hyperbolic tangent is `u / (2 - u)`: no logarithm, nothing that overflows
-/// even in f16, nothing that cancels for negative x.
-pub(super) fn mish(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
-    node.arity(1, 1)?;
-    let x = node.input(0)?;
-    if !x.elem().is_float() {
-        return Err(malformed(format!("elements of {:?}", x.elem())));
-    }
-    let two = b.scalar(x.elem(), 2.0)?;
-    let s = apply(b, Unary::Sigmoid, x)?;
-    let rest = b.binary(Binary::Sub, &two, &s)?;
-    let u = b.binary(Binary::Mul, &s, &rest)?;
-    let below = b.binary(Binary::Sub, &two, &u)?;
-    let tangent = b.binary(Binary::Div, &u, &below)?;
-    b.binary(Binary::Mul, x, &tangent)
 }

@@ -2,7 +2,7 @@
 
 use super::{coordinates, get};
 use crate::primitive::{Binary, PadMode, PoolKind, Primitive, ReduceKind, Unary, Window};
-use crate::tensor::{Shape, Tensor};
+use crate::tensor::{DType, Shape, Tensor};
 
 /// The outputs of `primitive` as numbers in C order: values, and for a maximum pooling the winners.
 pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<Vec<f64>> {
@@ -65,8 +65,43 @@ pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<
             let i = (if i < 0 { i + n } else { i }).clamp(0, n - 1) as usize;
             get(x, &[&at[..axis], &[i], &at[axis + q..]].concat())
         }),
+        Primitive::Lstm { reverse } => lstm(reverse, inputs, output),
         _ => panic!("no reference for {primitive:?}"),
     }
+}
+
+/// Every step as the definition reads; h is rounded to the element type, as it is an output.
+fn lstm(reverse: bool, inputs: &[&Tensor], output: Shape) -> Vec<Vec<f64>> {
+    let [steps, rows, hidden] = [0, 1, 2].map(|axis| output.dim(axis) as usize);
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let rounded = |x: f64| match inputs[0].dtype() {
+        DType::F16 => half::f16::from_f64(x).to_f64(),
+        _ => x,
+    };
+    let (mut y, mut last) = (vec![0.0; steps * rows * hidden], vec![]);
+    for row in 0..rows {
+        let state = |k: usize| {
+            (0..hidden)
+                .map(|j| inputs.get(k).map_or(0.0, |s| get(s, &[row, j])))
+                .collect::<Vec<_>>()
+        };
+        let (mut h, mut c) = (state(2), state(3));
+        for step in 0..steps {
+            let t = if reverse { steps - 1 - step } else { step };
+            let gate = |gate: usize, j: usize| {
+                let recurrence = |(k, h): (usize, &f64)| h * get(inputs[1], &[gate * hidden + j, k]);
+                get(inputs[0], &[t, row, gate * hidden + j]) + h.iter().enumerate().map(recurrence).sum::<f64>()
+            };
+            let next = |j: usize| {
+                let c = sigmoid(gate(2, j)) * c[j] + sigmoid(gate(0, j)) * gate(3, j).tanh();
+                (rounded(sigmoid(gate(1, j)) * c.tanh()), c)
+            };
+            (h, c) = (0..hidden).map(next).unzip();
+            y[(t * rows + row) * hidden..][..hidden].copy_from_slice(&h);
+        }
+        last.extend(c);
+    }
+    vec![y, last]
 }
 
 fn taps(window: &Window) -> Vec<Vec<usize>> {

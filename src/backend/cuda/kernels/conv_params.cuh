@@ -1,0 +1,68 @@
+// A chunk of a convolution as a matrix product: M pixels of the output, N output channels, K taps times input channels.
+#pragma once
+
+#include "epilogue.cuh"
+#include "types.cuh"
+
+// Division by a number known ahead: `(value * multiplier) >> (32 + shift)` for values below 2^31.
+// Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
+struct Divisor {
+    u32 divisor;
+    u32 multiplier;  // 0 for a divisor of 1
+    u32 shift;
+};
+
+__device__ __forceinline__ u32 divide(u32 value, const Divisor& d) {
+    return d.multiplier == 0 ? value : __umulhi(value, d.multiplier) >> d.shift;
+}
+
+struct Convolution {
+    u64 x;          // element [0, 0, 0, 0] of the input, channels last
+    u64 weights;    // [N][k_padded] f16, k in the order (tap row, tap column, channel), zeros behind the last
+    u64 partials;   // f32 tiles of all splits; 0 if one block sums all of K
+    u64 counters;   // a u32 for each tile, 0 between launches
+    i32 x_batch;    // strides of the input in elements
+    i32 x_row;
+    i32 x_pixel;
+    u32 height;     // input rows
+    u32 width;      // input pixels of a row
+    u32 kernel_rows;
+    u32 stride_rows;
+    u32 stride_pixels;
+    u32 pad_rows;
+    u32 pad_pixels;
+    i32 tap_row;             // elements from a tap to the one below it
+    i32 tap_column;          // and to the one beside it
+    u32 step_rows;           // one step along K in taps and channels:
+    u32 step_columns;        // step = (step_rows * kernel columns + step_columns) * channels + step_channels
+    u32 step_channels;
+    Divisor dilation_rows;
+    Divisor dilation_pixels;
+    Divisor channels;        // of the input
+    Divisor kernel_columns;
+    Divisor sample;          // output pixels of the chunk in one sample
+    Divisor row;             // output pixels of a row
+    Divisor tiles_across;    // tiles along N
+    Divisor splits;          // ranges of K, summed on their own and then in order
+    u32 first_batch;         // of the chunk
+    u32 first_row;
+    u32 m;
+    u32 n;
+    u32 k;
+    u32 k_padded;            // a multiple of K_BLOCK
+    u32 tiles;
+    Epilogue epilogue;
+};
+
+static_assert(sizeof(Convolution) == 304, "mirrored in bind/conv_mma.rs");
+
+// K ranges of splits begin at multiples of this, whatever a tile's own step.
+constexpr u32 K_BLOCK = 64;
+
+// A pixel of the chunk, 0 <= index < m.
+__device__ __forceinline__ Place place_of(const Convolution& p, u32 index) {
+    const u32 sample = divide(index, p.sample);
+    const u32 inside = index - sample * p.sample.divisor;
+    const u32 row = divide(inside, p.row);
+    return Place{p.first_batch + sample, p.first_row + row, inside - row * p.row.divisor, 0};
+}

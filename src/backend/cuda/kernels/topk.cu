@@ -1,0 +1,77 @@
+// The k largest of each row, largest first; equal values by lower index, NaN last. A block a row.
+#include "matrix.cuh"
+#include "select.cuh"
+
+struct TopKParams {
+    Matrix<const u8> input;  // of any element type; strides count its elements
+    Matrix<u8> values;       // of the same
+    Matrix<i32> indices;
+    u32 first;  // row of the chunk
+    u32 tiles;  // rows of the chunk
+};
+
+static_assert(sizeof(TopKParams) == 104, "mirrored in bind/vision/ranks.rs");
+
+struct Half {
+    u16 bits;
+};
+
+// A number that grows as the value falls.
+__device__ __forceinline__ u32 falling_of(float value) {
+    return falling(value);
+}
+
+__device__ __forceinline__ u32 falling_of(Half value) {
+    return falling(half_to_float(value.bits));
+}
+
+__device__ __forceinline__ u32 falling_of(i32 value) {
+    return ~(u32(value) ^ 1u << 31);
+}
+
+__device__ __forceinline__ u32 falling_of(u8 value) {
+    return ~u32(value);
+}
+
+template <class T>
+__device__ __forceinline__ void top_k(const TopKParams& p) {
+    __shared__ Selection selection;
+    const T* input = reinterpret_cast<const T*>(p.input.data);
+    T* values = reinterpret_cast<T*>(p.values.data);
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        const u32 row = p.first + tile;
+        const auto at = [&](u32 i) { return input[row * p.input.row_stride + i * p.input.column_stride]; };
+        // More than one selection holds are found in turns, each from where the last one ended.
+        u64 least = 0;
+        for (u32 done = 0; done < p.values.columns;) {
+            const u32 wanted = min(p.values.columns - done, SELECT_CAPACITY);
+            const u32 found = select_smallest(selection, p.input.columns, wanted, least,
+                                              [&](u32 i) { return key_of(falling_of(at(i)), i); });
+            if (found == 0) break;
+            for (u32 i = threadIdx.x; i < found; i += SELECT_THREADS) {
+                const u32 index = u32(selection.keys[i]);
+                values[row * p.values.row_stride + (done + i) * p.values.column_stride] = at(index);
+                p.indices.at(row, done + i) = i32(index);
+            }
+            done += found;
+            least = selection.keys[found - 1] + 1;
+            __syncthreads();
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(SELECT_THREADS) topk_f32(const __grid_constant__ TopKParams p) {
+    top_k<float>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(SELECT_THREADS) topk_f16(const __grid_constant__ TopKParams p) {
+    top_k<Half>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(SELECT_THREADS) topk_i32(const __grid_constant__ TopKParams p) {
+    top_k<i32>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(SELECT_THREADS) topk_u8(const __grid_constant__ TopKParams p) {
+    top_k<u8>(p);
+}

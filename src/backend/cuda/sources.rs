@@ -1,0 +1,216 @@
+//! The kernels' sources as they are part of the program: units, headers, compiler options, and their digests.
+//!
+//! A unit is one `.cu` file of the folder `kernels` and becomes one cubin of a kernel archive. The digest of all sources
+//! ties four things together: the program (whose tables mirror the kernels' parameters), the archive, the plan whose
+//! tactics were chosen for these kernels, and measured times.
+
+use super::architecture::Toolkit;
+use crate::plan::format::Digest;
+use std::collections::BTreeSet;
+
+/// A source file that becomes one cubin.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit {
+    /// Name of the file without extension: what launches and archives call it.
+    pub name: &'static str,
+    /// Its text.
+    pub source: &'static str,
+    /// The architectures it is compiled for; empty for all.
+    pub only: &'static [&'static str],
+}
+
+impl Unit {
+    /// True if an archive for the architecture holds this unit.
+    pub fn serves(&self, architecture: &str) -> bool {
+        self.only.is_empty() || self.only.contains(&architecture)
+    }
+}
+
+/// A file that units and other headers include by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// Name of the file, as in `#include "name"`.
+    pub name: &'static str,
+    /// Its text.
+    pub source: &'static str,
+}
+
+/// What a unit's only GPUs are that have `wgmma` and the tensor memory accelerator.
+#[allow(dead_code, reason = "no unit for these GPUs is listed in every state of the tree")]
+const HOPPER: &[&str] = &["sm_90a"];
+
+macro_rules! unit {
+    ($name:literal) => {
+        unit!($name, &[])
+    };
+    ($name:literal, $only:expr) => {
+        Unit {
+            name: $name,
+            source: include_str!(concat!("kernels/", $name, ".cu")),
+            only: $only,
+        }
+    };
+}
+
+macro_rules! header {
+    ($name:literal) => {
+        Header {
+            name: $name,
+            source: include_str!(concat!("kernels/", $name)),
+        }
+    };
+}
+
+/// Every unit, by name in ascending order.
+pub const UNITS: &[Unit] = &[];
+
+/// Every header, by name in ascending order.
+pub const HEADERS: &[Header] = &[header!("slot.cuh"), header!("types.cuh")];
+
+/// Options that every unit is compiled with, besides the architecture.
+///
+/// Multiply-adds are fused only where a kernel says so, so that its bits do not depend on the compiler's choices.
+pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--default-device"];
+
+/// Bytes of a version of this module's digests: raised when the way they are made changes.
+const RECIPE: &str = "platoon kernels 1";
+
+/// The unit of a name.
+pub fn unit(name: &str) -> Option<&'static Unit> {
+    UNITS.iter().find(|u| u.name == name)
+}
+
+/// The units that an archive for the architecture holds, in its order.
+pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_ {
+    UNITS.iter().filter(move |u| u.serves(architecture))
+}
+
+/// Digest of all units, headers and options: of the kernels as a whole, whatever compiles them for whatever GPU.
+pub fn digest() -> Digest {
+    let mut text = Text::new();
+    for unit in UNITS {
+        text.push(unit.name);
+        text.push(unit.source);
+        unit.only.iter().for_each(|a| text.push(a));
+    }
+    for header in HEADERS {
+        text.push(header.name);
+        text.push(header.source);
+    }
+    text.digest()
+}
+
+/// Digest of what one unit's cubin is made from: its source, the headers it includes, options, architecture, toolkit.
+pub fn unit_digest(unit: &Unit, architecture: &str, toolkit: Toolkit) -> Digest {
+    let mut text = Text::new();
+    text.push(architecture);
+    text.push(&toolkit.to_string());
+    text.push(unit.name);
+    text.push(unit.source);
+    for header in included(unit) {
+        text.push(header.name);
+        text.push(header.source);
+    }
+    text.digest()
+}
+
+/// The headers that a unit includes, directly or through others, in the list's order.
+pub fn included(unit: &Unit) -> Vec<&'static Header> {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![unit.source];
+    while let Some(source) = open.pop() {
+        for name in includes(source) {
+            let header = HEADERS.iter().find(|h| h.name == name);
+            if let Some(header) = header.filter(|h| seen.insert(h.name)) {
+                open.push(header.source);
+            }
+        }
+    }
+    HEADERS.iter().filter(|h| seen.contains(h.name)).collect()
+}
+
+/// The names in a source's `#include` lines, quotation marks or brackets removed.
+fn includes(source: &str) -> impl Iterator<Item = &str> {
+    source.lines().filter_map(|line| {
+        let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
+        let rest = rest.trim_start();
+        let end = if rest.starts_with('<') { '>' } else { '"' };
+        rest.get(1..)?.split(end).next()
+    })
+}
+
+/// Texts one after another, each behind its length, so that no two lists of texts give the same bytes.
+struct Text(Vec<u8>);
+
+impl Text {
+    fn new() -> Text {
+        let mut text = Text(Vec::new());
+        text.push(RECIPE);
+        OPTIONS.iter().for_each(|o| text.push(o));
+        text
+    }
+
+    fn push(&mut self, part: &str) {
+        self.0.extend((part.len() as u64).to_le_bytes());
+        self.0.extend(part.as_bytes());
+    }
+
+    fn digest(&self) -> Digest {
+        Digest::of(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of the files in the folder `kernels` with an extension, sorted.
+    fn files(extension: &str) -> Vec<String> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/backend/cuda/kernels");
+        let paths = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path());
+        let wanted = paths.filter(|p| p.extension().is_some_and(|e| e == extension));
+        let mut names: Vec<String> = wanted.map(|p| p.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn every_source_in_the_folder_is_listed_once_and_in_order() {
+        let units: Vec<String> = UNITS.iter().map(|u| format!("{}.cu", u.name)).collect();
+        let headers: Vec<&str> = HEADERS.iter().map(|h| h.name).collect();
+        assert_eq!(units, files("cu"));
+        assert_eq!(headers, files("cuh"));
+    }
+
+    #[test]
+    fn sources_include_listed_headers_only() {
+        let units = UNITS.iter().map(|u| (u.name, u.source));
+        for (name, source) in units.chain(HEADERS.iter().map(|h| (h.name, h.source))) {
+            for wanted in includes(source) {
+                assert!(HEADERS.iter().any(|h| h.name == wanted), "{name} includes {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_unit_is_known_by_itself_and_by_what_it_includes() {
+        let unit = |source| Unit {
+            name: "u",
+            source,
+            only: &[],
+        };
+        let through = unit("#include \"slot.cuh\"\n");
+        let names: Vec<&str> = included(&through).iter().map(|h| h.name).collect();
+        assert_eq!(names, ["slot.cuh", "types.cuh"], "slot.cuh includes types.cuh");
+        assert!(included(&unit("  // #include \"slot.cuh\"\n")).is_empty());
+        let toolkit = Toolkit { major: 12, minor: 6 };
+        let digest = |source, architecture| unit_digest(&unit(source), architecture, toolkit);
+        assert_eq!(digest("a", "sm_80"), digest("a", "sm_80"));
+        assert_ne!(digest("a", "sm_80"), digest("b", "sm_80"));
+        assert_ne!(digest("a", "sm_80"), digest("a", "sm_87"));
+        assert_ne!(
+            digest("a", "sm_80"),
+            unit_digest(&unit("a"), "sm_80", Toolkit { major: 13, minor: 0 })
+        );
+    }
+}

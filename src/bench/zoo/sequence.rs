@@ -1,0 +1,73 @@
+//! Networks over sequences of tokens.
+//!
+//! The Behaviour Sequence Transformer (Chen et al. 2019) scores the last of 21 items by the 20 before it: one encoder layer,
+//! normalised after each sum, then fully connected layers over all positions.
+
+use super::build::{Net, Signal};
+use super::weights::Draw;
+use crate::primitive::{Binary, Primitive};
+
+/// Items that the transformer knows.
+pub const ITEMS: u32 = 50_000;
+/// Positions of its sequences.
+pub const POSITIONS: u32 = 21;
+
+/// Features of an item.
+const WIDTH: u32 = 64;
+const HEADS: u32 = 8;
+/// Inner features of the encoder's position-wise layers.
+const FORWARD: u32 = 256;
+/// Features of the layers over all positions.
+const LAYERS: [u32; 3] = [1024, 512, 256];
+/// What is left of a negative number behind those.
+const SLOPE: f32 = 0.01;
+const EPSILON: f32 = 1e-5;
+
+/// `score` `[N, 1]` of item numbers `[N, 21]`.
+pub fn bst(net: &mut Net, items: Signal) {
+    let x = net.embedding("e", items, ITEMS, WIDTH);
+    let positions = net.parameter("p", &[POSITIONS, WIDTH], Draw::around(0.0, 0.5));
+    let x = net.binary("placed", Binary::Add, x, positions);
+    let attended = attention(net, "t.self_attn", x);
+    let x = net.binary("t.attended", Binary::Add, x, attended);
+    let x = net.layer_norm("t.norm1", x, EPSILON);
+    let inner = net.linear("t.linear1", x, FORWARD);
+    let inner = net.relu("t.activation", inner);
+    let inner = net.linear("t.linear2", inner, WIDTH);
+    let x = net.binary("t.forwarded", Binary::Add, x, inner);
+    let x = net.layer_norm("t.norm2", x, EPSILON);
+    let mut x = net.flatten(x);
+    for (index, width) in LAYERS.into_iter().enumerate() {
+        x = net.linear(&format!("m.{}", 2 * index), x, width);
+        x = net.leaky_relu(&format!("m.{}", 2 * index + 1), x, SLOPE);
+    }
+    x = net.linear("m.6", x, 1);
+    net.output("score", x);
+}
+
+/// Attention of every position to every other (Vaswani et al. 2017), in heads side by side. `x` is `[N, positions, width]`.
+fn attention(net: &mut Net, name: &str, x: Signal) -> Signal {
+    let (batch, positions) = (net.shape(x).dim(0), net.shape(x).dim(1));
+    let each = WIDTH / HEADS;
+    let draw = Draw::weights(u64::from(WIDTH), x.power);
+    let weight = net.parameter(&format!("{name}.in_proj_weight"), &[3 * WIDTH, WIDTH], draw);
+    let bias = net.parameter(&format!("{name}.in_proj_bias"), &[3 * WIDTH], Draw::around(0.0, 0.1));
+    let projected = net.affine(&format!("{name}.in_proj"), x, weight, bias);
+    let mut head = |part: u32, perm: &[usize]| {
+        let x = net.slice(projected, 2, part * WIDTH, WIDTH);
+        let x = net.reshape(x, &[batch, positions, HEADS, each]);
+        net.transpose(x, perm)
+    };
+    let (query, key, value) = (head(0, &[0, 2, 1, 3]), head(1, &[0, 2, 3, 1]), head(2, &[0, 2, 1, 3]));
+    let pairs = [batch, HEADS, positions, positions];
+    let scale = net.number(&format!("{name}.scale"), 1.0 / (each as f32).sqrt());
+    let query = net.binary(&format!("{name}.scaled"), Binary::Mul, query, scale);
+    let scores = net.primitive(&format!("{name}.scores"), Primitive::MatMul, &[query, key], &pairs, 1.0);
+    let shares = net.primitive(&format!("{name}.shares"), Primitive::Softmax { axis: 3 }, &[scores], &pairs, 0.01);
+    let mixed = [batch, HEADS, positions, each];
+    // The mean of about a third of the positions.
+    let mixed = net.primitive(&format!("{name}.mixed"), Primitive::MatMul, &[shares, value], &mixed, 0.2);
+    let together = net.transpose(mixed, &[0, 2, 1, 3]);
+    let together = net.reshape(together, &[batch, positions, WIDTH]);
+    net.linear(&format!("{name}.out_proj"), together, WIDTH)
+}

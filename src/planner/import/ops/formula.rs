@@ -1,0 +1,105 @@
+//! Functions of single elements that are formulas over others.
+
+use super::super::builder::{Builder, Operand};
+use super::super::error::{Fallible, malformed, unsupported};
+use super::super::node::OnnxNode;
+use super::elementwise::apply;
+use crate::primitive::{Binary, Scalar, Unary};
+
+fn float_input<'n>(node: &'n OnnxNode<'_>) -> Fallible<&'n Operand> {
+    node.arity(1, 1)?;
+    let x = node.input(0)?;
+    if x.elem().is_float() {
+        Ok(x)
+    } else {
+        Err(malformed(format!("elements of {:?}", x.elem())))
+    }
+}
+
+/// Mish: `x * tanh(ln(1 + exp(x)))`.
+///
+/// With `s = sigmoid(x)` and `u = s * (2 - s)` the hyperbolic tangent is `u / (2 - u)`: no logarithm, nothing that overflows
+/// even in f16, nothing that cancels for negative x.
+pub(super) fn mish(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let x = float_input(node)?;
+    let two = b.scalar(x.elem(), 2.0)?;
+    let s = apply(b, Unary::Sigmoid, x)?;
+    let rest = b.binary(Binary::Sub, &two, &s)?;
+    let u = b.binary(Binary::Mul, &s, &rest)?;
+    let below = b.binary(Binary::Sub, &two, &u)?;
+    let tangent = b.binary(Binary::Div, &u, &below)?;
+    b.binary(Binary::Mul, x, &tangent)
+}
+
+/// Gelu, exact or by the hyperbolic tangent.
+pub(super) fn gelu(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let x = float_input(node)?;
+    match node.string("approximate")?.unwrap_or("none") {
+        "none" => apply(b, Unary::Gelu, x),
+        "tanh" => apply(b, Unary::GeluTanh, x),
+        other => Err(unsupported(format!("`{other}`")).at("approximate")),
+    }
+}
+
+/// Reciprocal: `1 / x`.
+pub(super) fn reciprocal(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let x = float_input(node)?;
+    let one = b.scalar(x.elem(), 1.0)?;
+    b.binary(Binary::Div, &one, x)
+}
+
+/// Softplus: `ln(1 + exp(x))`, as `max(x, 0) + ln(1 + exp(-|x|))`, which overflows nowhere.
+pub(super) fn softplus(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let x = float_input(node)?;
+    let one = b.scalar(x.elem(), 1.0)?;
+    let size = apply(b, Unary::Abs, x)?;
+    let falling = apply(b, Unary::Neg, &size)?;
+    let power = apply(b, Unary::Exp, &falling)?;
+    let sum = b.binary(Binary::Add, &power, &one)?;
+    let bent = apply(b, Unary::Log, &sum)?;
+    let straight = apply(b, Unary::Relu, x)?;
+    b.binary(Binary::Add, &bent, &straight)
+}
+
+/// Softsign: `x / (1 + |x|)`.
+pub(super) fn softsign(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let x = float_input(node)?;
+    let one = b.scalar(x.elem(), 1.0)?;
+    let size = apply(b, Unary::Abs, x)?;
+    let sum = b.binary(Binary::Add, &size, &one)?;
+    b.binary(Binary::Div, x, &sum)
+}
+
+/// Elu `x < 0 ? alpha * (exp(x) - 1) : x`; Celu with `x / alpha` in the exponent; Selu with all of it times gamma.
+pub(super) fn elu(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let x = float_input(node)?;
+    let (alpha, inner, gamma) = match node.op {
+        "Elu" => (node.float("alpha")?.unwrap_or(1.0), 1.0, 1.0),
+        "Celu" => {
+            let alpha = node.float("alpha")?.unwrap_or(1.0);
+            (alpha, 1.0 / alpha, 1.0)
+        }
+        _ => (
+            node.float("alpha")?.unwrap_or(1.673_263_2),
+            1.0,
+            node.float("gamma")?.unwrap_or(1.050_701),
+        ),
+    };
+    let one = b.scalar(x.elem(), 1.0)?;
+    let mut below = apply(b, Unary::Clip(Scalar(f32::NEG_INFINITY), Scalar(0.0)), x)?;
+    below = scaled(b, &below, inner)?;
+    let power = apply(b, Unary::Exp, &below)?;
+    let mut result = b.binary(Binary::Sub, &power, &one)?;
+    result = scaled(b, &result, alpha)?;
+    let above = apply(b, Unary::Relu, x)?;
+    result = b.binary(Binary::Add, &result, &above)?;
+    scaled(b, &result, gamma)
+}
+
+fn scaled(b: &mut Builder, x: &Operand, factor: f32) -> Fallible<Operand> {
+    if factor == 1.0 {
+        return Ok(x.clone());
+    }
+    let factor = b.scalar(x.elem(), f64::from(factor))?;
+    b.binary(Binary::Mul, x, &factor)
+}

@@ -1,0 +1,117 @@
+//! Plans of networks fed with tensors: graph inputs in, graph outputs out, without cameras, cards or a task file.
+
+use super::attach;
+use super::graph::{Graph, Node, Value};
+use super::import::{self, ImportOptions};
+use super::{CompileOptions, Compiled, PlannerError, digest_text, emit, file_digest, half_floats, lower, passes};
+use crate::board::BoardRecord;
+use crate::plan::format::{Digest, Tenant};
+use crate::task::{Rate, ResultKind, Urgency};
+use crate::tensor::{DType, Tensor};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Compiles one network as a single tenant fed with tensors: graph inputs in, graph outputs out.
+///
+/// `fixed` gives inputs that are constants of the plan (shapes, axes, pads ..), `shapes` the shapes of symbolic inputs.
+pub fn compile_network(
+    path: &Path,
+    fixed: BTreeMap<String, Tensor>,
+    shapes: BTreeMap<String, Vec<u32>>,
+    board: &BoardRecord,
+    options: &CompileOptions,
+) -> Result<Compiled, PlannerError> {
+    let mut text = digest_text(board, options);
+    text.push_str(&format!("{:?} {shapes:?}", file_digest(path)?));
+    for (name, tensor) in &fixed {
+        text.push_str(&format!("{name} {} {:?}", tensor.shape(), Digest::of(tensor.bytes())));
+    }
+    let import = ImportOptions {
+        batch: options.batch,
+        fixed,
+        shapes,
+    };
+    let graph = import::import(path, &import)?;
+    let name = path
+        .file_stem()
+        .map_or_else(|| "network".to_string(), |s| s.to_string_lossy().into_owned());
+    compile(&name, Digest::of(text.as_bytes()), vec![(name.clone(), graph)], board, options)
+}
+
+/// Compiles one graph, made by whatever means, as a single tenant fed with tensors. Tenant and task set are called `name`.
+///
+/// The graph must hold what [`super::graph::verify`] checks. [`CompileOptions::batch`] has no effect: a graph's shapes are fixed.
+pub fn compile_graph(name: &str, graph: Graph, board: &BoardRecord, options: &CompileOptions) -> Result<Compiled, PlannerError> {
+    compile_graphs(name, vec![(name.to_string(), graph)], board, options)
+}
+
+/// Compiles the task set `name` of several graphs, each the tenant of the name beside it, in every frame and without deadlines.
+///
+/// As [`compile_graph`] otherwise.
+pub fn compile_graphs(
+    name: &str,
+    tenants: Vec<(String, Graph)>,
+    board: &BoardRecord,
+    options: &CompileOptions,
+) -> Result<Compiled, PlannerError> {
+    let mut text = digest_text(board, options);
+    text.push_str(&format!("{name:?}\n"));
+    for (tenant, graph) in &tenants {
+        text.push_str(&format!("{tenant:?} {:?}\n", graph_digest(graph)));
+    }
+    compile(name, Digest::of(text.as_bytes()), tenants, board, options)
+}
+
+/// Passes, lowering and emission of graphs as tenants fed with tensors. `source` is the digest of all they are made from.
+fn compile(
+    name: &str,
+    source: Digest,
+    graphs: Vec<(String, Graph)>,
+    board: &BoardRecord,
+    options: &CompileOptions,
+) -> Result<Compiled, PlannerError> {
+    let mut tenants = Vec::with_capacity(graphs.len());
+    for (tenant, graph) in graphs {
+        let attached = attach::tensors(passes::run(graph, options.passes)?);
+        let attached = if options.dtype == DType::F16 {
+            half_floats::convert(attached)
+        } else {
+            attached
+        };
+        tenants.push((record(tenant), attached));
+    }
+    let lowered = lower::lower(Vec::new(), tenants, options.passes)?;
+    emit::emit(name, source, lowered, board, options)
+}
+
+/// The record of a tenant fed with tensors; lowering adds its ports.
+fn record(name: String) -> Tenant {
+    Tenant {
+        model: name.clone(),
+        name,
+        cameras: Vec::new(),
+        rate: Rate::EVERY_FRAME,
+        urgency: Urgency {
+            priority: 0,
+            deadline: None,
+        },
+        kind: ResultKind::Tensors,
+        sources: Vec::new(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+    }
+}
+
+/// Digest of a graph's values, constants, nodes, inputs and outputs.
+fn graph_digest(graph: &Graph) -> Digest {
+    let mut text = String::new();
+    for Value { name, dtype, shape, data } in &graph.values {
+        let data = data.as_deref().map(|t| Digest::of(t.bytes()));
+        text.push_str(&format!("{name:?} {dtype} {shape} {data:?}\n"));
+    }
+    for Node { name, op, inputs, outputs } in &graph.nodes {
+        text.push_str(&format!("{name:?} {op:?} {inputs:?} {outputs:?}\n"));
+    }
+    text.push_str(&format!("{:?} {:?}\n", graph.inputs, graph.outputs));
+    Digest::of(text.as_bytes())
+}
