@@ -4,9 +4,11 @@
 //! for all operators that fit it. Kernels that mean the same on several backends share a name; what they take is said per
 //! backend, in `cpu` and `cuda`.
 
+pub mod conv_mma;
 mod cpu;
 mod cuda;
 mod forms;
+pub mod product;
 
 use super::format::{ArithmeticClass, Family, Kernel, Operator, Plan, Tactic};
 use crate::board::{BackendKind, BoardRecord};

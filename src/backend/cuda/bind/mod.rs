@@ -4,6 +4,8 @@
 //! then says, for every chunk and every set of addresses (a slot has its own), what is launched. The bytes of a launch's
 //! parameters mirror a struct of the kernel's source.
 
+pub mod conv_mma;
+pub mod epilogue;
 pub mod tail;
 pub mod views;
 
