@@ -24,7 +24,6 @@ constexpr u32 SHARE_PADDING = 8;             // floats behind a row of a shared 
 
 struct ConvWgmmaParams {
     TensorMap image;       // im2col map of the input, TILE_M pixels by BLOCK_K channels
-    Epilogue epilogue;
     u64 weights;           // [K block][output channel, padded to 8][BLOCK_K], rows swizzled within groups of 8
     u32 k_blocks;          // taps * channel_blocks
     u32 channel_blocks;
@@ -33,6 +32,7 @@ struct ConvWgmmaParams {
     u32 dilation_rows, dilation_columns;
     u32 stride_rows, stride_columns;
     u32 pad_rows, pad_columns;
+    u32 walk_rows, walk_columns;  // grid that pixels are counted through to find them in the map
     u32 rows, columns;     // of the whole output
     u32 channels;          // of the output
     u32 first_pixel;       // of the chunk, counted through batch, rows and columns of the whole output
@@ -42,11 +42,16 @@ struct ConvWgmmaParams {
     u32 channel_tiles;
     u32 tiles;             // runs * run_tiles * channel_tiles
     u32 padding;
+    Epilogue epilogue;
 };
 
-static_assert(sizeof(ConvWgmmaParams) == 320, "mirrored in bind/conv_wgmma.rs");
+static_assert(sizeof(ConvWgmmaParams) == 224 + sizeof(Epilogue) + 16, "mirrored in bind/conv_wgmma.rs");
 
-template <u32 M, u32 N, u32 DEPTH, u32 BLOCKS>
+// Who sums the chains of a tile: there is one chain, one block sums them in turn, or a cluster's blocks side by side.
+enum class Chains { ONE, IN_TURN, CLUSTER };
+
+// A tile of M pixels and N channels, and how many K blocks are in flight.
+template <u32 M, u32 N, u32 DEPTH>
 struct Shape {
     static constexpr u32 TILE_M = M, TILE_N = N, STAGES = DEPTH;
     static constexpr u32 WARPGROUPS = M / WARPGROUP_ROWS;
@@ -54,8 +59,6 @@ struct Shape {
     static constexpr u32 THREADS = WORKERS + WARP;
     static constexpr u32 IMAGE_BYTES = M * K_BYTES, WEIGHT_BYTES = N * K_BYTES;
     static constexpr u32 STAGE_BYTES = IMAGE_BYTES + WEIGHT_BYTES;
-    // Several chains in one block take a second set of sums, where registers allow it.
-    static constexpr bool CHAINS = N * (M == WARPGROUP_ROWS ? 1 : BLOCKS) <= 128;
     // From the first multiple of 1024 bytes on: stages, a strip for each warp, barriers, and in a cluster a tile of sums.
     static constexpr u32 STRIPS = DEPTH * STAGE_BYTES;
     static constexpr u32 BARRIERS = STRIPS + WORKERS / WARP * STRIP_BYTES;
@@ -98,10 +101,10 @@ struct Ring {
 // Fills stages with the K blocks `begin..end` of a tile.
 template <class S>
 __device__ __forceinline__ void load(const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 base, Ring<S::STAGES>& ring) {
-    const u32 line = t.pixel / p.columns;
-    const i32 x = static_cast<i32>((t.pixel - line * p.columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
-    const i32 batch = static_cast<i32>(line / p.rows);
-    const i32 y = static_cast<i32>((line - batch * p.rows) * p.stride_rows) - static_cast<i32>(p.pad_rows);
+    const u32 line = t.pixel / p.walk_columns;
+    const i32 x = static_cast<i32>((t.pixel - line * p.walk_columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
+    const i32 batch = static_cast<i32>(line / p.walk_rows);
+    const i32 y = static_cast<i32>((line - batch * p.walk_rows) * p.stride_rows) - static_cast<i32>(p.pad_rows);
     const u32 padded = (p.channels + GROUP - 1) / GROUP * GROUP;
     const u32 weight_bytes = min(S::TILE_N, padded - t.channel) * K_BYTES;
     u32 tap = begin / p.channel_blocks;
@@ -161,14 +164,10 @@ __device__ __forceinline__ Place place_of(const ConvWgmmaParams& p, u32 pixel, u
     return {batch, line - batch * p.rows, pixel - line * p.columns, channel};
 }
 
-// The rows of a warp in the output.
-__device__ __forceinline__ WarpRows rows_of(const ConvWgmmaParams& p, const Tile& t, u32 first_row, u32 lane) {
-    WarpRows rows;
-    const Place place = place_of(p, t.pixel + first_row + lane % WARP_ROWS, 0);
-    rows.output = row_groups(p.epilogue.output, place);
-    rows.joined = row_groups(p.epilogue.joined, place);
-    rows.live = t.pixels > first_row ? t.pixels - first_row : 0;
-    return rows;
+// Offset of a pixel in the output or the joined tensor, in groups of 8 channels.
+__device__ __forceinline__ u32 groups_before(const ConvWgmmaParams& p, const ChannelsLast& tensor, u32 pixel) {
+    if (p.epilogue.flags & EPILOGUE_FLAT) return pixel * static_cast<u32>(tensor.pixel / GROUP);
+    return row_groups(tensor, place_of(p, pixel, 0));
 }
 
 // Puts the sums of one chain where the blocks of the cluster can read them.
@@ -202,7 +201,7 @@ __device__ __forceinline__ void add_chains(float (&values)[GROUP], u32 address) 
 }
 
 // Adds the chains of the cluster's blocks for this block's part of the rows, and stores them.
-template <class S>
+template <class S, bool PLAIN>
 __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 share, u32 worker) {
     constexpr u32 GROUPS = S::TILE_N / GROUP;
     const u32 rows = S::TILE_M / p.splits;
@@ -217,17 +216,37 @@ __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, 
             case 4: add_chains<4>(values, at); break;
             default: add_chains<8>(values, at); break;
         }
-        finish(values, p.epilogue, place_of(p, t.pixel + row, channel), min(GROUP, p.channels - channel));
+        const u32 pixel = t.pixel + row;
+        if constexpr (PLAIN) {
+            store_plain_group(p.epilogue, values, groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), channel);
+        } else {
+            finish(values, p.epilogue, place_of(p, pixel, channel), min(GROUP, p.channels - channel));
+        }
     }
 }
 
-template <class S>
+// Stores the sums of a warp.
+template <class S, bool PLAIN>
+__device__ __forceinline__ void store(const ConvWgmmaParams& p, const Tile& t, const float (&sums)[S::TILE_N / 2], u32 first_row, u32 strip,
+                                      u32 lane) {
+    const u32 live = t.pixels > first_row ? t.pixels - first_row : 0;
+    if constexpr (PLAIN) {
+        const u32 pixel = t.pixel + first_row + lane % WARP_ROWS;
+        const WarpRows rows = {groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), live};
+        store_plain(p.epilogue, sums, rows, strip, t.channel, p.channels, lane);
+    } else {
+        const auto place_at = [&](u32 row) { return place_of(p, t.pixel + first_row + row, 0); };
+        store_general(p.epilogue, sums, live, place_at, strip, t.channel, p.channels, lane);
+    }
+}
+
+template <class S, Chains CHAINS, bool PLAIN>
 __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     extern __shared__ u8 dynamic[];
     u8* const aligned = dynamic + (0u - shared_address(dynamic) & 1023);
     const u32 base = shared_address(aligned);
     const u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    const u32 peers = cluster_size(), rank = cluster_rank();
+    const u32 peers = CHAINS == Chains::CLUSTER ? p.splits : 1, rank = CHAINS == Chains::CLUSTER ? cluster_rank() : 0;
     if (threadIdx.x == 0) {
         prefetch_map(&p.image);
         for (u32 i = 0; i < S::STAGES; ++i) {
@@ -241,11 +260,11 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     release_successors();
     Ring<S::STAGES> ring;
     if (warp == S::WORKERS / WARP) {
+        const u32 begin = CHAINS == Chains::CLUSTER ? chain_begin(p, rank) : 0;
+        const u32 end = CHAINS == Chains::CLUSTER ? chain_begin(p, rank + 1) : p.k_blocks;
         for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
-            const Tile t = tile_at<S>(p, i);
-            const u32 begin = peers > 1 ? chain_begin(p, rank) : 0, end = peers > 1 ? chain_begin(p, rank + 1) : p.k_blocks;
-            if (lane == 0) load<S>(p, t, begin, end, base, ring);
-            if (peers > 1) {
+            if (lane == 0) load<S>(p, tile_at<S>(p, i), begin, end, base, ring);
+            if constexpr (CHAINS == Chains::CLUSTER) {
                 __syncwarp();
                 cluster_meet();
                 cluster_meet();
@@ -254,54 +273,69 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     } else {
         const u32 first_row = warp * WARP_ROWS, group = warp / (WARPGROUP / WARP);
         const u32 strip = base + S::STRIPS + warp * STRIP_BYTES;
-        const u32 first_chain = peers > 1 ? rank : 0, end_chain = peers > 1 ? rank + 1 : p.splits;
         for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
             const Tile t = tile_at<S>(p, i);
-            const WarpRows rows = rows_of(p, t, first_row, lane);
             float sums[S::TILE_N / 2];
-            multiply<S>(sums, chain_begin(p, first_chain + 1) - chain_begin(p, first_chain), base, group, lane, ring);
-            if constexpr (S::CHAINS) {
-                for (u32 chain = first_chain + 1; chain < end_chain; ++chain) {
+            multiply<S>(sums, chain_begin(p, rank + 1) - chain_begin(p, rank), base, group, lane, ring);
+            if constexpr (CHAINS == Chains::IN_TURN) {
+#pragma unroll 1
+                for (u32 chain = 1; chain < p.splits; ++chain) {
                     float more[S::TILE_N / 2];
                     multiply<S>(more, chain_begin(p, chain + 1) - chain_begin(p, chain), base, group, lane, ring);
 #pragma unroll
                     for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[j] = __fadd_rn(sums[j], more[j]);
                 }
             }
-            if (peers > 1) {
+            if constexpr (CHAINS == Chains::CLUSTER) {
                 share<S>(sums, first_row, reinterpret_cast<float*>(aligned + S::SHARE), lane);
                 __syncwarp();
                 cluster_meet();
-                gather<S>(p, t, rank, base + S::SHARE, threadIdx.x);
+                gather<S, PLAIN>(p, t, rank, base + S::SHARE, threadIdx.x);
                 __syncwarp();
                 cluster_meet();
             } else {
-                if (is_plain(p.epilogue, p.channels)) {
-                    store_plain(p.epilogue, sums, rows, strip, t.channel, p.channels, lane);
-                } else {
-                    const auto place_at = [&](u32 row) { return place_of(p, t.pixel + first_row + row, 0); };
-                    store_general(p.epilogue, sums, rows, place_at, strip, t.channel, p.channels, lane);
-                }
+                store<S, PLAIN>(p, t, sums, first_row, strip, lane);
             }
         }
     }
 }
 
-// One kernel for each shape on the menu (plan/tactic/cuda.rs): rows, columns, stages, blocks that share an SM.
-#define CONV_WGMMA(M, N, STAGES, BLOCKS)                                                                               \
-    extern "C" __global__ void __launch_bounds__(Shape<M, N, STAGES, BLOCKS>::THREADS, BLOCKS)                                 \
-        conv_wgmma_##M##x##N##_s##STAGES##_b##BLOCKS(const __grid_constant__ ConvWgmmaParams p) {                      \
-        convolve<Shape<M, N, STAGES, BLOCKS>>(p);                                                                              \
+// Kernels of the menu (plan/tactic/conv_wgmma.rs): pixels, channels, stages, blocks that share an SM, chains. Each stands
+// twice: for tails that are stored the plain way, and for any.
+#define CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, CHAINS, NAME, PLAIN)                                                   \
+    extern "C" __global__ void __launch_bounds__(Shape<M, N, STAGES>::THREADS, BLOCKS)                                 \
+        conv_wgmma_##M##x##N##_s##STAGES##_b##BLOCKS##_##NAME(const __grid_constant__ ConvWgmmaParams p) {             \
+        convolve<Shape<M, N, STAGES>, Chains::CHAINS, PLAIN>(p);                                                       \
     }
+#define CONV_WGMMA_ONE(M, N, STAGES, BLOCKS)                                                                           \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, ONE, one, true)                                                            \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, ONE, one_any, false)
+#define CONV_WGMMA_TURNS(M, N, STAGES, BLOCKS)                                                                         \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, IN_TURN, turns, true)                                                      \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, IN_TURN, turns_any, false)
+#define CONV_WGMMA_CLUSTER(M, N, STAGES, BLOCKS)                                                                       \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, CLUSTER, cluster, true)                                                    \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, CLUSTER, cluster_any, false)
 
-CONV_WGMMA(64, 32, 8, 1)
-CONV_WGMMA(64, 32, 4, 3)
-CONV_WGMMA(64, 64, 8, 1)
-CONV_WGMMA(64, 64, 4, 3)
-CONV_WGMMA(64, 128, 6, 1)
-CONV_WGMMA(64, 128, 4, 2)
-CONV_WGMMA(128, 64, 6, 1)
-CONV_WGMMA(128, 64, 4, 2)
-CONV_WGMMA(128, 128, 5, 1)
-CONV_WGMMA(128, 128, 3, 2)
-CONV_WGMMA(128, 256, 4, 1)
+CONV_WGMMA_ONE(128, 256, 4, 1)
+CONV_WGMMA_ONE(128, 128, 5, 1)
+CONV_WGMMA_ONE(128, 128, 3, 2)
+CONV_WGMMA_ONE(128, 64, 6, 1)
+CONV_WGMMA_ONE(128, 64, 4, 2)
+CONV_WGMMA_ONE(64, 256, 4, 1)
+CONV_WGMMA_ONE(64, 128, 4, 2)
+CONV_WGMMA_ONE(64, 64, 4, 3)
+CONV_WGMMA_ONE(64, 64, 3, 4)
+CONV_WGMMA_ONE(64, 64, 8, 1)
+CONV_WGMMA_ONE(64, 32, 8, 1)
+CONV_WGMMA_TURNS(128, 128, 5, 1)
+CONV_WGMMA_TURNS(128, 64, 6, 1)
+CONV_WGMMA_TURNS(64, 128, 6, 1)
+CONV_WGMMA_TURNS(64, 64, 8, 1)
+CONV_WGMMA_TURNS(64, 32, 8, 1)
+CONV_WGMMA_CLUSTER(128, 128, 4, 1)
+CONV_WGMMA_CLUSTER(128, 64, 6, 1)
+CONV_WGMMA_CLUSTER(64, 128, 6, 1)
+CONV_WGMMA_CLUSTER(64, 64, 8, 1)
+CONV_WGMMA_CLUSTER(64, 32, 8, 1)
+CONV_WGMMA_CLUSTER(64, 32, 4, 3)

@@ -30,22 +30,35 @@ __device__ __forceinline__ bool is_clip(const Epilogue& e) { return e.function =
 
 __device__ __forceinline__ bool is_join(const Epilogue& e) { return e.function == EPILOGUE_ADD || e.function == EPILOGUE_ADD_RELU; }
 
-// True if what goes through the strip may be halves, stored 16 bytes at a time.
-__device__ __forceinline__ bool is_plain(const Epilogue& e, u32 channels) {
-    const u32 needed = EPILOGUE_WIDE_STORE | (is_clip(e) ? 0 : EPILOGUE_ROUNDED) | (is_join(e) ? EPILOGUE_WIDE_JOINED : 0);
-    return (e.flags & needed) == needed && e.function <= EPILOGUE_ADD_RELU && channels % GROUP == 0;
-}
-
 __device__ __forceinline__ u32 row_groups(const ChannelsLast& tensor, const Place& place) {
     return static_cast<u32>((place.batch * tensor.batch + place.row * tensor.row + place.pixel * tensor.pixel) / GROUP);
 }
+
+// The bounds of a clip, of both halves of a word; of other functions, none. They act on rounded values: rounding keeps
+// order, so it commutes with bounds that are rounded themselves. NaN passes.
+struct Bounds {
+    u32 low, high;
+
+    __device__ __forceinline__ explicit Bounds(const Epilogue& e) {
+        const float least = e.function == EPILOGUE_RELU ? 0.0f : e.function == EPILOGUE_CLIP ? e.first : -INFINITE;
+        const float most = e.function == EPILOGUE_CLIP ? e.second : INFINITE;
+        low = two_halves(least, least);
+        high = two_halves(most, most);
+    }
+
+    __device__ __forceinline__ u32 halves(float a, float b) const {
+        u32 bits = two_halves(a, b);
+        asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(bits) : "r"(low));
+        asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(bits) : "r"(high));
+        return bits;
+    }
+};
 
 // Adds the biases to `COUNT` values of a fragment from `FIRST` on, the first of column `channel`, bounds them, rounds
 // them to halves and writes them to the strip.
 template <u32 FIRST, u32 COUNT, u32 N>
 __device__ __forceinline__ void fragment_to_strip(const float (&sums)[N], const Epilogue& e, u32 strip, u32 channel, u32 channels, u32 lane) {
-    const float low = e.function == EPILOGUE_RELU ? 0.0f : e.function == EPILOGUE_CLIP ? e.first : -INFINITE;
-    const float high = e.function == EPILOGUE_CLIP ? e.second : INFINITE;
+    const Bounds bounds(e);
     const float2* bias = reinterpret_cast<const float2*>(e.bias + 4ull * (channel + lane % 4 * 2));
     // Lanes 8 i .. 8 i + 7 name the rows of the i-th 8 by 8 matrix: upper and lower rows of two groups of columns.
     const u32 at = strip + (lane / 8 % 2 * 8 + lane % 8) * STRIP_ROW_BYTES + lane / 16 * 16;
@@ -55,8 +68,8 @@ __device__ __forceinline__ void fragment_to_strip(const float (&sums)[N], const 
         float2 b = make_float2(0.0f, 0.0f);
         if (e.bias != 0 && channel + j * GROUP < channels) b = bias[j * GROUP / 2];
         const float* value = sums + FIRST + 4 * j;
-        halves[2 * j] = two_halves(clip(__fadd_rn(value[0], b.x), low, high), clip(__fadd_rn(value[1], b.y), low, high));
-        halves[2 * j + 1] = two_halves(clip(__fadd_rn(value[2], b.x), low, high), clip(__fadd_rn(value[3], b.y), low, high));
+        halves[2 * j] = bounds.halves(__fadd_rn(value[0], b.x), __fadd_rn(value[1], b.y));
+        halves[2 * j + 1] = bounds.halves(__fadd_rn(value[2], b.x), __fadd_rn(value[3], b.y));
     }
     __syncwarp();
 #pragma unroll
@@ -85,12 +98,18 @@ __device__ __forceinline__ u32 join_halves(u32 a, u32 b, float low) {
     return two_halves(greater(low, __fadd_rn(low_half(a), low_half(b))), greater(low, __fadd_rn(high_half(a), high_half(b))));
 }
 
+// Adds 8 channels of the other tensor.
+__device__ __forceinline__ uint4 join(const uint4& a, const uint4& b, const Epilogue& e) {
+    const float low = e.function == EPILOGUE_ADD_RELU ? 0.0f : -INFINITE;
+    return make_uint4(join_halves(a.x, b.x, low), join_halves(a.y, b.y, low), join_halves(a.z, b.z, low), join_halves(a.w, b.w, low));
+}
+
 // Applies a function of one value that is no clip to 8 rounded channels.
 __device__ __forceinline__ uint4 apply_to_group(const uint4& bits, const Epilogue& e) {
     switch (e.function) {
         case EPILOGUE_LEAKY_RELU: return each_half(bits, [&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; });
         case EPILOGUE_HARD_SWISH: return each_half(bits, [](float x) { return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f)); });
-        default: return each_half(bits, [&](float x) { return hard_sigmoid(x, e.first, e.second); });
+        default: return each_half(bits, [](float x) { return __fmul_rn(x, sigmoid(x)); });
     }
 }
 
@@ -118,13 +137,10 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, const WarpRow
             const u64 other = address(e.joined, rows.joined, i);
             if (i * AT_ONCE + first < live) joined[i] = *reinterpret_cast<const uint4*>(other);
         }
-        const float low = e.function == EPILOGUE_ADD_RELU ? 0.0f : -INFINITE;
 #pragma unroll
         for (u32 i = 0; i < TURNS; ++i) {
             const u64 to = address(e.output, rows.output, i);
-            const uint4 own_bits = load_strip(from + i * AT_ONCE * STRIP_ROW_BYTES);
-            const uint4 sum = make_uint4(join_halves(own_bits.x, joined[i].x, low), join_halves(own_bits.y, joined[i].y, low),
-                                         join_halves(own_bits.z, joined[i].z, low), join_halves(own_bits.w, joined[i].w, low));
+            const uint4 sum = join(load_strip(from + i * AT_ONCE * STRIP_ROW_BYTES), joined[i], e);
             if (i * AT_ONCE + first < live) *reinterpret_cast<uint4*>(to) = sum;
         }
     } else {
@@ -148,6 +164,25 @@ __device__ __forceinline__ void store_plain(const Epilogue& e, const float (&sum
     if constexpr (FIRST + WIDTH / 2 < N) store_plain<N, FIRST + WIDTH / 2>(e, sums, rows, strip, channel + WIDTH, channels, lane);
 }
 
+// Stores 8 channels of a pixel, whose offsets are given in groups of 8 channels, the plain way.
+__device__ __forceinline__ void store_plain_group(const Epilogue& e, const float (&sums)[GROUP], u32 output, u32 joined, u32 channel) {
+    float bias[GROUP];
+    load_bias(bias, e, channel);
+    const Bounds bounds(e);
+    u32 words[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        words[i] = bounds.halves(__fadd_rn(sums[2 * i], bias[2 * i]), __fadd_rn(sums[2 * i + 1], bias[2 * i + 1]));
+    }
+    uint4 bits = make_uint4(words[0], words[1], words[2], words[3]);
+    if (is_join(e)) {
+        bits = join(bits, *reinterpret_cast<const uint4*>(e.joined.address + (static_cast<u64>(joined) * GROUP + channel) * 2), e);
+    } else if (!is_clip(e)) {
+        bits = apply_to_group(bits, e);
+    }
+    *reinterpret_cast<uint4*>(e.output.address + (static_cast<u64>(output) * GROUP + channel) * 2) = bits;
+}
+
 // Picks `COUNT` of a fragment's values; `index` counts in `COUNT` and is the same in all lanes.
 template <u32 COUNT, u32 N, u32 INDEX = 0>
 __device__ __forceinline__ void pick(float (&values)[COUNT], const float (&sums)[N], u32 index) {
@@ -162,7 +197,7 @@ __device__ __forceinline__ void pick(float (&values)[COUNT], const float (&sums)
 // The general way, in f32 and group by group; `place_at(row)` is where a row of the warp lies. What finishes a group is
 // long and stands here once, in a loop.
 template <u32 N, class PlaceAt>
-__device__ __forceinline__ void store_general(const Epilogue& e, const float (&sums)[N], const WarpRows& rows, const PlaceAt& place_at,
+__device__ __forceinline__ void store_general(const Epilogue& e, const float (&sums)[N], u32 live, const PlaceAt& place_at,
                                               u32 strip, u32 channel, u32 channels, u32 lane) {
     constexpr u32 GROUPS = NARROW / GROUP, AT_ONCE = 32 / GROUPS;
 #pragma unroll 1
@@ -178,7 +213,7 @@ __device__ __forceinline__ void store_general(const Epilogue& e, const float (&s
         }
         __syncwarp();
 #pragma unroll 1
-        for (u32 row = lane / GROUPS; row < min(WARP_ROWS, rows.live); row += AT_ONCE) {
+        for (u32 row = lane / GROUPS; row < min(WARP_ROWS, live); row += AT_ONCE) {
             const u32 at = strip + (row * NARROW_STRIDE + lane % GROUPS * GROUP) * 4;
             const uint4 low = load_strip(at), high = load_strip(at + 16);
             float group[GROUP] = {__uint_as_float(low.x), __uint_as_float(low.y), __uint_as_float(low.z), __uint_as_float(low.w),

@@ -1,0 +1,161 @@
+//! The tiles of the kernels that convolve with `wgmma`, what the copy engine demands of an operator, and how K is split.
+
+use super::Misfit;
+use super::forms::need;
+use super::product::Product;
+use crate::plan::format::{Kernel, Operator, Plan, Tactic};
+use crate::tensor::DType;
+
+/// Input channels of a K block: every tap's channels are filled up with zeros to a multiple of it.
+pub const BLOCK_K: u32 = 64;
+
+/// Farthest tap from a window's first, in positions of an axis, that an im2col copy can express.
+const MAX_REACH: u32 = 255;
+/// Corners of the box of base pixels that an im2col copy can express.
+const CORNERS: std::ops::RangeInclusive<i64> = -128..=127;
+/// Largest stride of an im2col copy.
+const MAX_STRIDE: u32 = 8;
+/// Halves in 16 bytes, of which the copy engine's addresses are multiples.
+const ALIGNED: u32 = 8;
+
+/// One kernel of `conv_wgmma.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WgmmaTile {
+    /// Pixels (64 for each warpgroup) and output channels of a block's tile.
+    pub tile: (u16, u16),
+    /// K blocks in shared memory at once.
+    pub stages: u16,
+    /// Blocks that share an SM.
+    pub blocks: u16,
+    /// The chains of a split K are summed side by side by the blocks of a cluster, instead of in turn by one block.
+    pub cluster: bool,
+}
+
+const fn turns(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
+    WgmmaTile {
+        tile,
+        stages,
+        blocks,
+        cluster: false,
+    }
+}
+
+const fn cluster(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
+    WgmmaTile {
+        cluster: true,
+        ..turns(tile, stages, blocks)
+    }
+}
+
+/// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
+pub const MENU: &[WgmmaTile] = &[
+    turns((128, 128), 5, 1),
+    turns((128, 128), 3, 2),
+    turns((128, 256), 4, 1),
+    turns((128, 64), 6, 1),
+    turns((128, 64), 4, 2),
+    turns((64, 128), 6, 1),
+    turns((64, 128), 4, 2),
+    turns((64, 64), 8, 1),
+    turns((64, 64), 4, 3),
+    turns((64, 32), 8, 1),
+    turns((64, 32), 4, 3),
+    cluster((128, 128), 3, 2),
+    cluster((128, 64), 6, 1),
+    cluster((64, 128), 6, 1),
+    cluster((64, 128), 4, 2),
+    cluster((64, 64), 8, 1),
+    cluster((64, 64), 4, 3),
+    cluster((64, 32), 8, 1),
+    cluster((64, 32), 4, 3),
+];
+
+impl WgmmaTile {
+    /// The kernel's name in `conv_wgmma.cu`.
+    pub fn function(&self) -> String {
+        let WgmmaTile { tile, stages, blocks, .. } = self;
+        format!("conv_wgmma_{}x{}_s{stages}_b{blocks}", tile.0, tile.1)
+    }
+
+    /// True if one block can sum several chains in turn: it has registers for two sets of sums.
+    pub fn chains(&self) -> bool {
+        self.tile.1 * if self.tile.0 == 64 { 1 } else { self.blocks } <= 128
+    }
+
+    /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
+    pub fn of(tactic: Tactic) -> Option<&'static WgmmaTile> {
+        let entry = MENU.get(usize::from(tactic.variant))?;
+        (tactic.kernel == Kernel::ConvWgmma && tactic.tile == entry.tile).then_some(entry)
+    }
+
+    /// The tactics of the whole menu.
+    pub fn tactics() -> impl Iterator<Item = Tactic> {
+        MENU.iter().enumerate().map(|(variant, entry)| Tactic {
+            kernel: Kernel::ConvWgmma,
+            tile: entry.tile,
+            variant: variant as u16,
+        })
+    }
+}
+
+/// First and last base pixel of a product along rows (0) or columns (1), the last counted from the input's last position.
+pub fn corners(product: &Product<'_>, axis: usize) -> [i64; 2] {
+    let [pad, stride] = [product.window.pad_begin[axis], product.window.stride[axis]].map(i64::from);
+    let [extent, outputs] = [product.x.extents[axis + 1], product.out.extents[axis + 1]].map(i64::from);
+    [-pad, (outputs - 1) * stride - pad - (extent - 1)]
+}
+
+/// K blocks of a product.
+pub fn k_blocks(product: &Product<'_>) -> u64 {
+    product.window.taps() * u64::from(product.x.extents[3].div_ceil(BLOCK_K))
+}
+
+/// The product that an operator begins with, if the kernels take it.
+pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
+    let product = Product::of(plan, operator)?;
+    let halves = [product.input.dtype, product.weights.dtype, product.output.dtype] == [DType::F16; 3];
+    need(halves && operator.calls.iter().all(|c| c.dtype == DType::F16), Misfit::Type)?;
+    let (x, window) = (&product.x, &product.window);
+    let aligned = x.extents[3].is_multiple_of(ALIGNED) && product.input.origin.is_multiple_of(u64::from(ALIGNED)) && x.wide();
+    let carried = (0..3).all(|a| x.extents[a] <= 1 || x.strides[a] > 0);
+    need(x.extents[3] > 0 && aligned && carried, Misfit::Layout)?;
+    need(x.channels_last() && product.out.channels_last(), Misfit::Layout)?;
+    let expressible = |a: usize| {
+        let reach = window.reach(a).is_some_and(|r| r - 1 <= MAX_REACH);
+        reach && window.stride[a] <= MAX_STRIDE && corners(&product, a).iter().all(|c| CORNERS.contains(c))
+    };
+    need((0..2).all(expressible), Misfit::Primitive)?;
+    let pixels = product.out.extents[..3].iter().try_fold(1u32, |all, &n| all.checked_mul(n));
+    let small = pixels.is_some_and(|n| (1..=i32::MAX as u32).contains(&n)) && k_blocks(&product) <= u64::from(u16::MAX);
+    need(small, Misfit::Primitive)?;
+    Ok(product)
+}
+
+/// Most chains: the blocks of the largest portable cluster.
+const MAX_SPLITS: u16 = 8;
+/// Tiles of 64 by 64 of one sample, counted once for each chain, beyond which nothing is split further.
+const SPLIT_TILES: u64 = 160;
+/// Fewest K blocks of a chain.
+const SPLIT_BLOCKS: u64 = 4;
+
+/// Chains of products that are summed on their own and then in order: more where a sample has too few tiles to occupy a
+/// large GPU. A power of two, as the blocks of a cluster share out the rows of a tile. Matrices are taken as one sample of
+/// few rows, whatever their batch.
+pub fn splits(product: &Product<'_>) -> u16 {
+    let [_, rows, columns, channels] = product.out.extents.map(u64::from);
+    let tiles = (rows * columns).div_ceil(64) * channels.div_ceil(64);
+    let mut splits = 1;
+    while splits < MAX_SPLITS && tiles * u64::from(splits) * 2 <= SPLIT_TILES && k_blocks(product) >= u64::from(splits) * 2 * SPLIT_BLOCKS {
+        splits *= 2;
+    }
+    splits
+}
+
+/// Checks that a tactic of the kernel runs the operator.
+pub fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+    let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
+    let product = product(plan, operator)?;
+    let split = operator.class.split_k;
+    need(split == splits(&product), Misfit::Class)?;
+    need(if split > 1 { entry.chains() || entry.cluster } else { !entry.cluster }, Misfit::Tile)
+}
