@@ -119,10 +119,9 @@ __global__ void mismatches(const u16* a, const u16* b, u64 count, u32* out) {
 }
 
 static Divisor divisor(u32 d) {
-    if (d == 1) return {1, 0, 0};
-    u32 bits = 0;
-    while ((1ull << bits) < d) ++bits;
-    return {d, u32(((1ull << (31 + bits)) + d - 1) / d), bits - 1};
+    u32 shift = 0;
+    while ((1ull << shift) < d) ++shift;
+    return {d, u32(((1ull << (31 + shift)) + d - 1) / d), shift};
 }
 
 struct Set {
@@ -159,7 +158,9 @@ static Convolution describe(const Shape& s, const Set& set, const Variant& v, u3
     e.bias = u64(set.bias);
     e.function = EPILOGUE_RELU;
     e.flags = s.out % 8 == 0 ? EPILOGUE_WIDE_STORE : 0;
-    if (c.batches == 1 || c.rows == s.out_height()) e.flags |= EPILOGUE_FLAT;
+    const bool flat = c.batches == 1 || c.rows == s.out_height();
+    if (flat) e.flags |= EPILOGUE_FLAT;
+    p.walk = s.pad > 0 ? WALK_PADDED : flat && s.kernel == 1 && s.stride == 1 ? WALK_FLAT : WALK_INSIDE;
     p.first_pixel = (c.batch0 * s.out_height() + c.row0) * s.out_width();
     return p;
 }
@@ -396,7 +397,17 @@ int main(int argc, char** argv) {
     cudaStream_t stream;
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     int failures = 0;
-    if (strcmp(argv[3], "check") == 0) {
+    if (strcmp(argv[3], "one") == 0 && argc == 8) {  // for a profiler: SHAPE VARIANT BATCH SPLITS
+        for (const Shape& s : shapes) {
+            for (const Variant& v : VARIANTS) {
+                if (s.name != argv[4] || strcmp(v.name, argv[5]) != 0) continue;
+                const u32 batch = atoi(argv[6]);
+                const Set set = make_set(s, batch);
+                for (int i = 0; i < 3; ++i) launch(s, v, describe(s, set, v, atoi(argv[7]), {0, batch, 0, s.out_height()}), 0, 0);
+                CHECK(cudaDeviceSynchronize());
+            }
+        }
+    } else if (strcmp(argv[3], "check") == 0) {
         for (const Shape& s : shapes) failures += check(s, s.height > 100 ? 1 : 3);
         printf("%d failures\n", failures);
     } else {

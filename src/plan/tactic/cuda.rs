@@ -3,36 +3,49 @@
 //! On a GPU an operator is a head and a tail: its later primitives are elementwise functions of earlier values. Kernels
 //! other than the generic one are listed before it.
 
+use super::conv_mma::{self, MmaTile};
 use super::forms::need;
 use super::{FMA, Misfit};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
 /// The class of an operator: tensor cores for what they compute, else sequential fused multiply-adds.
-pub(super) fn class(_plan: &Plan, _operator: &Operator, _wgmma: bool) -> ArithmeticClass {
+pub(super) fn class(plan: &Plan, operator: &Operator, _wgmma: bool) -> ArithmeticClass {
+    if let Ok(product) = conv_mma::product(plan, operator) {
+        return ArithmeticClass {
+            family: Family::TensorCore,
+            split_k: conv_mma::splits(&product),
+        };
+    }
     FMA
 }
 
 /// All tactics that can run the operator in its class, best first.
 pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
-    candidates()
+    candidates(plan, operator)
         .into_iter()
         .filter(|&tactic| fits(tactic, plan, operator).is_ok())
         .collect()
 }
 
 /// Every tactic of the backend, in the order in which the menu prefers them.
-fn candidates() -> Vec<Tactic> {
-    [Kernel::Prepare, Kernel::Decode, Kernel::Generic].map(Tactic::of).to_vec()
+fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
+    let products = conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, operator.class.split_k));
+    let others = [Kernel::Prepare, Kernel::Decode, Kernel::Generic].map(Tactic::of);
+    products.into_iter().chain(others).collect()
 }
 
 /// The table.
-pub(super) fn fits(tactic: Tactic, _plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
     let first = operator.calls.first().ok_or(Misfit::Primitive)?;
     tail(operator)?;
     need(family(tactic.kernel) == operator.class.family, Misfit::Class)?;
     use Primitive as P;
     match (tactic.kernel, &first.primitive) {
+        (Kernel::ConvMma, P::Conv { .. } | P::MatMul) => {
+            let entry = MmaTile::of(tactic).ok_or(Misfit::Tile)?;
+            conv_mma::fits(entry, &conv_mma::product(plan, operator)?, operator.class.split_k)
+        }
         (Kernel::Prepare, P::Prepare(_) | P::Crop(_))
         | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;

@@ -7,16 +7,20 @@ use super::epilogue::{Constants, Epilogue, pack_bias};
 use super::views::Divisor;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::{Operator, Plan, View};
-use crate::plan::tactic::conv_mma::{Loader, MmaTile, Splits};
+use crate::plan::tactic::conv_mma::{self as tiles, K_BLOCK, Loader, MmaTile, Splits};
 use crate::plan::tactic::product::Product;
 use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
 
-/// K is padded with zeros to a multiple of this, and its ranges begin at multiples of it.
-pub const K_BLOCK: u32 = 64;
-
 /// Bytes at the head of a workspace that hold counters, zero between launches; partial sums lie behind them.
 pub const COUNTER_BYTES: u64 = 64 << 10;
+
+/// Numbers of `Walk` in `kernels/conv_params.cuh`.
+mod walk {
+    pub const PADDED: u32 = 0;
+    pub const INSIDE: u32 = 1;
+    pub const FLAT: u32 = 2;
+}
 
 /// `Convolution` of `kernels/conv_params.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -57,7 +61,7 @@ struct Convolution {
     k: u32,
     k_padded: u32,
     tiles: u32,
-    padding: u32,
+    walk: u32,
     epilogue: Epilogue,
 }
 
@@ -125,7 +129,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
 }
 
 fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, BindError> {
-    Product::of(plan, operator).map_err(|_| BindError::Tactic("conv_mma computes products with constant weights"))
+    tiles::product(plan, operator).map_err(|_| BindError::Tactic("conv_mma does not compute such products"))
 }
 
 /// Weights as rows of K for each output channel, in the order (tap row, tap column, input channel), padded with zeros.
@@ -162,6 +166,18 @@ fn rows_of_weights(source: &Constants<'_>, view: &View, product: &Product<'_>, k
     bytes
 }
 
+/// The step from input pixel to input pixel of a product whose output pixels are its input pixels, one for one.
+fn walks_flat(product: &Product<'_>) -> Option<i64> {
+    let window = &product.window;
+    let single = window.taps() == 1 && window.stride == [1; 3] && window.pad_begin == [0; 3] && window.pad_end == [0; 3];
+    product.x.flat_step().filter(|_| single)
+}
+
+/// Pixels of the region follow each other in the whole output.
+fn is_flat(product: &Product<'_>, region: &Region) -> bool {
+    region.batch.len() == 1 || region.rows == (0..product.out.extents[1])
+}
+
 fn stride(value: i64) -> Result<i32, BindError> {
     i32::try_from(value).map_err(|_| BindError::Large("a stride of the input"))
 }
@@ -185,7 +201,16 @@ impl ConvMma {
         let m = chunk_samples * chunk_rows * columns;
         let (down, across) = self.entry.tiles(u64::from(m), channels);
         let (inputs, step) = (product.x.extents[3], u32::from(self.entry.step));
-        let [x_batch, x_row, x_pixel, _] = product.x.strides;
+        let [x_batch, x_row, mut x_pixel, _] = product.x.strides;
+        let flat = walks_flat(product).filter(|_| is_flat(product, region));
+        let walk = match flat {
+            Some(step) => {
+                x_pixel = step;
+                walk::FLAT
+            }
+            None if window.pad_begin == [0; 3] && window.pad_end == [0; 3] => walk::INSIDE,
+            None => walk::PADDED,
+        };
         let tap = |dilation: u32, pixels: i64| stride(i64::from(dilation).saturating_mul(pixels));
         let (partials, counters) = match self.partial_bytes() {
             0 => (0, 0),
@@ -230,7 +255,7 @@ impl ConvMma {
             k: product.k() as u32,
             k_padded: self.k_padded,
             tiles: down as u32 * across,
-            padding: 0,
+            walk,
             epilogue: Epilogue::new(at, &self.operator, product, self.bias, region)?,
         })
     }

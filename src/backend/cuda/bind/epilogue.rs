@@ -31,9 +31,9 @@ mod function {
     pub const LEAKY_RELU: u32 = 2;
     pub const CLIP: u32 = 3;
     pub const HARD_SWISH: u32 = 4;
-    pub const SILU: u32 = 5;
-    pub const ADD: u32 = 6;
-    pub const ADD_RELU: u32 = 7;
+    pub const ADD: u32 = 5;
+    pub const ADD_RELU: u32 = 6;
+    pub const SILU: u32 = 7;
     pub const TAIL: u32 = 8;
 }
 
@@ -278,9 +278,9 @@ mod tests {
             "EPILOGUE_LEAKY_RELU = 2,",
             "EPILOGUE_CLIP = 3,",
             "EPILOGUE_HARD_SWISH = 4,",
-            "EPILOGUE_SILU = 5,",
-            "EPILOGUE_ADD = 6,",
-            "EPILOGUE_ADD_RELU = 7,",
+            "EPILOGUE_ADD = 5,",
+            "EPILOGUE_ADD_RELU = 6,",
+            "EPILOGUE_SILU = 7,",
             "EPILOGUE_TAIL = 8,",
             "EPILOGUE_ROUNDED = 1;",
             "EPILOGUE_WIDE_STORE = 2;",

@@ -281,17 +281,20 @@ __device__ __forceinline__ bool join(const Convolution& p, u32 tile, u32 split, 
 template <class C, template <u32, u32, u32> class Pixels, bool FOLDING>
 __device__ __forceinline__ void convolve(const Convolution& p) {
     using Loader = Pixels<C::BM, C::BK, C::THREADS>;
+    constexpr bool APART = !FOLDING && Loader::SPLITS;
     extern __shared__ __align__(128) u8 memory[];
     const u32 ring = shared_address(memory), table = ring + C::RING_BYTES;
     Loader::make_table(p, table);
-    const u32 splits = FOLDING || p.partials == 0 ? 1 : p.splits.divisor;
+    const u32 splits = APART && p.partials != 0 ? p.splits.divisor : 1;
     for (u32 work = blockIdx.x; work < p.tiles * splits; work += gridDim.x) {
         const u32 tile = splits == 1 ? work : divide(work, p.splits), split = work - tile * splits;
         const u32 down = divide(tile, p.tiles_across), across = tile - down * p.tiles_across.divisor;
         const u32 k_begin = splits == 1 ? 0 : split_begin(p, split), k_end = splits == 1 ? p.k_padded : split_begin(p, split + 1);
         Accumulators<C> sums;
         sum_products<C, Loader, FOLDING>(p, ring, table, down, across, k_begin, k_end, sums);
-        if (splits == 1 || join<C>(p, tile, split, sums)) store<C>(p, ring, down, across, sums);
+        bool whole = true;
+        if constexpr (APART) whole = splits == 1 || join<C>(p, tile, split, sums);
+        if (whole) store<C>(p, ring, down, across, sums);
         __syncthreads();
     }
 }
@@ -303,24 +306,19 @@ __device__ __forceinline__ void convolve(const Convolution& p) {
         convolve<Cut<__VA_ARGS__>, loader, folding>(p);                                       \
     }
 
-CONV_MMA(conv_mma_128x256, TapLoader, false, 1, 128, 256, 32, 64, 64, 4)
-CONV_MMA(conv_mma_256x128, TapLoader, false, 1, 256, 128, 32, 64, 64, 4)
-CONV_MMA(conv_mma_256x64, TapLoader, false, 1, 256, 64, 64, 64, 64, 3)
-CONV_MMA(conv_mma_256x64_k32, TapLoader, false, 2, 256, 64, 32, 64, 64, 4)
-CONV_MMA(conv_mma_128x128, TapLoader, false, 2, 128, 128, 32, 64, 64, 4)
-CONV_MMA(conv_mma_128x128_k64, TapLoader, false, 2, 128, 128, 64, 64, 64, 3)
-CONV_MMA(conv_mma_128x64, TapLoader, false, 2, 128, 64, 64, 64, 32, 4)
-CONV_MMA(conv_mma_128x64_w2, TapLoader, false, 4, 128, 64, 32, 64, 64, 4)
-CONV_MMA(conv_mma_64x128, TapLoader, false, 2, 64, 128, 64, 32, 64, 4)
-CONV_MMA(conv_mma_64x64, TapLoader, false, 3, 64, 64, 64, 32, 32, 4)
-CONV_MMA(conv_mma_64x64_w2, TapLoader, false, 4, 64, 64, 64, 32, 64, 3)
-CONV_MMA(conv_mma_128x32, TapLoader, false, 3, 128, 32, 64, 32, 32, 3)
-CONV_MMA(conv_mma_32x64, TapLoader, false, 4, 32, 64, 64, 16, 32, 4)
-CONV_MMA(conv_mma_32x64_w2, TapLoader, false, 4, 32, 64, 64, 32, 32, 4)
-CONV_MMA(conv_mma_32x32, TapLoader, false, 4, 32, 32, 64, 16, 16, 6)
-CONV_MMA(conv_mma_16x64, TapLoader, false, 4, 16, 64, 64, 16, 16, 5)
-CONV_MMA(conv_mma_64x64_fold, TapLoader, true, 3, 64, 64, 64, 32, 32, 4)
-CONV_MMA(conv_mma_64x128_fold, TapLoader, true, 2, 64, 128, 64, 32, 64, 4)
-CONV_MMA(conv_mma_gather_128x64, GatherLoader, false, 2, 128, 64, 32, 32, 32, 3)
-CONV_MMA(conv_mma_gather_64x64, GatherLoader, false, 4, 64, 64, 32, 32, 32, 3)
-CONV_MMA(conv_mma_gather_64x32, GatherLoader, false, 4, 64, 32, 32, 16, 32, 3)
+CONV_MMA(conv_mma_128x256x32_64x64_s4, TapLoader, false, 1, 128, 256, 32, 64, 64, 4)
+CONV_MMA(conv_mma_128x128x64_64x64_s3, TapLoader, false, 2, 128, 128, 64, 64, 64, 3)
+CONV_MMA(conv_mma_256x64x32_64x64_s4, TapLoader, false, 2, 256, 64, 32, 64, 64, 4)
+CONV_MMA(conv_mma_128x64x32_64x64_s4, TapLoader, false, 4, 128, 64, 32, 64, 64, 4)
+CONV_MMA(conv_mma_64x128x64_32x64_s4, TapLoader, false, 2, 64, 128, 64, 32, 64, 4)
+CONV_MMA(conv_mma_64x64x64_32x32_s4, TapLoader, false, 3, 64, 64, 64, 32, 32, 4)
+CONV_MMA(conv_mma_64x64x64_32x32_s3, TapLoader, false, 4, 64, 64, 64, 32, 32, 3)
+CONV_MMA(conv_mma_32x64x64_32x32_s4, TapLoader, false, 6, 32, 64, 64, 32, 32, 4)
+CONV_MMA(conv_mma_32x64x64_16x32_s4, TapLoader, false, 4, 32, 64, 64, 16, 32, 4)
+CONV_MMA(conv_mma_32x32x64_16x16_s6, TapLoader, false, 4, 32, 32, 64, 16, 16, 6)
+CONV_MMA(conv_mma_16x64x64_16x16_s5, TapLoader, false, 4, 16, 64, 64, 16, 16, 5)
+CONV_MMA(conv_mma_64x128x64_32x64_s4_fold, TapLoader, true, 2, 64, 128, 64, 32, 64, 4)
+CONV_MMA(conv_mma_64x64x64_32x32_s4_fold, TapLoader, true, 3, 64, 64, 64, 32, 32, 4)
+CONV_MMA(conv_mma_64x64x32_32x32_s3_gather, GatherLoader, false, 4, 64, 64, 32, 32, 32, 3)
+CONV_MMA(conv_mma_64x32x32_16x32_s3_gather, GatherLoader, false, 4, 64, 32, 32, 16, 32, 3)
+CONV_MMA(conv_mma_128x16x32_32x16_s3_gather, GatherLoader, false, 4, 128, 16, 32, 32, 16, 3)

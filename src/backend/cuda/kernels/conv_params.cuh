@@ -4,6 +4,13 @@
 #include "divide.cuh"
 #include "epilogue.cuh"
 
+// How pixels of the output lead to pixels of the input.
+enum Walk : u32 {
+    WALK_PADDED = 0,  // windows may reach outside the input
+    WALK_INSIDE = 1,  // no window does
+    WALK_FLAT = 2,    // one tap, and pixel for pixel across rows and samples, `x_pixel` apart
+};
+
 struct Convolution {
     u64 x;          // element [0, 0, 0, 0] of the input, channels last
     u64 weights;    // [N][k_padded] f16, k in the order (tap row, tap column, channel), zeros behind the last
@@ -40,7 +47,7 @@ struct Convolution {
     u32 k;
     u32 k_padded;            // a multiple of K_BLOCK
     u32 tiles;
-    u32 padding;
+    u32 walk;                // a Walk
     Epilogue epilogue;
 };
 

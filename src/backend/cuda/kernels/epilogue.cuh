@@ -14,9 +14,9 @@ enum EpilogueFunction : u32 {
     EPILOGUE_LEAKY_RELU = 2,  // first: slope
     EPILOGUE_CLIP = 3,        // first, second: bounds
     EPILOGUE_HARD_SWISH = 4,
-    EPILOGUE_SILU = 5,
-    EPILOGUE_ADD = 6,  // the joined tensor
-    EPILOGUE_ADD_RELU = 7,
+    EPILOGUE_ADD = 5,  // the joined tensor
+    EPILOGUE_ADD_RELU = 6,
+    EPILOGUE_SILU = 7,
     EPILOGUE_TAIL = 8,  // any other tail
 };
 
@@ -116,9 +116,16 @@ __device__ __forceinline__ void load_bias(float (&values)[GROUP], const Epilogue
     for (u32 i = 0; i < GROUP; ++i) values[i] = loaded[i];
 }
 
-// The interpreter stays out of line: main loops keep their registers, and the usual launch never fetches it.
-__device__ __noinline__ void finish_tail(float (&values)[GROUP], const Tail& tail, const Place& place, u32 count) {
-    tail_pixel(tail, values, count, place.batch, place.channel, place.row, place.pixel);
+// Long functions stay out of line: main loops keep their registers, and the usual launch never fetches them. The interpreter
+// takes one value at a time, since every kernel of a unit carries its own copy.
+__device__ __noinline__ void finish_rare(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
+    if (e.function == EPILOGUE_SILU) {
+#pragma unroll
+        for (u32 i = 0; i < GROUP; ++i) values[i] = __fmul_rn(values[i], sigmoid(values[i]));
+        return;
+    }
+#pragma unroll 1
+    for (u32 i = 0; i < count; ++i) values[i] = tail_apply(e.tail, values[i], place.batch, place.channel + i, place.row, place.pixel);
 }
 
 // Applies `f` to every value.
@@ -154,7 +161,6 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
         case EPILOGUE_LEAKY_RELU: each(values, [&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
         case EPILOGUE_CLIP: each(values, [&](float x) { return clip(x, e.first, e.second); }); break;
         case EPILOGUE_HARD_SWISH: each(values, [](float x) { return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f)); }); break;
-        case EPILOGUE_SILU: each(values, [](float x) { return __fmul_rn(x, sigmoid(x)); }); break;
         case EPILOGUE_ADD:
         case EPILOGUE_ADD_RELU: {
             float joined[N][GROUP];
@@ -174,6 +180,7 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
             }
             break;
         }
+        case EPILOGUE_SILU:
         case EPILOGUE_TAIL:
 #pragma unroll 1
             for (u32 g = 0; g < N; ++g) {
@@ -183,7 +190,7 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
 #pragma unroll
                     for (u32 i = 0; i < GROUP; ++i) copies[i] = constant == g ? values[constant][i] : copies[i];
                 }
-                if (places.live(g)) finish_tail(copies, e.tail, places.at(g), count);
+                if (places.live(g)) finish_rare(copies, e, places.at(g), count);
 #pragma unroll
                 for (u32 constant = 0; constant < N; ++constant) {
 #pragma unroll
