@@ -18,6 +18,17 @@ const MAX_STRIDE: u32 = 8;
 /// Halves in 16 bytes, of which the copy engine's addresses are multiples.
 const ALIGNED: u32 = 8;
 
+/// Who sums the chains of a split K.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chains {
+    /// K is not split.
+    One,
+    /// One block sums all chains of a tile, one after another.
+    InTurn,
+    /// The blocks of a cluster sum a chain each.
+    Cluster,
+}
+
 /// One kernel of `conv_wgmma.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WgmmaTile {
@@ -27,59 +38,75 @@ pub struct WgmmaTile {
     pub stages: u16,
     /// Blocks that share an SM.
     pub blocks: u16,
-    /// The chains of a split K are summed side by side by the blocks of a cluster, instead of in turn by one block.
-    pub cluster: bool,
+    /// Who sums the chains of a split K.
+    pub chains: Chains,
 }
 
-const fn turns(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
+const fn one(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
     WgmmaTile {
         tile,
         stages,
         blocks,
-        cluster: false,
+        chains: Chains::One,
+    }
+}
+
+const fn turns(tile: (u16, u16), stages: u16) -> WgmmaTile {
+    WgmmaTile {
+        chains: Chains::InTurn,
+        ..one(tile, stages, 1)
     }
 }
 
 const fn cluster(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
     WgmmaTile {
-        cluster: true,
-        ..turns(tile, stages, blocks)
+        chains: Chains::Cluster,
+        ..one(tile, stages, blocks)
     }
 }
 
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
 pub const MENU: &[WgmmaTile] = &[
-    turns((128, 128), 5, 1),
-    turns((128, 128), 3, 2),
-    turns((128, 256), 4, 1),
-    turns((128, 64), 6, 1),
-    turns((128, 64), 4, 2),
-    turns((64, 128), 6, 1),
-    turns((64, 128), 4, 2),
-    turns((64, 64), 8, 1),
-    turns((64, 64), 4, 3),
-    turns((64, 32), 8, 1),
-    turns((64, 32), 4, 3),
-    cluster((128, 128), 3, 2),
+    one((128, 256), 4, 1),
+    one((128, 128), 5, 1),
+    one((128, 128), 3, 2),
+    one((128, 64), 6, 1),
+    one((128, 64), 4, 2),
+    one((64, 256), 4, 1),
+    one((64, 128), 4, 2),
+    one((64, 64), 4, 3),
+    one((64, 64), 3, 4),
+    one((64, 64), 8, 1),
+    one((64, 32), 8, 1),
+    turns((128, 128), 5),
+    turns((128, 64), 6),
+    turns((64, 128), 6),
+    turns((64, 64), 8),
+    turns((64, 32), 8),
+    cluster((128, 128), 4, 1),
     cluster((128, 64), 6, 1),
     cluster((64, 128), 6, 1),
-    cluster((64, 128), 4, 2),
     cluster((64, 64), 8, 1),
-    cluster((64, 64), 4, 3),
     cluster((64, 32), 8, 1),
     cluster((64, 32), 4, 3),
 ];
 
 impl WgmmaTile {
-    /// The kernel's name in `conv_wgmma.cu`.
-    pub fn function(&self) -> String {
+    /// The kernel's name in `conv_wgmma.cu`; `plain` for tails that are stored the plain way.
+    pub fn function(&self, plain: bool) -> String {
         let WgmmaTile { tile, stages, blocks, .. } = self;
-        format!("conv_wgmma_{}x{}_s{stages}_b{blocks}", tile.0, tile.1)
+        let chains = match self.chains {
+            Chains::One => "one",
+            Chains::InTurn => "turns",
+            Chains::Cluster => "cluster",
+        };
+        let any = if plain { "" } else { "_any" };
+        format!("conv_wgmma_{}x{}_s{stages}_b{blocks}_{chains}{any}", tile.0, tile.1)
     }
 
-    /// True if one block can sum several chains in turn: it has registers for two sets of sums.
-    pub fn chains(&self) -> bool {
-        self.tile.1 * if self.tile.0 == 64 { 1 } else { self.blocks } <= 128
+    /// The entry for a launch that is too narrow for a cluster: the same tile and bits, the chains in turn.
+    pub fn without_cluster(&self) -> Option<&'static WgmmaTile> {
+        MENU.iter().find(|e| e.tile == self.tile && e.chains == Chains::InTurn)
     }
 
     /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
@@ -151,11 +178,87 @@ pub fn splits(product: &Product<'_>) -> u16 {
     splits
 }
 
-/// Checks that a tactic of the kernel runs the operator.
-pub fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
-    let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
-    let product = product(plan, operator)?;
-    let split = operator.class.split_k;
-    need(split == splits(&product), Misfit::Class)?;
-    need(if split > 1 { entry.chains() || entry.cluster } else { !entry.cluster }, Misfit::Tile)
+/// Checks that an entry of the menu computes a product whose class has `split_k` chains.
+pub fn fits(entry: &WgmmaTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
+    need(split_k == splits(product), Misfit::Class)?;
+    need((split_k == 1) == (entry.chains == Chains::One), Misfit::Tile)
+}
+
+/// The menu's tactics for a product, best first by estimate: the time is that of the rounds in which a large GPU takes the
+/// tiles, each a fixed cost and its share of products.
+pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
+    let mut all: Vec<(u64, Tactic)> = WgmmaTile::tactics()
+        .filter_map(|tactic| {
+            let entry = WgmmaTile::of(tactic)?;
+            fits(entry, product, split_k).ok()?;
+            Some((entry.estimate(product, split_k), tactic))
+        })
+        .collect();
+    all.sort_by_key(|(cost, _)| *cost);
+    all.into_iter().map(|(_, tactic)| tactic).collect()
+}
+
+impl WgmmaTile {
+    /// Relative time of a product, in cycles of a tensor core that multiplies 64 by 64 by 16 in 32.
+    fn estimate(&self, product: &Product<'_>, split_k: u16) -> u64 {
+        /// Multiprocessors of a large GPU.
+        const PROCESSORS: u64 = 128;
+        /// What a launch costs, and a tile before and behind its products, for each 64 by 64 outputs.
+        const START: u64 = 2000;
+        const FINISH: u64 = 600;
+        /// What a cluster's exchange costs.
+        const EXCHANGE: u64 = 1200;
+        let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
+        let [pixels, across] = [self.tile.0, self.tile.1].map(u64::from);
+        let side_by_side = if self.chains == Chains::Cluster { u64::from(split_k) } else { 1 };
+        let tiles = (samples * rows * columns).div_ceil(pixels) * channels.div_ceil(across);
+        let rounds = (tiles * side_by_side).div_ceil(PROCESSORS);
+        let area = (pixels / 64) * across.div_ceil(64);
+        // Narrow tiles are bound by what they read of shared memory, and a K block costs its barriers.
+        let block = area * 128 * (256 + across) / (128 + across).max(256) + 40;
+        let products = k_blocks(product).div_ceil(side_by_side) * block;
+        let finish = match self.chains {
+            Chains::Cluster => EXCHANGE,
+            _ => FINISH * area / u64::from(self.blocks),
+        };
+        START + rounds * (products + finish)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_a_kernel_of_the_source() {
+        let source = include_str!("../../backend/cuda/kernels/conv_wgmma.cu");
+        let mut kernels = 0;
+        for entry in MENU {
+            let list = match entry.chains {
+                Chains::One => "ONE",
+                Chains::InTurn => "TURNS",
+                Chains::Cluster => "CLUSTER",
+            };
+            let line = format!(
+                "\nCONV_WGMMA_{list}({}, {}, {}, {})\n",
+                entry.tile.0, entry.tile.1, entry.stages, entry.blocks
+            );
+            assert_eq!(source.matches(&line).count(), 1, "{line}");
+            kernels += 1;
+        }
+        assert_eq!(source.lines().filter(|l| l.starts_with("CONV_WGMMA_")).count(), kernels);
+    }
+
+    #[test]
+    fn tactics_name_entries_and_clusters_can_be_undone() {
+        for (tactic, entry) in WgmmaTile::tactics().zip(MENU) {
+            assert_eq!(WgmmaTile::of(tactic), Some(entry));
+            let wrong = Tactic {
+                tile: (entry.tile.0 + 64, entry.tile.1),
+                ..tactic
+            };
+            assert_eq!(WgmmaTile::of(wrong), None);
+            assert!(entry.chains != Chains::Cluster || entry.without_cluster().is_some_and(|e| e.chains == Chains::InTurn));
+        }
+    }
 }

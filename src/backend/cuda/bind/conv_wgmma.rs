@@ -3,10 +3,10 @@
 //! Pixels come through an im2col map of the whole input, so a chunk is said by where its tiles begin; weights are packed in
 //! the order in which the blocks read them, already swizzled, and need no map.
 
-use super::epilogue::{Constants, Epilogue, pack_bias};
+use super::epilogue::{Constants, Epilogue, GROUP, flags, function, pack_bias};
 use super::{Addresses, BindError, Im2colMap, Kernel, Launch, PackId, Packer, Swizzle, TensorMap};
 use crate::plan::format::Operator;
-use crate::plan::tactic::conv_wgmma::{BLOCK_K, WgmmaTile, corners, k_blocks, product};
+use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains, WgmmaTile, corners, k_blocks, product};
 use crate::plan::tactic::product::Product;
 use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
@@ -54,7 +54,7 @@ struct Params {
     tiles: u32,
     padding: u32,
     epilogue: Epilogue,
-    end: [u32; 6],
+    end: [u32; 4],
 }
 
 impl WgmmaTile {
@@ -64,11 +64,15 @@ impl WgmmaTile {
     }
 
     /// Bytes of shared memory of a block: stages, strips, barriers, and in a cluster a tile of sums.
-    fn shared(&self, cluster: bool) -> u32 {
+    fn shared(&self) -> u32 {
         let [pixels, channels] = [self.tile.0, self.tile.1].map(u32::from);
         let stages = u32::from(self.stages) * (pixels + channels) * K_BYTES;
         let strips = pixels / 16 * STRIP_BYTES;
-        let share = if cluster { pixels * (channels + SHARE_PADDING) * 4 } else { 0 };
+        let share = if self.chains == Chains::Cluster {
+            pixels * (channels + SHARE_PADDING) * 4
+        } else {
+            0
+        };
         ALIGNMENT + stages + strips + BARRIER_BYTES + share
     }
 }
@@ -111,12 +115,23 @@ fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<PackId
         false => [0, 2, 3, 1].map(|axis| layout.stride(axis)),
     };
     let [kernel_rows, kernel_columns, _] = product.window.kernel.map(|k| k as usize);
-    let extents = [product.out.extents[3] as usize, kernel_rows, kernel_columns, product.x.extents[3] as usize];
+    let extents = [
+        product.out.extents[3] as usize,
+        kernel_rows,
+        kernel_columns,
+        product.x.extents[3] as usize,
+    ];
     let bytes = swizzled_blocks(extents, |at| {
         let offset: i64 = at.iter().zip(strides).map(|(&i, s)| i as i64 * s).sum();
         source.half(offset).to_le_bytes()
     });
-    let name = format!("blocks {} {:?} {:?} {}", view.origin, layout.shape.dims(), layout.strides(), product.matrix);
+    let name = format!(
+        "blocks {} {:?} {:?} {}",
+        view.origin,
+        layout.shape.dims(),
+        layout.strides(),
+        product.matrix
+    );
     packer.pack(section, name, |_| bytes)
 }
 
@@ -253,7 +268,7 @@ impl ConvWgmma {
             tiles: tiles.ok_or(BindError::Large("the number of tiles"))?,
             padding: 0,
             epilogue: Epilogue::new(at, &self.operator, product, self.bias, region)?,
-            end: [0; 6],
+            end: [0; 4],
         })
     }
 }
@@ -262,25 +277,34 @@ impl Kernel for ConvWgmma {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
         let params = self.params(at, &product, region)?;
-        // A cluster is not cut: where the width has no room for one, each block sums the chains of a tile in turn.
-        let cluster = match self.entry.cluster && (width == 0 || u32::from(width) >= self.splits) {
-            true => self.splits,
-            false => 1,
+        // A cluster is not cut: where the width has no room for one, a block sums the chains of its tiles in turn.
+        let narrow = width != 0 && u32::from(width) < self.splits;
+        let entry = match self.entry.chains {
+            Chains::Cluster if narrow => *self.entry.without_cluster().ok_or(MISFIT)?,
+            _ => self.entry,
         };
+        let cluster = if entry.chains == Chains::Cluster { self.splits } else { 1 };
         let clusters = match u32::from(width) / cluster {
             0 => params.tiles,
             most => params.tiles.min(most),
         };
+        let function = entry.function(is_plain(&params.epilogue, params.channels));
+        let launch = Launch::new("conv_wgmma", function, clusters * cluster, 0, entry.threads(), &params);
         Ok(vec![Launch {
-            unit: "conv_wgmma",
-            function: self.entry.function(),
-            blocks: clusters * cluster,
-            threads: self.entry.threads(),
-            shared: self.entry.shared(cluster > 1),
+            shared: entry.shared(),
             cluster,
-            params: bytemuck::bytes_of(&params).into(),
+            ..launch
         }])
     }
+}
+
+/// True if sums may be rounded to halves before they are turned round and stored 16 bytes at a time: the conditions of
+/// `kernels/conv_wgmma_store.cuh`.
+fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
+    let clips = matches!(epilogue.function, function::IDENTITY | function::RELU | function::CLIP);
+    let joins = matches!(epilogue.function, function::ADD | function::ADD_RELU);
+    let needed = flags::WIDE_STORE | if clips { 0 } else { flags::ROUNDED } | if joins { flags::WIDE_JOINED } else { 0 };
+    epilogue.flags & needed == needed && epilogue.function != function::TAIL && channels.is_multiple_of(GROUP as u32)
 }
 
 #[cfg(test)]

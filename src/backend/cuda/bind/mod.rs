@@ -5,6 +5,7 @@
 //! parameters mirror a struct of the kernel's source.
 
 pub mod conv_mma;
+pub mod conv_wgmma;
 pub mod epilogue;
 pub mod tail;
 pub mod views;
