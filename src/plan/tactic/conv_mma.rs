@@ -102,11 +102,7 @@ impl MmaTile {
     /// The kernel's name in `conv_mma.cu`.
     pub fn function(&self) -> String {
         let MmaTile {
-            tile,
-            warp,
-            step,
-            stages,
-            ..
+            tile, warp, step, stages, ..
         } = self;
         let suffix = match (self.loader, self.splits) {
             (Loader::Gather, _) => "_gather",
@@ -142,7 +138,11 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, M
     need((0..2).all(|a| window.kernel[a] <= MAX_TAPS), Misfit::Primitive)?;
     need(product.k() > 0 && product.k() < 1 << 30, Misfit::Primitive)?;
     // The kernels count elements of the input, windows in the padding included, in 32 bits with a sign.
-    let reach = |a: usize| window.reach(a).map(|r| i64::from(r) + i64::from(window.pad_begin[a]) + i64::from(window.pad_end[a]));
+    let reach = |a: usize| {
+        window
+            .reach(a)
+            .map(|r| i64::from(r) + i64::from(window.pad_begin[a]) + i64::from(window.pad_end[a]))
+    };
     let farthest = (0..3).try_fold(i64::from(product.x.extents[3]), |sum, axis| {
         let beyond = if axis == 0 { 0 } else { reach(axis - 1)? };
         sum.checked_add((i64::from(product.x.extents[axis]) + beyond).checked_mul(product.x.strides[axis])?)
@@ -172,7 +172,11 @@ pub fn splits(product: &Product<'_>) -> u16 {
     let [_, rows, columns, channels] = product.out.extents.map(u64::from);
     let tiles = (rows * columns).div_ceil(32) * channels.div_ceil(64);
     let long = product.k().div_ceil(u64::from(K_BLOCK)) >= SPLIT_BLOCKS;
-    if loader(product) == Loader::Taps && tiles <= SPLIT_TILES && long { SPLITS } else { 1 }
+    if loader(product) == Loader::Taps && tiles <= SPLIT_TILES && long {
+        SPLITS
+    } else {
+        1
+    }
 }
 
 /// Checks that an entry of the menu computes a product whose class has `split_k` ranges.

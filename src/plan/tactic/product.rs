@@ -100,7 +100,8 @@ impl<'a> Product<'a> {
             buffer.is_some_and(|b| matches!(b.space, Space::Weights(_))) && v.layout.strides().iter().all(|&s| s >= 0)
         };
         need(constant(weights) && bias.is_none_or(constant), Misfit::Weights)?;
-        let repeats = |v: &View, axes: usize| (0..v.layout.shape.rank() - axes).all(|a| v.layout.shape.dim(a) == 1 || v.layout.stride(a) == 0);
+        let repeats =
+            |v: &View, axes: usize| (0..v.layout.shape.rank() - axes).all(|a| v.layout.shape.dim(a) == 1 || v.layout.stride(a) == 0);
         need(!matrix || weights.layout.shape.rank() >= 2 && repeats(weights, 2), Misfit::Weights)?;
         need(bias.is_none_or(|b| b.layout.shape.rank() >= 1 && repeats(b, 1)), Misfit::Weights)?;
         Ok(Product {

@@ -138,7 +138,13 @@ fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>, k_padded: u32) -
     let section = packer.section(view).ok_or(BindError::Reference)?;
     let source = Constants::new(packer.contents(section)?, view)?;
     let rows = rows_of_weights(&source, view, product, k_padded as usize);
-    let name = format!("rows {} {:?} {:?} {}", view.origin, view.layout.shape.dims(), view.layout.strides(), product.matrix);
+    let name = format!(
+        "rows {} {:?} {:?} {}",
+        view.origin,
+        view.layout.shape.dims(),
+        view.layout.strides(),
+        product.matrix
+    );
     packer.pack(section, name, |_| rows)
 }
 
@@ -281,3 +287,5 @@ impl Kernel for ConvMma {
     }
 }
 
+#[cfg(test)]
+mod tests;

@@ -163,9 +163,7 @@ impl<'a> Path<'a> {
             }
             _ => None,
         };
-        known
-            .filter(|_| halves)
-            .unwrap_or_else(|| own(function::TAIL, (0.0, 0.0), None))
+        known.filter(|_| halves).unwrap_or_else(|| own(function::TAIL, (0.0, 0.0), None))
     }
 }
 
@@ -228,7 +226,9 @@ impl<'a> Constants<'a> {
         let size = view.dtype.bytes();
         let (low, high) = view.layout.bounds().ok_or(BindError::Large("a weight tensor"))?;
         let begin = view.origin.checked_mul(size).ok_or(BindError::Reference)?;
-        let end = u64::try_from(high).ok().and_then(|h| h.checked_add(1)?.checked_mul(size)?.checked_add(begin));
+        let end = u64::try_from(high)
+            .ok()
+            .and_then(|h| h.checked_add(1)?.checked_mul(size)?.checked_add(begin));
         match end {
             Some(end) if low >= 0 && end <= section.len() as u64 && view.dtype.is_float() => Ok(Constants {
                 bytes: &section[begin as usize..end as usize],
@@ -264,7 +264,11 @@ mod tests {
         assert_eq!(size_of::<ChannelsLast>(), 32);
         assert_eq!(size_of::<Epilogue>(), 88 + size_of::<Tail>());
         assert_eq!(
-            (offset_of!(Epilogue, bias), offset_of!(Epilogue, function), offset_of!(Epilogue, tail)),
+            (
+                offset_of!(Epilogue, bias),
+                offset_of!(Epilogue, function),
+                offset_of!(Epilogue, tail)
+            ),
             (64, 72, 88)
         );
     }

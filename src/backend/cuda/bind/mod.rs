@@ -299,6 +299,10 @@ impl Packer<'_> {
 }
 
 /// Looks at an operator and gives what launches it: the dispatch by its tactic's kernel.
-pub fn compile(_packer: &mut Packer<'_>, _operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
-    Err(BindError::Tactic("no kernel of this backend has the name"))
+pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    use crate::plan::format::Kernel as Named;
+    match operator.tactic.kernel {
+        Named::ConvMma => conv_mma::compile(packer, operator),
+        _ => Err(BindError::Tactic("no kernel of this backend has the name")),
+    }
 }
