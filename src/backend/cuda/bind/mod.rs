@@ -303,6 +303,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     use crate::plan::format::Kernel as Named;
     match operator.tactic.kernel {
         Named::ConvMma => conv_mma::compile(packer, operator),
+        Named::ConvWgmma => conv_wgmma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),
     }
 }

@@ -134,6 +134,9 @@ __device__ __forceinline__ void load(const ConvWgmmaParams& p, const Tile& t, u3
 // Multiplies the next `count` (at least 1) stages into `sums`, which start anew.
 template <class S>
 __device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count, u32 base, u32 group, u32 lane, Ring<S::STAGES>& ring) {
+    // Set here, not by the first product: some compilers would else set them between products and wait for each.
+#pragma unroll
+    for (u32 i = 0; i < S::TILE_N / 2; ++i) sums[i] = 0.0f;
     u32 previous = 0;
 #pragma unroll 1
     for (u32 k = 0; k < count; ++k, ring.advance()) {
@@ -146,7 +149,7 @@ __device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count
 #pragma unroll
         for (u32 i = 0; i < BLOCK_K / PRODUCT_K; ++i) {
             const u32 step = i * PRODUCT_K * 2 >> 4;  // descriptors count in 16 bytes
-            Wgmma<S::TILE_N>::multiply(sums, a + step, b + step, i == 0 ? k : 1);
+            Wgmma<S::TILE_N>::multiply(sums, a + step, b + step);
         }
         products_commit();
         // The products of the stage before are done: it may be filled again.

@@ -17,7 +17,7 @@ constexpr u32 NARROW_STRIDE = NARROW + 4;       // floats
 
 static_assert(WARP_ROWS * NARROW_STRIDE * 4 <= STRIP_BYTES, "f32 fits the strip, half as many channels at a time");
 
-constexpr float INFINITE = __builtin_huge_valf();
+__device__ __forceinline__ float infinite() { return __int_as_float(0x7f800000); }
 
 // The rows of a warp in the output. Each of 16 lanes knows its row's offset; the others repeat them.
 struct WarpRows {
@@ -40,8 +40,8 @@ struct Bounds {
     u32 low, high;
 
     __device__ __forceinline__ explicit Bounds(const Epilogue& e) {
-        const float least = e.function == EPILOGUE_RELU ? 0.0f : e.function == EPILOGUE_CLIP ? e.first : -INFINITE;
-        const float most = e.function == EPILOGUE_CLIP ? e.second : INFINITE;
+        const float least = e.function == EPILOGUE_RELU ? 0.0f : e.function == EPILOGUE_CLIP ? e.first : -infinite();
+        const float most = e.function == EPILOGUE_CLIP ? e.second : infinite();
         low = two_halves(least, least);
         high = two_halves(most, most);
     }
@@ -100,7 +100,7 @@ __device__ __forceinline__ u32 join_halves(u32 a, u32 b, float low) {
 
 // Adds 8 channels of the other tensor.
 __device__ __forceinline__ uint4 join(const uint4& a, const uint4& b, const Epilogue& e) {
-    const float low = e.function == EPILOGUE_ADD_RELU ? 0.0f : -INFINITE;
+    const float low = e.function == EPILOGUE_ADD_RELU ? 0.0f : -infinite();
     return make_uint4(join_halves(a.x, b.x, low), join_halves(a.y, b.y, low), join_halves(a.z, b.z, low), join_halves(a.w, b.w, low));
 }
 
