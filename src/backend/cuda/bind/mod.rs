@@ -6,6 +6,7 @@
 
 mod constants;
 pub mod conv_mma;
+pub mod conv_wgmma;
 mod depthwise;
 mod elementwise;
 pub mod epilogue;
@@ -342,6 +343,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Recurrent => recurrent::compile(operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),
+        Named::ConvWgmma => conv_wgmma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),
     }
 }
