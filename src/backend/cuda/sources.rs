@@ -90,6 +90,7 @@ pub const UNITS: &[Unit] = &[
 pub const HEADERS: &[Header] = &[
     header!("conv_load.cuh"),
     header!("conv_params.cuh"),
+    header!("conv_wgmma_store.cuh"),
     header!("divide.cuh"),
     header!("epilogue.cuh"),
     header!("generic.cuh"),
