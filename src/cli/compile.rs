@@ -1,13 +1,15 @@
 //! From a task file to plans on disk: what `plan` always does, and `replay` where something is missing or stale.
 
 use super::options::ActivationType;
-use crate::board::BoardRecord;
+use crate::board::{BackendKind, BoardRecord};
 use crate::plan::deployment::Deployment;
+use crate::planner::optable::{self, OpTable};
 use crate::planner::tasks::Tasks;
 use crate::planner::{self, CompileOptions, Compiled, Searcher};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::path::Path;
+use std::sync::Arc;
 
 /// How networks are compiled. The options are part of what a plan is made from: other options, another plan.
 #[derive(Args)]
@@ -38,9 +40,10 @@ enum SearcherName {
 }
 
 impl HowToCompile {
-    /// The planner's options for a board.
-    pub fn options(&self, board: &BoardRecord) -> CompileOptions {
-        CompileOptions {
+    /// The planner's options for a board, with its measured times if there are any.
+    pub fn options(&self, board: &BoardRecord) -> anyhow::Result<CompileOptions> {
+        Ok(CompileOptions {
+            times: measured(board)?,
             searcher: match self.searcher {
                 SearcherName::Sequential => Searcher::Sequential,
                 SearcherName::Streams => Searcher::Streams,
@@ -50,7 +53,15 @@ impl HowToCompile {
             dtype: ActivationType::dtype(self.dtype, board),
             batch: self.batch,
             ..CompileOptions::default()
-        }
+        })
+    }
+}
+
+/// The measured times of a GPU's board, from the folder `boards`.
+pub fn measured(board: &BoardRecord) -> anyhow::Result<Option<Arc<OpTable>>> {
+    match board.backend {
+        BackendKind::Cpu => Ok(None),
+        BackendKind::Cuda => Ok(OpTable::load(&optable::path(Path::new("boards"), board), board)?.map(Arc::new)),
     }
 }
 

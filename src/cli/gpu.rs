@@ -27,6 +27,11 @@ pub fn board() -> anyhow::Result<BoardRecord> {
     }
 }
 
+/// Why there is no GPU here; `None` if there is one.
+pub fn absent() -> Option<String> {
+    raw::probe().err().map(|error| output::chain(&error))
+}
+
 /// A GPU in words.
 pub fn described(facts: &Facts) -> String {
     format!("{}, {}, {} SMs", facts.name, facts.architecture(), facts.sms)
@@ -90,7 +95,7 @@ pub fn make(
 }
 
 /// Writes a file under another name first, so that nobody reads half of it.
-fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let draft = file.with_extension(format!("{}.part", std::process::id()));
     std::fs::write(&draft, bytes)?;
     std::fs::rename(&draft, file)

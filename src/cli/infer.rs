@@ -2,7 +2,7 @@
 
 use super::inspect::read_bounded;
 use super::options::{ActivationType, Common};
-use super::{Outcome, npy, output};
+use super::{Outcome, compile, npy, output};
 use crate::board::BoardRecord;
 use crate::ids::TenantId;
 use crate::plan::deployment::Deployment;
@@ -74,6 +74,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         dtype: ActivationType::dtype(arguments.dtype, &board),
         batch: arguments.batch,
         best_effort: true,
+        times: compile::measured(&board)?,
         ..CompileOptions::default()
     };
     let compiled = planner::compile_network(&arguments.model, fixed, shapes, &board, &options)?;

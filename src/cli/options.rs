@@ -110,6 +110,11 @@ impl Common {
         }
     }
 
+    /// True if a backend was asked for.
+    pub fn names_backend(&self) -> bool {
+        self.backend.is_some()
+    }
+
     /// How engines are opened on a board's plans. Where a GPU is to run them, its kernels are compiled if they are missing
     /// and a compiler is at hand; what is missing then is said by the engine.
     pub fn engine_options(&self, board: &BoardRecord) -> runtime::Options {

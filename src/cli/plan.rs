@@ -46,7 +46,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         some => some.iter().map(String::as_str).collect(),
     };
     let folder = common.folder(&board);
-    let options = arguments.compile.options(&board);
+    let options = arguments.compile.options(&board)?;
     let compiled = compile::compile(&tasks, &wanted, &board, &options, &folder, |name| log::info!("compiling {name}"))?;
     let plans: Vec<&Plan> = compiled.iter().map(|c| &c.plan).collect();
     if arguments.json {

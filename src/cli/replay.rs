@@ -147,7 +147,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
 /// Compiles what the replay's task set lacks.
 fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord, folder: &Path) -> anyhow::Result<()> {
     let tasks = common.tasks()?;
-    let options = arguments.compile.options(board);
+    let options = arguments.compile.options(board)?;
     let wanted = arguments.task_set.as_deref().unwrap_or(&tasks.default);
     if !tasks.sets.contains_key(wanted) {
         bail!(

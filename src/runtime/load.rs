@@ -8,6 +8,8 @@ use super::result::{input_places, output_places};
 use super::slot::Slots;
 use super::stats::PlanStats;
 use crate::backend::cpu::CpuBackend;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::CudaBackend;
 use crate::backend::{Backend, PrepareError, PrepareOptions};
 use crate::board::BackendKind;
 use crate::error::RunError;
@@ -159,8 +161,16 @@ impl Engine {
         }
     }
 
+    #[cfg(feature = "cuda")]
+    fn over_gpu(deployment: Deployment, options: &Options) -> Result<Engine, OpenError> {
+        let kernels = options.kernels.clone().unwrap_or_else(|| Path::new("plans").join(KERNELS));
+        Engine::over(deployment, &CudaBackend::new(kernels), options)
+    }
+
+    #[cfg(not(feature = "cuda"))]
     fn over_gpu(_: Deployment, _: &Options) -> Result<Engine, OpenError> {
-        Err(PrepareError::Absent("this build has no CUDA backend; compile the plans for a CPU board".into()).into())
+        let what = "this build has no CUDA backend: build with the feature `cuda`, or compile the plans for a CPU board";
+        Err(PrepareError::Absent(what.into()).into())
     }
 }
 

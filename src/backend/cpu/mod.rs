@@ -3,14 +3,13 @@ pub mod arena;
 pub mod eval;
 mod execute;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod frames;
 pub mod kernel;
 pub mod kernels;
 pub mod prepare;
 pub mod simd;
 mod tables;
-pub mod taps;
 mod team;
 
 pub use prepare::{CpuBackend, KernelSource};

@@ -5,7 +5,7 @@
 //! tactics were chosen for these kernels, and measured times.
 
 use super::architecture::Toolkit;
-use crate::plan::format::Digest;
+use crate::plan::format::{Digest, Kernel};
 use std::collections::BTreeSet;
 
 /// A source file that becomes one cubin.
@@ -67,18 +67,34 @@ pub const UNITS: &[Unit] = &[
     unit!("conv_wgmma", HOPPER),
     unit!("crop"),
     unit!("decode"),
+    unit!("depthwise"),
+    unit!("elementwise"),
+    unit!("generic_map"),
+    unit!("generic_sums"),
+    unit!("generic_window"),
     unit!("marks"),
+    unit!("matmul"),
+    unit!("matvec"),
     unit!("nms"),
+    unit!("pool"),
     unit!("prepare"),
+    unit!("recurrent"),
+    unit!("reduce"),
+    unit!("resize"),
+    unit!("softmax"),
     unit!("topk"),
+    unit!("transpose"),
 ];
 
 /// Every header, by name in ascending order.
 pub const HEADERS: &[Header] = &[
     header!("conv_load.cuh"),
     header!("conv_params.cuh"),
+    header!("conv_wgmma_store.cuh"),
     header!("divide.cuh"),
     header!("epilogue.cuh"),
+    header!("generic.cuh"),
+    header!("groups.cuh"),
     header!("hopper.cuh"),
     header!("math.cuh"),
     header!("matrix.cuh"),
@@ -86,12 +102,15 @@ pub const HEADERS: &[Header] = &[
     header!("pixels.cuh"),
     header!("placement.cuh"),
     header!("power.cuh"),
+    header!("run.cuh"),
+    header!("scalar.cuh"),
     header!("select.cuh"),
     header!("slot.cuh"),
     header!("tail.cuh"),
     header!("types.cuh"),
     header!("view.cuh"),
     header!("wgmma.cuh"),
+    header!("window.cuh"),
 ];
 
 /// Options that every unit is compiled with, besides the architecture.
@@ -110,6 +129,23 @@ pub fn unit(name: &str) -> Option<&'static Unit> {
 /// The units that an archive for the architecture holds, in its order.
 pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_ {
     UNITS.iter().filter(move |u| u.serves(architecture))
+}
+
+/// The kernels that have units of their own; any other unit may serve any other kernel.
+const OWN: &[(Kernel, &[&str])] = &[
+    (Kernel::ConvMma, &["conv_mma"]),
+    (Kernel::ConvWgmma, &["conv_wgmma"]),
+    (Kernel::Prepare, &["prepare", "crop"]),
+    (Kernel::Decode, &["argmax", "decode", "nms", "topk"]),
+];
+
+/// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel
+/// is never older than its sources.
+pub fn serves(unit: &str, kernel: Kernel) -> bool {
+    match OWN.iter().find(|(own, _)| *own == kernel) {
+        Some((_, units)) => units.contains(&unit),
+        None => !OWN.iter().any(|(_, units)| units.contains(&unit)),
+    }
 }
 
 /// Digest of all units, headers and options: of the kernels as a whole, whatever compiles them for whatever GPU.
@@ -207,6 +243,14 @@ mod tests {
         let headers: Vec<&str> = HEADERS.iter().map(|h| h.name).collect();
         assert_eq!(units, files("cu"));
         assert_eq!(headers, files("cuh"));
+    }
+
+    #[test]
+    fn kernels_with_units_of_their_own_have_these_units() {
+        for (kernel, units) in OWN {
+            assert!(units.iter().all(|name| unit(name).is_some()), "{kernel:?}");
+        }
+        assert!(serves("conv_mma", Kernel::ConvMma) && !serves("conv_mma", Kernel::Generic) && !serves("nms", Kernel::ConvMma));
     }
 
     #[test]
