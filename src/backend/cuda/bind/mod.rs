@@ -339,7 +339,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Reduce => reduce::compile(operator),
         Named::Softmax => softmax::compile(operator),
         Named::Resize => resize::compile(packer, operator),
-        Named::Recurrent => recurrent::compile(operator),
+        Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),
     }
