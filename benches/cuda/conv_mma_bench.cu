@@ -275,6 +275,75 @@ static int check(const Shape& s, u32 batch) {
     return failures;
 }
 
+// The tail of an epilogue's function, for the interpreter: `second` is the function after it, or none.
+static void interpret(Epilogue& e, const Shape& s, u32 function, i32 second, const u16* joined) {
+    Tail& tail = e.tail;
+    tail = {};
+    tail.calls = second < 0 ? 1 : 2, tail.head_rounded = 1, tail.head_dtype = F16;
+    TailCall& call = tail.call[0];
+    call.function = function, call.first = e.first, call.second = e.second, call.dtype = F16, call.rounded = second >= 0;
+    if (joined) {
+        const i64 strides[4] = {i64(s.out_height()) * s.out_width() * s.out, 1, i64(s.out_width()) * s.out, s.out};
+        call.b.address = u64(joined), call.b.source = FROM_MEMORY, call.b.dtype = F16;
+        for (int a = 0; a < 4; ++a) call.b.strides[a] = strides[a];
+    }
+    if (second >= 0) tail.call[1].function = second, tail.call[1].a.source = 1, tail.call[1].dtype = F16;
+    e.function = EPILOGUE_TAIL;
+}
+
+// Every function with a path of its own gives the interpreter's bits, whole and in bands of rows.
+static int check_epilogues(const Shape& s, u32 batch) {
+    struct Case {
+        u32 path, function;
+        i32 second;
+        float a, b;
+    };
+    static const Case CASES[] = {{EPILOGUE_RELU, TAIL_RELU, -1, 0, 0},          {EPILOGUE_LEAKY_RELU, TAIL_LEAKY_RELU, -1, 0.1f, 0},
+                                 {EPILOGUE_CLIP, TAIL_CLIP, -1, -0.25f, 0.75f}, {EPILOGUE_HARD_SWISH, TAIL_HARD_SWISH, -1, 0, 0},
+                                 {EPILOGUE_SILU, TAIL_SILU, -1, 0, 0},          {EPILOGUE_ADD, TAIL_ADD, -1, 0, 0},
+                                 {EPILOGUE_ADD_RELU, TAIL_ADD, TAIL_RELU, 0, 0}};
+    const Set set = make_set(s, batch);
+    const u64 ny = u64(batch) * s.out_height() * s.out_width() * s.out;
+    u16 *first, *joined;
+    CHECK(cudaMalloc(&first, ny * 2));
+    CHECK(cudaMalloc(&joined, ny * 2));
+    fill<<<512, 256>>>(joined, ny, next_seed(), 1.0f);
+    int failures = 0;
+    for (const Case& c : CASES) {
+        bool have = false;
+        for (const Variant& v : VARIANTS) {
+            if (!takes(s, v, 1)) continue;
+            for (int way = 0; way < 3; ++way) {  // own path; interpreted; own path in bands of rows
+                CHECK(cudaMemset(set.y, 0xff, ny * 2));
+                for (u32 row = 0; row < s.out_height(); row += way == 2 ? 2 : s.out_height()) {
+                    Convolution p = describe(s, set, v, 1, {0, batch, row, way == 2 ? std::min(2u, s.out_height() - row) : s.out_height()});
+                    Epilogue& e = p.epilogue;
+                    const bool adds = c.function == TAIL_ADD;
+                    e.function = c.path, e.first = c.a, e.second = c.b, e.flags |= EPILOGUE_ROUNDED;
+                    if (adds) {
+                        e.joined = e.output, e.joined.address = u64(joined);
+                        if (s.out % 8 == 0) e.flags |= EPILOGUE_WIDE_JOINED;
+                    }
+                    if (way == 1) interpret(e, s, c.function, c.second, adds ? joined : nullptr);
+                    launch(s, v, p, 0, 0);
+                }
+                CHECK(cudaDeviceSynchronize());
+                if (!have) {
+                    have = true;
+                    CHECK(cudaMemcpy(first, set.y, ny * 2, cudaMemcpyDeviceToDevice));
+                } else if (const u32 wrong = count_mismatches(first, set.y, ny)) {
+                    printf("EPILOGUE %u %s %s way %d: %u of %llu differ\n", c.path, s.name.c_str(), v.name, way, wrong, ny);
+                    ++failures;
+                }
+            }
+        }
+    }
+    free_set(set);
+    cudaFree(first);
+    cudaFree(joined);
+    return failures;
+}
+
 static constexpr int COPIES = 20;
 
 static double measure(const Shape& s, const Variant& v, u32 splits, u32 batch, const std::vector<Set>& sets, cudaStream_t stream,
@@ -408,7 +477,10 @@ int main(int argc, char** argv) {
             }
         }
     } else if (strcmp(argv[3], "check") == 0) {
-        for (const Shape& s : shapes) failures += check(s, s.height > 100 ? 1 : 3);
+        for (const Shape& s : shapes) {
+            failures += check(s, s.height > 100 ? 1 : 3);
+            if (s.height < 40) failures += check_epilogues(s, 2);
+        }
         printf("%d failures\n", failures);
     } else {
         const char* out = getenv("FULL");

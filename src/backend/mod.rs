@@ -184,10 +184,16 @@ pub trait Prepared: Send {
     /// The threads that serve this object.
     fn threads(&self) -> Vec<String>;
 
+    /// Memory that was taken on the device and for it: what it is for, and bytes.
+    fn memory(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Gives `visit` the recorded trace, oldest first.
     fn trace(&self, visit: &mut dyn FnMut(TraceEvent));
 
-    /// Stops and frees everything; what has not stopped after `limit` is leaked. Returns the number of leaked threads.
+    /// Stops and frees everything; what has not stopped after `limit`, or must not be touched after a fault, is leaked.
+    /// Returns how many threads, or devices, were leaked.
     fn close(self: Box<Self>, limit: Duration) -> usize;
 }
 

@@ -5,6 +5,7 @@
 
 use crate::ids::{SegmentId, TenantId};
 use crate::limits::MAX_TENANTS;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -31,65 +32,139 @@ impl Clock {
     }
 }
 
+/// Where each word lies, for schedules of up to `segments` segments. The same on every backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Most segments of a schedule.
+    pub segments: usize,
+}
+
+impl Places {
+    /// The frame's done word; the time it was written lies behind it.
+    pub const FRAME: usize = 0;
+
+    /// A tenant's done word; the time it was written lies behind it.
+    pub const fn tenant(self, tenant: TenantId) -> usize {
+        2 + 2 * tenant.index()
+    }
+
+    /// The word of a segment's start.
+    pub const fn started(self, segment: SegmentId) -> usize {
+        2 + 2 * MAX_TENANTS + segment.index()
+    }
+
+    /// The word of a segment's end.
+    pub const fn ended(self, segment: SegmentId) -> usize {
+        2 + 2 * MAX_TENANTS + self.segments + segment.index()
+    }
+
+    /// Number of words.
+    pub const fn count(self) -> usize {
+        2 + 2 * MAX_TENANTS + 2 * self.segments
+    }
+}
+
+/// Words that a device writes, in memory that the host sees too.
+pub trait DeviceWords: Send + Sync {
+    /// The words, at least [`Places::count`].
+    fn words(&self) -> &[AtomicU64];
+
+    /// The host's time of a device's time that was written in the slot's running or latest frame and is seen now.
+    fn time(&self, stamp: u64) -> u64;
+}
+
+enum Words {
+    Own(Box<[AtomicU64]>),
+    Device(Arc<dyn DeviceWords>),
+}
+
 /// The progress words of one slot.
 pub struct Progress {
-    started: Box<[AtomicU64]>,
-    ended: Box<[AtomicU64]>,
+    words: Words,
+    places: Places,
     /// Per worker, the segment whose step it is in, + 1; 0 in none.
     inside: Box<[AtomicU64]>,
-    tenants: [Word; MAX_TENANTS],
-    frame: Word,
+    /// A device's done words as they were first seen, with the host's time: the frame's, then the tenants'.
+    seen: [Seen; 1 + MAX_TENANTS],
 }
 
-/// A done word and the time it was written.
 #[derive(Default)]
-struct Word {
+struct Seen {
     done: AtomicU64,
     at: AtomicU64,
-}
-
-impl Word {
-    fn set(&self, frame: u64, now: u64) {
-        self.at.store(now, Ordering::Relaxed);
-        self.done.store(frame + 1, Ordering::Release);
-    }
-
-    fn get(&self, frame: u64) -> Option<u64> {
-        (self.done.load(Ordering::Acquire) == frame + 1).then(|| self.at.load(Ordering::Relaxed))
-    }
 }
 
 impl Progress {
     /// Words for schedules of up to `segments` segments, and for `workers` workers (0 on a device).
     pub fn new(segments: usize, workers: usize) -> Progress {
-        let words = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
+        let places = Places { segments };
         Progress {
-            started: words(segments),
-            ended: words(segments),
-            inside: words(workers),
-            tenants: std::array::from_fn(|_| Word::default()),
-            frame: Word::default(),
+            words: Words::Own((0..places.count()).map(|_| AtomicU64::new(0)).collect()),
+            inside: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+            ..Progress::of(places, Words::Own(Box::new([])))
         }
+    }
+
+    /// Words that a device writes.
+    pub fn on_device(places: Places, words: Arc<dyn DeviceWords>) -> Progress {
+        Progress::of(places, Words::Device(words))
+    }
+
+    fn of(places: Places, words: Words) -> Progress {
+        Progress {
+            words,
+            places,
+            inside: Box::new([]),
+            seen: std::array::from_fn(|_| Seen::default()),
+        }
+    }
+
+    #[inline]
+    fn word(&self, place: usize) -> &AtomicU64 {
+        match &self.words {
+            Words::Own(words) => &words[place],
+            Words::Device(words) => &words.words()[place],
+        }
+    }
+
+    fn finish(&self, place: usize, frame: u64, now: u64) {
+        self.word(place + 1).store(now, Ordering::Relaxed);
+        self.word(place).store(frame + 1, Ordering::Release);
+    }
+
+    fn finished(&self, place: usize, frame: u64) -> Option<u64> {
+        if self.word(place).load(Ordering::Acquire) != frame + 1 {
+            return None;
+        }
+        let at = self.word(place + 1).load(Ordering::Relaxed);
+        let Words::Device(words) = &self.words else { return Some(at) };
+        // The times of both ends drift apart, so a device's time is translated once: what was told stays.
+        let seen = &self.seen[place / 2];
+        if seen.done.load(Ordering::Relaxed) != frame + 1 {
+            seen.at.store(words.time(at), Ordering::Relaxed);
+            seen.done.store(frame + 1, Ordering::Relaxed);
+        }
+        Some(seen.at.load(Ordering::Relaxed))
     }
 
     /// Says that a segment of `frame` begins.
     pub fn start_segment(&self, segment: SegmentId, frame: u64) {
-        self.started[segment.index()].store(frame + 1, Ordering::Release);
+        self.word(self.places.started(segment)).store(frame + 1, Ordering::Release);
     }
 
     /// Says that a segment of `frame` has ended; everything it wrote is visible to whoever sees the word.
     pub fn end_segment(&self, segment: SegmentId, frame: u64) {
-        self.ended[segment.index()].store(frame + 1, Ordering::Release);
+        self.word(self.places.ended(segment)).store(frame + 1, Ordering::Release);
     }
 
     /// True once the segment has begun in `frame`.
     pub fn segment_started(&self, segment: SegmentId, frame: u64) -> bool {
-        self.started[segment.index()].load(Ordering::Acquire) == frame + 1
+        self.word(self.places.started(segment)).load(Ordering::Acquire) == frame + 1
     }
 
     /// True once the segment has ended in `frame`.
     pub fn segment_ended(&self, segment: SegmentId, frame: u64) -> bool {
-        self.ended[segment.index()].load(Ordering::Acquire) == frame + 1
+        self.word(self.places.ended(segment)).load(Ordering::Acquire) == frame + 1
     }
 
     /// Says that a worker is in a step of a segment now, or in none.
@@ -99,22 +174,22 @@ impl Progress {
 
     /// Says that all segments of the tenant have ended and its outputs are visible.
     pub fn finish_tenant(&self, tenant: TenantId, frame: u64, now: u64) {
-        self.tenants[tenant.index()].set(frame, now);
+        self.finish(self.places.tenant(tenant), frame, now);
     }
 
     /// When the tenant finished `frame`, or `None` before it has.
     pub fn tenant_finish(&self, tenant: TenantId, frame: u64) -> Option<u64> {
-        self.tenants.get(tenant.index())?.get(frame)
+        (tenant.index() < MAX_TENANTS).then(|| self.finished(self.places.tenant(tenant), frame))?
     }
 
     /// Says that all segments of the frame have ended. The last thing that is written of a frame.
     pub fn finish_frame(&self, frame: u64, now: u64) {
-        self.frame.set(frame, now);
+        self.finish(Places::FRAME, frame, now);
     }
 
     /// When `frame` finished, or `None` before it has.
     pub fn frame_finish(&self, frame: u64) -> Option<u64> {
-        self.frame.get(frame)
+        self.finished(Places::FRAME, frame)
     }
 
     /// The segment to blame when `frame` does not go on: the first that a worker is in a step of, for a team's other
@@ -122,7 +197,7 @@ impl Progress {
     /// end; else the first that did not end.
     pub fn stuck_segment(&self, segments: usize, frame: u64) -> Option<SegmentId> {
         let open = || {
-            (0..segments.min(self.ended.len()))
+            (0..segments.min(self.places.segments))
                 .filter_map(SegmentId::from_index)
                 .filter(|&s| !self.segment_ended(s, frame))
         };
@@ -138,6 +213,47 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Words of a device whose clock is 1000 ahead, and falls back by 1 with every question.
+    struct Device {
+        words: Vec<AtomicU64>,
+        asked: AtomicU64,
+    }
+
+    impl DeviceWords for Device {
+        fn words(&self) -> &[AtomicU64] {
+            &self.words
+        }
+
+        fn time(&self, stamp: u64) -> u64 {
+            stamp - 1000 + self.asked.fetch_add(1, Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn a_devices_times_are_translated_once() {
+        let places = Places { segments: 2 };
+        let device = Arc::new(Device {
+            words: (0..places.count()).map(|_| AtomicU64::new(0)).collect(),
+            asked: AtomicU64::new(0),
+        });
+        let p = Progress::on_device(places, device.clone());
+        let set = |place: usize, value| device.words[place].store(value, Ordering::Relaxed);
+        assert_eq!((p.frame_finish(4), p.tenant_finish(TenantId(1), 4)), (None, None));
+        set(places.tenant(TenantId(1)) + 1, 1500);
+        set(places.tenant(TenantId(1)), 5);
+        set(Places::FRAME + 1, 1600);
+        set(Places::FRAME, 5);
+        for _ in 0..3 {
+            assert_eq!((p.tenant_finish(TenantId(1), 4), p.frame_finish(4)), (Some(500), Some(601)));
+        }
+        set(Places::FRAME + 1, 1700);
+        set(Places::FRAME, 6);
+        assert_eq!((p.frame_finish(4), p.frame_finish(5)), (None, Some(702)));
+        set(places.started(SegmentId(1)), 6);
+        set(places.ended(SegmentId(0)), 6);
+        assert_eq!(p.stuck_segment(2, 5), Some(SegmentId(1)));
+    }
 
     #[test]
     fn words_are_of_one_frame_only() {

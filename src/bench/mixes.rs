@@ -78,7 +78,7 @@ impl Mix {
     pub fn compile(&self, board: &BoardRecord, options: &CompileOptions) -> Result<CompiledMix, BenchError> {
         let batch = options.batch.or(self.batch);
         let batch = Some(batch.ok_or_else(|| BenchError::Batch(self.name.clone()))?);
-        let networks = CompileOptions { batch, ..*options };
+        let networks = CompileOptions { batch, ..options.clone() };
         Ok(CompiledMix {
             frame: self.compile_frame(board, options)?,
             networks: self.compile_set(&alone_name(&self.name), board, &networks)?,

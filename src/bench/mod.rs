@@ -2,6 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
+//! | [`agree`] | a GPU against the processor, operator by operator |
 //! | [`mixes`] | what is compared: a task set, and its networks alone |
 //! | [`noise`] | numbers from a seed |
 //! | [`inputs`] | pictures and tensors to run on, the same on every run |
@@ -9,9 +10,11 @@
 //! | [`peers`] | the other side |
 //! | [`measure`] | turns of both sides, and the figures of a side |
 //! | [`report`] | the figures as rows and as JSON, with what they depend on |
+//! | [`tactics`] | the times of all tactics of operators, for a board's table |
 //! | [`profile`] | the time of each operator alone |
 //! | [`zoo`] | the networks of the papers, built here with seeded weights |
 
+pub mod agree;
 pub mod inputs;
 pub mod measure;
 pub mod mixes;
@@ -20,6 +23,7 @@ pub mod ours;
 pub mod peers;
 pub mod profile;
 pub mod report;
+pub mod tactics;
 pub mod zoo;
 
 use crate::backend::cpu::kernels::CompileError;
@@ -34,6 +38,14 @@ pub enum BenchError {
     /// The task file has no such task set.
     #[error("no task set `{name}`; there are {known}")]
     TaskSet {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The zoo has no such network.
+    #[error("no networks `{name}`: give NAME or NAME:BATCH, several that run side by side joined by `+`; there are {known}")]
+    Network {
         /// What was asked for.
         name: String,
         /// What there is.
@@ -78,6 +90,15 @@ pub enum BenchError {
         /// Why.
         #[source]
         error: CompileError,
+    },
+    /// A file of figures cannot be written.
+    #[error("{}: cannot be written", file.display())]
+    Write {
+        /// The file.
+        file: std::path::PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
     },
     /// The system has not enough memory.
     #[error("{0} bytes of memory are not to be had")]

@@ -55,7 +55,7 @@ impl OperatorTime {
 pub fn profile(compiled: Compiled, ranges: &[(f32, f32)], board: &BoardRecord, passes: usize) -> Result<Vec<OperatorTime>, BenchError> {
     let deployment = deployment(vec![compiled], board)?;
     let plan: &Plan = &deployment.plans[0];
-    let sections = sections(&deployment, plan);
+    let sections = sections(&deployment, PlanId(0), plan);
     let kernels = kernels(plan, &sections)?;
     let room = Room::new(plan, ranges)?;
     let scratch_bytes = kernels.iter().map(|k| k.scratch_bytes()).max().unwrap_or(0);
@@ -113,12 +113,14 @@ fn run(plan: &Plan, kernels: &[Box<dyn Kernel>], memory: &Memory<'_>, scratch: &
     times
 }
 
-fn sections<'d>(deployment: &'d Deployment, plan: &Plan) -> Vec<ReadSpan<'d>> {
-    let section = |s: usize| ReadSpan::new(deployment.section(PlanId(0), SectionId(s as u32)));
+/// The weight sections of a plan of a deployment.
+pub(super) fn sections<'d>(deployment: &'d Deployment, id: PlanId, plan: &Plan) -> Vec<ReadSpan<'d>> {
+    let section = |s: usize| ReadSpan::new(deployment.section(id, SectionId(s as u32)));
     (0..plan.sections.len()).map(section).collect()
 }
 
-fn kernels(plan: &Plan, sections: &[ReadSpan<'_>]) -> Result<Vec<Box<dyn Kernel>>, BenchError> {
+/// Every operator of a plan, compiled for this processor.
+pub(super) fn kernels(plan: &Plan, sections: &[ReadSpan<'_>]) -> Result<Vec<Box<dyn Kernel>>, BenchError> {
     let mut compiler = Compiler::new(Isa::detect());
     let compile = |operator: &Operator| {
         compiler.compile(plan, operator, sections).map_err(|error| BenchError::Kernel {
@@ -130,17 +132,17 @@ fn kernels(plan: &Plan, sections: &[ReadSpan<'_>]) -> Result<Vec<Box<dyn Kernel>
 }
 
 /// The memory of one frame, with its inputs in place.
-struct Room {
-    arena: Block,
-    persistent: Block,
-    input: Block,
-    output: Block,
-    images: Vec<Block>,
-    params: Vec<ImageParams>,
+pub(super) struct Room {
+    pub(super) arena: Block,
+    pub(super) persistent: Block,
+    pub(super) input: Block,
+    pub(super) output: Block,
+    pub(super) images: Vec<Block>,
+    pub(super) params: Vec<ImageParams>,
 }
 
 impl Room {
-    fn new(plan: &Plan, ranges: &[(f32, f32)]) -> Result<Room, BenchError> {
+    pub(super) fn new(plan: &Plan, ranges: &[(f32, f32)]) -> Result<Room, BenchError> {
         let mut room = Room {
             arena: block(plan.arena_bytes)?,
             persistent: block(plan.persistent_bytes)?,

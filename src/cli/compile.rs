@@ -1,13 +1,15 @@
 //! From a task file to plans on disk: what `plan` always does, and `replay` where something is missing or stale.
 
 use super::options::ActivationType;
-use crate::board::BoardRecord;
+use crate::board::{BackendKind, BoardRecord};
 use crate::plan::deployment::Deployment;
+use crate::planner::optable::{self, OpTable};
 use crate::planner::tasks::Tasks;
 use crate::planner::{self, CompileOptions, Compiled, Searcher};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::path::Path;
+use std::sync::Arc;
 
 /// How networks are compiled. The options are part of what a plan is made from: other options, another plan.
 #[derive(Args)]
@@ -21,9 +23,9 @@ pub struct HowToCompile {
     /// Accept plans that are predicted to miss deadlines, and store the misses (always so for board host)
     #[arg(long)]
     best_effort: bool,
-    /// Type that activations are stored in
-    #[arg(long, value_enum, default_value = "f32")]
-    dtype: ActivationType,
+    /// Type that activations are stored in [default: f32 on the CPU backend, f16 on GPU boards]
+    #[arg(long, value_enum)]
+    dtype: Option<ActivationType>,
     /// Extent of axes that a network leaves symbolic
     #[arg(long, value_name = "N")]
     batch: Option<u32>,
@@ -38,19 +40,28 @@ enum SearcherName {
 }
 
 impl HowToCompile {
-    /// The planner's options.
-    pub fn options(&self) -> CompileOptions {
-        CompileOptions {
+    /// The planner's options for a board, with its measured times if there are any.
+    pub fn options(&self, board: &BoardRecord) -> anyhow::Result<CompileOptions> {
+        Ok(CompileOptions {
+            times: measured(board)?,
             searcher: match self.searcher {
                 SearcherName::Sequential => Searcher::Sequential,
                 SearcherName::Streams => Searcher::Streams,
             },
             seed: self.seed,
             best_effort: self.best_effort,
-            dtype: self.dtype.dtype(),
+            dtype: ActivationType::dtype(self.dtype, board),
             batch: self.batch,
             ..CompileOptions::default()
-        }
+        })
+    }
+}
+
+/// The measured times of a GPU's board, from the folder `boards`.
+pub fn measured(board: &BoardRecord) -> anyhow::Result<Option<Arc<OpTable>>> {
+    match board.backend {
+        BackendKind::Cpu => Ok(None),
+        BackendKind::Cuda => Ok(OpTable::load(&optable::path(Path::new("boards"), board), board)?.map(Arc::new)),
     }
 }
 

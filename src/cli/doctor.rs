@@ -1,8 +1,14 @@
 //! `platoon doctor`: what this machine has, and what to do about what it lacks.
 
-use super::options::{Common, NO_CUDA};
-use super::{Outcome, output};
+use super::options::Common;
+use super::{Outcome, gpu, output};
 use crate::backend::cpu::simd::Isa;
+use crate::backend::cuda::architecture::Toolkit;
+use crate::backend::cuda::archive::{self, Archive};
+use crate::backend::cuda::compile::Compiler;
+use crate::backend::cuda::raw::{self, Facts, ProbeError};
+use crate::backend::cuda::sources;
+use crate::board::BackendKind;
 use crate::plan::deployment::Deployment;
 use crate::planner::boards;
 use crate::runtime::realtime;
@@ -52,8 +58,10 @@ impl Finding {
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let mut findings = vec![processor(), cores(), memory(), locking(), scheduling(), cuda(), boards_found()];
-    findings.extend(plans(&common.plans));
+    let probe = raw::probe();
+    let mut findings = vec![processor(), cores(), memory(), locking(), scheduling()];
+    findings.extend([cuda(&probe), kernels(common, &probe), compiler(common), boards_found()]);
+    findings.extend(plans(&common.plans, probe.as_ref().ok()));
     if arguments.json {
         let mut all = Map::new();
         for f in &findings {
@@ -175,20 +183,98 @@ fn scheduling() -> Finding {
     )
 }
 
-fn cuda() -> Finding {
-    Finding::new("cuda", json!({ "present": false, "reason": NO_CUDA }), format!("absent: {NO_CUDA}"))
+fn cuda(probe: &Result<Facts, ProbeError>) -> Finding {
+    match probe {
+        Ok(facts) => {
+            let driver = Toolkit::from_number(facts.driver);
+            let kind = if facts.integrated { ", shares the host's memory" } else { "" };
+            let memory = facts.memory / 1_000_000;
+            let text = format!("{}, {memory} MB{kind}; the driver serves CUDA {driver}", gpu::described(facts));
+            let value = json!({
+                "present": true,
+                "name": facts.name,
+                "architecture": facts.architecture(),
+                "sms": facts.sms,
+                "memory_bytes": facts.memory,
+                "integrated": facts.integrated,
+                "driver_cuda": driver.to_string(),
+            });
+            let known = gpu::board().is_ok();
+            Finding::new("cuda", value, text).advise(
+                known,
+                "no file of the folder boards is for this GPU: describe it as boards/README.md says, to plan for it",
+            )
+        }
+        Err(error) => {
+            let why = output::chain(error);
+            Finding::new("cuda", json!({ "present": false, "reason": why }), format!("absent: {why}")).advise(
+                false,
+                "plans for GPUs can be made and checked here; to run them takes a GPU, or --backend cpu",
+            )
+        }
+    }
+}
+
+/// The archives of compiled kernels, and whether the GPU at hand has one that it can run.
+fn kernels(common: &Common, probe: &Result<Facts, ProbeError>) -> Finding {
+    let folder = common.kernels();
+    let state = |name: &str| match Archive::open(&folder.join(name)) {
+        Ok(archive) if archive.source_digest() == sources::digest() => "current".to_owned(),
+        Ok(_) => "of other sources".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let found: Vec<(String, String)> = archive::list(&folder)
+        .into_iter()
+        .map(|(name, _, _)| (state(&name), name))
+        .collect();
+    let shown: Vec<String> = found.iter().map(|(state, name)| format!("{name} ({state})")).collect();
+    let text = match shown.as_slice() {
+        [] => format!("none in {}", folder.display()),
+        some => format!("{}: {}", folder.display(), some.join(", ")),
+    };
+    let value = json!({ "folder": folder, "archives": found.iter().map(|(s, n)| json!({ "file": n, "state": s })).collect::<Vec<_>>() });
+    let missing = match probe {
+        Ok(facts) => archive::find(&folder, &facts.architecture(), facts.driver)
+            .err()
+            .map(|e| e.to_string()),
+        Err(_) => None,
+    };
+    let stale = found.iter().any(|(state, _)| state != "current");
+    let advice = missing.unwrap_or_else(|| "make them again with `platoon kernels`".into());
+    Finding::new("kernels", value, text).advise(!stale && (probe.is_err() || !shown.is_empty()), advice)
+}
+
+fn compiler(common: &Common) -> Finding {
+    match Compiler::find(common.nvrtc.as_deref()) {
+        Ok(compiler) => {
+            let serves: Vec<&str> = compiler.architectures().collect();
+            let library = compiler.library().display();
+            let text = format!("CUDA {} ({library}), compiles for {}", compiler.toolkit(), serves.join(", "));
+            let value = json!({
+                "present": true,
+                "toolkit": compiler.toolkit().to_string(),
+                "library": compiler.library(),
+                "architectures": serves,
+            });
+            Finding::new("nvrtc", value, text)
+        }
+        Err(error) => {
+            let why = error.to_string();
+            let found = json!({ "present": false, "reason": why });
+            Finding::new("nvrtc", found, "absent: GPU kernels cannot be compiled here").advise(false, why)
+        }
+    }
 }
 
 fn boards_found() -> Finding {
-    let mut names = vec!["host".to_owned()];
-    for path in entries(Path::new("boards")) {
-        if path.extension().is_some_and(|e| e == "toml") {
-            names.extend(path.file_stem().map(|s| s.to_string_lossy().into_owned()).filter(|n| n != "host"));
-        }
+    let mut found = boards::all(Path::new("boards"));
+    if !found.iter().any(|(file, _)| file.file_stem().is_some_and(|n| n == "host")) {
+        found.insert(0, (PathBuf::from("host"), boards::load("host")));
     }
-    let (mut shown, mut problems) = (Vec::new(), Vec::new());
-    for name in &names {
-        match boards::load(name) {
+    let (mut names, mut shown, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    for (file, board) in found {
+        names.extend(file.file_stem().map(|n| n.to_string_lossy().into_owned()));
+        match board {
             Ok(board) => shown.push(format!("{} ({}, {} units)", board.name, board.architecture, board.units)),
             Err(error) => problems.push(output::chain(&error)),
         }
@@ -197,7 +283,7 @@ fn boards_found() -> Finding {
 }
 
 /// Every board's folder below `folder` that holds a table.
-fn plans(folder: &Path) -> Vec<Finding> {
+fn plans(folder: &Path, gpu: Option<&Facts>) -> Vec<Finding> {
     let tables: Vec<PathBuf> = entries(folder).into_iter().filter(|p| p.join("table").exists()).collect();
     if tables.is_empty() {
         let none = Finding::new("plans", json!(null), format!("none in {}", folder.display()));
@@ -206,10 +292,10 @@ fn plans(folder: &Path) -> Vec<Finding> {
             "compile them with `platoon plan`, or start a replay, which does it by itself",
         )];
     }
-    tables.iter().map(|t| plans_of(t)).collect()
+    tables.iter().map(|t| plans_of(t, gpu)).collect()
 }
 
-fn plans_of(folder: &Path) -> Finding {
+fn plans_of(folder: &Path, gpu: Option<&Facts>) -> Finding {
     match Deployment::load(folder) {
         Ok(deployment) => {
             let sets: Vec<&str> = deployment.plans.iter().map(|p| p.task_set.as_str()).collect();
@@ -222,7 +308,11 @@ fn plans_of(folder: &Path) -> Finding {
                 bytes.unwrap_or(0) / 1_000_000,
                 budget / 1_000_000
             );
-            let here = deployment.table.board.architecture == std::env::consts::ARCH;
+            let board = &deployment.table.board;
+            let here = match board.backend {
+                BackendKind::Cpu => board.architecture == std::env::consts::ARCH,
+                BackendKind::Cuda => gpu.is_some_and(|f| f.architecture() == board.architecture && board.units <= f.sms),
+            };
             let value = json!({ "folder": folder, "task_sets": sets, "bytes": bytes, "budget": budget, "for_this_machine": here });
             Finding::new("plans", value, text).advise(
                 here,

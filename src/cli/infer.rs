@@ -2,7 +2,7 @@
 
 use super::inspect::read_bounded;
 use super::options::{ActivationType, Common};
-use super::{Outcome, npy, output};
+use super::{Outcome, compile, npy, output};
 use crate::board::BoardRecord;
 use crate::ids::TenantId;
 use crate::plan::deployment::Deployment;
@@ -43,9 +43,9 @@ pub struct Arguments {
     /// Extent of axes that the network leaves symbolic and its data does not give
     #[arg(long, value_name = "N")]
     batch: Option<u32>,
-    /// Type that activations are stored in
-    #[arg(long, value_enum, default_value = "f32")]
-    dtype: ActivationType,
+    /// Type that activations are stored in [default: f32 on the CPU backend, f16 on GPU boards]
+    #[arg(long, value_enum)]
+    dtype: Option<ActivationType>,
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
@@ -71,13 +71,14 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         }
     }
     let options = CompileOptions {
-        dtype: arguments.dtype.dtype(),
+        dtype: ActivationType::dtype(arguments.dtype, &board),
         batch: arguments.batch,
         best_effort: true,
+        times: compile::measured(&board)?,
         ..CompileOptions::default()
     };
     let compiled = planner::compile_network(&arguments.model, fixed, shapes, &board, &options)?;
-    let mut engine = Engine::with(deployment(compiled, &board)?, &common.engine_options())?;
+    let mut engine = Engine::with(deployment(compiled, &board)?, &common.engine_options(&board))?;
     let outputs = infer(&mut engine, &feeds)?;
     engine.close();
     std::fs::create_dir_all(&arguments.out).with_context(|| format!("{}: cannot be made", arguments.out.display()))?;

@@ -99,6 +99,7 @@ fn summary(plan: &Plan) -> Value {
         "digest": Entry::of(plan).digest.to_string(),
         "board": plan.board.to_string(),
         "source": plan.source.to_string(),
+        "kernels": plan.kernels.map(|k| k.to_string()),
         "searcher": plan.searcher,
         "sound": check(plan.clone()).map_or_else(|e| json!(e.to_string()), |_| json!(true)),
         "operators": plan.operators.len(),

@@ -7,15 +7,19 @@ mod bench;
 mod compile;
 mod dataset;
 mod doctor;
+mod gpu;
 mod infer;
 mod inspect;
+mod kernels;
 mod npy;
 mod options;
 mod output;
 mod plan;
+mod profile;
 mod replay;
 mod scenes;
 mod verify;
+mod zoo;
 
 use clap::{Parser, Subcommand};
 use options::Common;
@@ -49,7 +53,7 @@ enum Command {
     Plan(plan::Arguments),
     /// Show what a plan file holds
     Inspect(inspect::Arguments),
-    /// Check a plan file, its weights and its table
+    /// Check a plan file, its weights and its table, and a GPU against the processor
     Verify(verify::Arguments),
     /// Run a task set over recorded pictures or a synthetic drive
     Replay(replay::Arguments),
@@ -57,8 +61,12 @@ enum Command {
     Scenes(scenes::Arguments),
     /// Run one network on tensors from files
     Infer(infer::Arguments),
-    /// Compare task sets with another runtime in the same run, or profile their operators
+    /// Compare task sets or networks of the zoo with another runtime in the same run, or profile operators
     Bench(bench::Arguments),
+    /// Time the tactics of operators on a board's GPU, for plans to choose by
+    Profile(profile::Arguments),
+    /// Compile the GPU kernels for architectures of boards
+    Kernels(kernels::Arguments),
     /// Say what this machine has, and what to do about what it lacks
     Doctor(doctor::Arguments),
 }
@@ -79,11 +87,13 @@ pub fn main() -> ExitCode {
     let outcome = match command {
         Command::Plan(arguments) => plan::run(&common, &arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
-        Command::Verify(arguments) => verify::run(&arguments),
+        Command::Verify(arguments) => verify::run(&common, &arguments),
         Command::Replay(arguments) => replay::run(&common, &arguments),
         Command::Scenes(arguments) => scenes::run(&common, &arguments),
         Command::Infer(arguments) => infer::run(&common, &arguments),
         Command::Bench(arguments) => bench::run(&common, &arguments),
+        Command::Profile(arguments) => profile::run(&common, &arguments),
+        Command::Kernels(arguments) => kernels::run(&common, &arguments),
         Command::Doctor(arguments) => doctor::run(&common, &arguments),
     };
     match outcome {

@@ -1,5 +1,6 @@
 //! Options that several commands share.
 
+use super::gpu;
 use crate::board::{BackendKind, BoardRecord};
 use crate::planner::boards;
 use crate::planner::tasks::Tasks;
@@ -7,18 +8,22 @@ use crate::runtime;
 use crate::tensor::DType;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
+
+/// Name of the board that is this machine's processor.
+const HOST: &str = "host";
 
 /// Options of all commands.
 #[derive(Args)]
 pub struct Common {
-    /// What runs the plans [default: what the board says]
+    /// What runs the plans [default: what the board says]; `cpu` runs a GPU board's plans as their reference
     #[arg(long, global = true, value_name = "BACKEND")]
     backend: Option<BackendName>,
     /// The board: a name (boards/NAME.toml) or a .toml file; `host` is this machine
-    #[arg(long, global = true, value_name = "NAME|FILE", default_value = "host")]
-    board: String,
+    /// [default: host; with --backend cuda the board of this machine's GPU]
+    #[arg(long, global = true, value_name = "NAME|FILE")]
+    board: Option<String>,
     /// Folder of compiled plans; each board has a folder of its own in it
     #[arg(long, global = true, value_name = "DIR", default_value = "plans")]
     pub plans: PathBuf,
@@ -28,6 +33,15 @@ pub struct Common {
     /// CPU workers [default: one a core, at most the board's units]
     #[arg(long, global = true, value_name = "N")]
     pub workers: Option<NonZeroUsize>,
+    /// GPU: confine the work to N SMs, which makes a board of its own: BOARD-smN
+    #[arg(long, global = true, value_name = "N")]
+    sms: Option<NonZeroU32>,
+    /// GPU: folder of compiled kernels [default: <plans>/kernels]
+    #[arg(long, global = true, value_name = "DIR")]
+    kernels: Option<PathBuf>,
+    /// GPU: folder of the compiler libnvrtc.so, or that file [default: what the dynamic loader finds]
+    #[arg(long, global = true, value_name = "DIR", env = "PLATOON_NVRTC")]
+    pub nvrtc: Option<PathBuf>,
 }
 
 /// The backends by name.
@@ -49,29 +63,31 @@ pub enum ActivationType {
 }
 
 impl ActivationType {
-    /// The tensors' type.
-    pub fn dtype(self) -> DType {
-        match self {
-            ActivationType::F32 => DType::F32,
-            ActivationType::F16 => DType::F16,
+    /// The tensors' type: what was asked for, else what the board's backend is fastest with.
+    pub fn dtype(asked: Option<ActivationType>, board: &BoardRecord) -> DType {
+        match (asked, board.backend) {
+            (Some(ActivationType::F32), _) | (None, BackendKind::Cpu) => DType::F32,
+            (Some(ActivationType::F16), _) | (None, BackendKind::Cuda) => DType::F16,
         }
     }
 }
 
-/// Why no backend for GPUs is at hand.
-pub const NO_CUDA: &str = "the cuda backend is not built into this program; use --backend cpu";
-
 impl Common {
-    /// The board's record, with the backend that was asked for, which must be at hand.
+    /// The record of the board that plans are made for. Needs no GPU, unless the GPU at hand is to say which board it is.
     pub fn board(&self) -> anyhow::Result<BoardRecord> {
-        let mut board = boards::load(&self.board)?;
-        match self.backend {
-            Some(BackendName::Cpu) => board.backend = BackendKind::Cpu,
-            Some(BackendName::Cuda) => board.backend = BackendKind::Cuda,
-            None => {}
-        }
-        if board.backend == BackendKind::Cuda {
-            bail!("{NO_CUDA}");
+        let wants_gpu = self.backend == Some(BackendName::Cuda);
+        let board = match &self.board {
+            Some(name) => boards::load(name)?,
+            None if wants_gpu => gpu::board()?,
+            None => boards::load(HOST)?,
+        };
+        let board = match self.sms {
+            Some(sms) if board.backend == BackendKind::Cuda => boards::confined(&board, sms.get())?,
+            Some(_) => bail!("--sms is for GPUs, board {} runs plans on the CPU", board.name),
+            None => board,
+        };
+        if wants_gpu && board.backend == BackendKind::Cpu {
+            bail!("board {} has no GPU: name a GPU's board with --board, or leave it out", board.name);
         }
         Ok(board)
     }
@@ -86,12 +102,38 @@ impl Common {
         }
     }
 
-    /// How engines are opened.
-    pub fn engine_options(&self) -> runtime::Options {
+    /// What runs a board's plans.
+    pub fn backend(&self, board: &BoardRecord) -> BackendKind {
+        match self.backend {
+            Some(BackendName::Cpu) => BackendKind::Cpu,
+            Some(BackendName::Cuda) | None => board.backend,
+        }
+    }
+
+    /// True if a backend was asked for.
+    pub fn names_backend(&self) -> bool {
+        self.backend.is_some()
+    }
+
+    /// How engines are opened on a board's plans. Where a GPU is to run them, its kernels are compiled if they are missing
+    /// and a compiler is at hand; what is missing then is said by the engine.
+    pub fn engine_options(&self, board: &BoardRecord) -> runtime::Options {
+        let on_gpu = self.backend(board) == BackendKind::Cuda;
+        if on_gpu {
+            gpu::provide_kernels(self, &board.architecture);
+        }
         runtime::Options {
+            backend: Some(self.backend(board)),
+            kernels: Some(self.kernels()),
+            sms: on_gpu.then(|| gpu::share(board)).flatten(),
             workers: self.workers.map(NonZeroUsize::get),
             ..runtime::Options::default()
         }
+    }
+
+    /// The folder of kernel archives.
+    pub fn kernels(&self) -> PathBuf {
+        self.kernels.clone().unwrap_or_else(|| self.plans.join("kernels"))
     }
 
     /// The folder of a board's plans.

@@ -15,8 +15,9 @@ Examples:
   platoon plan --board boards/box.toml         for another board
 
 Plans go to <plans>/<board>/: <task-set>.plan, table, weights/. Times are estimates from counted operations and
-bytes; a replay measures. --dtype f16 is there for judging accuracy: this backend computes it with its plain
-reference kernels, about a hundred times slower than f32, which the estimates do not know.")]
+bytes; a replay measures. Planning for a GPU's board needs no GPU. On the CPU backend --dtype f16 is there for
+judging accuracy: plain reference kernels compute it, about a hundred times slower than f32, which the estimates do
+not know.")]
 pub struct Arguments {
     /// A task set to compile; may be given several times [default: all of the file]
     #[arg(long, value_name = "NAME")]
@@ -45,7 +46,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         some => some.iter().map(String::as_str).collect(),
     };
     let folder = common.folder(&board);
-    let options = arguments.compile.options();
+    let options = arguments.compile.options(&board)?;
     let compiled = compile::compile(&tasks, &wanted, &board, &options, &folder, |name| log::info!("compiling {name}"))?;
     let plans: Vec<&Plan> = compiled.iter().map(|c| &c.plan).collect();
     if arguments.json {

@@ -95,7 +95,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     if !arguments.frozen {
         bring_up_to_date(common, arguments, &board, &folder)?;
     }
-    let mut engine = Engine::open(&folder, &common.engine_options()).with_context(|| match arguments.frozen {
+    let mut engine = Engine::open(&folder, &common.engine_options(&board)).with_context(|| match arguments.frozen {
         true => format!("{}: no usable plans (without --frozen they would be compiled)", folder.display()),
         false => format!("{}: no usable plans", folder.display()),
     })?;
@@ -147,7 +147,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
 /// Compiles what the replay's task set lacks.
 fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord, folder: &Path) -> anyhow::Result<()> {
     let tasks = common.tasks()?;
-    let options = arguments.compile.options();
+    let options = arguments.compile.options(board)?;
     let wanted = arguments.task_set.as_deref().unwrap_or(&tasks.default);
     if !tasks.sets.contains_key(wanted) {
         bail!(

@@ -162,6 +162,11 @@ impl WeightStore {
         bytes.get(start..end).filter(|_| start.is_multiple_of(SECTION_ALIGN))
     }
 
+    /// The bytes of the file with this digest.
+    pub fn file(&self, digest: &Digest) -> Option<&[u8]> {
+        self.files.get(digest).map(Storage::bytes)
+    }
+
     /// Bytes of all files.
     pub fn total_bytes(&self) -> u64 {
         self.files.values().map(|f| f.bytes().len() as u64).sum()

@@ -46,6 +46,71 @@ pub fn load(name_or_file: &str) -> Result<BoardRecord, TomlError> {
     parse(&Document::read(&path)?)
 }
 
+/// Every board of a folder, by file name: the file, and the board or what is wrong with it.
+pub fn all(folder: &Path) -> Vec<(PathBuf, Result<BoardRecord, TomlError>)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "toml"))
+        .collect();
+    files.sort();
+    let read = |path: PathBuf| {
+        let board = Document::read(&path).and_then(|d| parse(&d));
+        (path, board)
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// Why there is no board of some SMs of another.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// There are not so many.
+    #[error("board {board} has {units} SMs, it cannot be confined to {asked}")]
+    TooMany {
+        /// The board.
+        board: String,
+        /// Its SMs.
+        units: u32,
+        /// The SMs asked for.
+        asked: u32,
+    },
+    /// The share's own file is not in order.
+    #[error(transparent)]
+    File(#[from] TomlError),
+}
+
+/// The board that `sms` SMs of a board are: the one of the file `boards/<name>-sm<N>.toml` if there is one, else a board of
+/// that name with its share of the rates.
+pub fn confined(board: &BoardRecord, sms: u32) -> Result<BoardRecord, ConfineError> {
+    let name = format!("{}-sm{sms}", board.name);
+    if board.units == sms {
+        return Ok(board.clone());
+    }
+    if board.units < sms {
+        return Err(ConfineError::TooMany {
+            board: board.name.clone(),
+            units: board.units,
+            asked: sms,
+        });
+    }
+    if Path::new("boards").join(format!("{name}.toml")).exists() {
+        return Ok(load(&name)?);
+    }
+    Ok(share(board, sms, name))
+}
+
+/// A share of a board: arithmetic and bandwidth in proportion to its SMs, the memory whole.
+fn share(board: &BoardRecord, sms: u32, name: String) -> BoardRecord {
+    let part = sms as f32 / board.units as f32;
+    BoardRecord {
+        name,
+        units: sms,
+        macs_per_ns: board.macs_per_ns * part,
+        bytes_per_ns: board.bytes_per_ns * part,
+        ..board.clone()
+    }
+}
+
 fn parse(document: &Document) -> Result<BoardRecord, TomlError> {
     let table: BoardTable = document.parse()?;
     let units = match *table.units.get_ref() {
@@ -89,6 +154,7 @@ fn parse(document: &Document) -> Result<BoardRecord, TomlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::cuda::architecture::ARCHITECTURES;
 
     fn read(text: &str) -> Result<BoardRecord, TomlError> {
         parse(&Document::new(Path::new("b.toml"), text.to_owned()))
@@ -99,6 +165,39 @@ mod tests {
         let board = load("host").unwrap();
         assert_eq!(board.units as usize, std::thread::available_parallelism().unwrap().get());
         assert_eq!((board.name.as_str(), board.architecture.as_str()), ("host", std::env::consts::ARCH));
+    }
+
+    #[test]
+    fn every_board_of_the_repository_reads_under_its_own_name() {
+        let boards = all(Path::new(env!("CARGO_MANIFEST_DIR")).join("boards").as_path());
+        for (file, board) in &boards {
+            let board = board.as_ref().unwrap();
+            assert_eq!(file.file_stem().unwrap().to_str(), Some(board.name.as_str()));
+            let known = board.backend == BackendKind::Cpu || ARCHITECTURES.contains(&board.architecture.as_str());
+            assert!(known, "{}: kernels for {} cannot be compiled", board.name, board.architecture);
+        }
+        let units = |name: &str| {
+            let board = boards.iter().filter_map(|(_, b)| b.as_ref().ok()).find(|b| b.name == name);
+            board.map(|b| (b.architecture.clone(), b.units))
+        };
+        assert_eq!(units("h200"), Some(("sm_90a".into(), 132)));
+        assert_eq!(units("h200-sm16"), Some(("sm_90a".into(), 16)));
+        assert_eq!(units("orin"), Some(("sm_87".into(), 16)));
+    }
+
+    #[test]
+    fn some_sms_of_a_board_are_a_board_of_their_own() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/boards/h200.toml");
+        let whole = load(file).unwrap();
+        assert_eq!(confined(&whole, 132).unwrap(), whole);
+        let half = confined(&whole, 66).unwrap();
+        assert_eq!(
+            (half.name.as_str(), half.units, half.memory_budget),
+            ("h200-sm66", 66, whole.memory_budget)
+        );
+        assert_eq!(half.macs_per_ns, whole.macs_per_ns / 2.0);
+        let error = confined(&whole, 133).unwrap_err().to_string();
+        assert!(error.contains("132 SMs") && error.contains("133"), "{error}");
     }
 
     #[test]

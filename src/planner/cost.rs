@@ -3,7 +3,8 @@
 //! An operator takes `max(multiply-adds / rate, bytes / bandwidth) + issue`, with the board's sustained rates: the roofline
 //! of Williams, Waterman and Patterson 2009 plus the cost of an issue. A frame is predicted by processor sharing: every
 //! segment that may run gets an equal share of the board, so k streams at work each go on at 1/k of their speed alone.
-//! Such predictions are marked `estimated`; measured tables replace them.
+//! Such predictions are marked `estimated`. A board's operator table (see [`super::optable`]) replaces the roofline; where it
+//! knows every operator of a plan, the prediction is marked `measured`.
 
 use super::schedule::Schedule;
 use crate::board::BoardRecord;
@@ -78,12 +79,45 @@ pub struct Infeasible {
     pub late: Nanos,
 }
 
-/// Predicts every frame of a schedule; misses are stored if `best_effort`, refused otherwise.
+/// How long each operator takes alone on the board.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// One an operator.
+    pub times: Vec<Nanos>,
+    /// Where they come from: measured if all are.
+    pub basis: Basis,
+}
+
+impl Alone {
+    /// Measured times where `measured` knows them, estimates for the others.
+    pub fn of(operators: &[Operator], board: &BoardRecord, measured: impl Fn(&Operator) -> Option<Nanos>) -> Alone {
+        let known: Vec<Option<Nanos>> = operators.iter().map(measured).collect();
+        let basis = match known.iter().all(Option::is_some) {
+            true => Basis::Measured,
+            false => Basis::Estimated,
+        };
+        let time = |(operator, known): (&Operator, Option<Nanos>)| known.unwrap_or_else(|| estimate(operator, board));
+        Alone {
+            times: operators.iter().zip(known).map(time).collect(),
+            basis,
+        }
+    }
+}
+
+/// Predicts every frame of a schedule from estimates; see [`predict_from`].
 pub fn predict(tenants: &[Tenant], schedule: &Schedule, board: &BoardRecord, best_effort: bool) -> Result<Prediction, Infeasible> {
-    let alone: Vec<Nanos> = schedule.operators.iter().map(|o| estimate(o, board)).collect();
+    let alone = Alone {
+        times: schedule.operators.iter().map(|o| estimate(o, board)).collect(),
+        basis: Basis::Estimated,
+    };
+    predict_from(tenants, schedule, &alone, best_effort)
+}
+
+/// Predicts every frame of a schedule; misses are stored if `best_effort`, refused otherwise.
+pub fn predict_from(tenants: &[Tenant], schedule: &Schedule, alone: &Alone, best_effort: bool) -> Result<Prediction, Infeasible> {
     let mut frames = Vec::with_capacity(schedule.cycle.len());
     for frame in &schedule.cycle {
-        let ends = simulate(frame, schedule, &alone);
+        let ends = simulate(frame, schedule, &alone.times);
         let finish_of = |tenant| {
             let own = frame.segments.iter().zip(&ends).filter(|(s, _)| s.tenant == tenant);
             Nanos(own.map(|(_, &end)| end).max().unwrap_or(0))
@@ -111,7 +145,7 @@ pub fn predict(tenants: &[Tenant], schedule: &Schedule, board: &BoardRecord, bes
         });
     }
     Ok(Prediction {
-        basis: Basis::Estimated,
+        basis: alone.basis,
         best_effort,
         frames,
     })

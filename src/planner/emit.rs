@@ -1,14 +1,16 @@
 //! The last stage: lowered tenants are scheduled and placed, and become a checked plan with its weight files.
 
+use super::cost::{self, Alone};
 use super::lower::{Lowered, Room};
 use super::memory::{self, Placement};
 use super::report::Report;
 use super::schedule::{self, Problem};
-use super::{CompileOptions, Compiled, PlannerError, cost};
-use crate::board::BoardRecord;
+use super::{CompileOptions, Compiled, PlannerError};
+use crate::backend::cuda::sources;
+use crate::board::{BackendKind, BoardRecord};
 use crate::ids::TenantId;
 use crate::plan::check;
-use crate::plan::format::{Basis, Buffer, Digest, Plan, Prediction, Section, Space, WeightFile};
+use crate::plan::format::{Basis, Buffer, Digest, Operator, Plan, Prediction, Section, Space, Tactic, WeightFile};
 use crate::plan::tactic::{self, Target};
 use crate::plan::weights::WeightFileBuilder;
 
@@ -20,6 +22,21 @@ fn space(room: Room) -> Space {
         Room::Camera(camera) => Space::Camera(camera),
         Room::Weights(section) => Space::Weights(section),
     }
+}
+
+/// Digest of the kernels that a board's plans are made for; none on the CPU backend, whose kernels are the program itself.
+pub(super) fn kernels(board: &BoardRecord) -> Option<Digest> {
+    (board.backend == BackendKind::Cuda).then(sources::digest)
+}
+
+/// The tactic of an operator: the fastest that the board's table knows, else the first of the menu.
+fn best(plan: &Plan, operator: &Operator, target: Target, options: &CompileOptions) -> Option<Tactic> {
+    let mut menu = tactic::menu(plan, operator, target);
+    if options.generic_kernels {
+        return menu.pop();
+    }
+    let measured = options.times.as_ref().and_then(|t| t.fastest(plan, operator, &menu));
+    measured.map(|(tactic, _)| tactic).or(menu.into_iter().next())
 }
 
 /// Weight files as the plan records them, their sections, and their contents.
@@ -64,7 +81,7 @@ pub(super) fn emit(
         task_set: task_set.to_string(),
         board: Digest::of_board(board),
         source,
-        kernels: None,
+        kernels: kernels(board),
         searcher: options.searcher.name().to_string(),
         cameras: lowered.cameras,
         tenants: lowered.tenants,
@@ -91,18 +108,14 @@ pub(super) fn emit(
     };
     let target = Target::of(board);
     for index in 0..plan.operators.len() {
-        let operator = &plan.operators[index];
-        let class = tactic::arithmetic_class(&plan, operator, target);
-        let best = if options.generic_kernels {
-            tactic::menu(&plan, operator, target).pop()
-        } else {
-            tactic::menu(&plan, operator, target).into_iter().next()
-        };
-        plan.operators[index].class = class;
-        if let Some(best) = best {
+        // The menu depends on the class.
+        plan.operators[index].class = tactic::arithmetic_class(&plan, &plan.operators[index], target);
+        if let Some(best) = best(&plan, &plan.operators[index], target, options) {
             plan.operators[index].tactic = best;
         }
     }
+    let measured = |o: &Operator| Some(options.times.as_ref()?.fastest(&plan, o, &[o.tactic])?.1);
+    let alone = Alone::of(&plan.operators, board, measured);
     let problem = Problem {
         tenants: &plan.tenants,
         operators: &plan.operators,
@@ -111,7 +124,7 @@ pub(super) fn emit(
     let decisions = options.searcher.decide(&problem, options.seed);
     let schedule = schedule::apply(&problem, &decisions)?;
     let best_effort = options.best_effort || board.name == "host";
-    plan.prediction = cost::predict(&plan.tenants, &schedule, board, best_effort)?;
+    plan.prediction = cost::predict_from(&plan.tenants, &schedule, &alone, best_effort)?;
     let placement = memory::place(&schedule.operators, &mut plan.buffers, schedule.streams.len(), &schedule.cycle)?;
     (plan.operators, plan.streams, plan.cycle) = (schedule.operators, schedule.streams, schedule.cycle);
     let Placement {

@@ -18,9 +18,11 @@ mod emit;
 pub mod graph;
 mod half_floats;
 pub mod import;
+pub mod isolate;
 pub mod lower;
 pub mod memory;
 mod networks;
+pub mod optable;
 pub mod passes;
 pub mod report;
 pub mod schedule;
@@ -45,10 +47,12 @@ use card::CardError;
 use import::{ImportError, ImportOptions};
 use lower::LowerError;
 use memory::MemoryError;
+use optable::OpTable;
 use passes::{PassError, PassSet};
 use report::Report;
 use schedule::{Decisions, Problem, ScheduleError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tasks::crops::CropsError;
 use tasks::{TaskSetSpec, Tasks, TenantSpec};
 
@@ -84,7 +88,7 @@ impl Searcher {
 }
 
 /// What a compilation depends on besides its inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileOptions {
     /// The searcher.
     pub searcher: Searcher,
@@ -100,6 +104,8 @@ pub struct CompileOptions {
     pub passes: PassSet,
     /// Run every operator with the generic kernel: the oracle's setting.
     pub generic_kernels: bool,
+    /// The board's measured times, which tactics are chosen by and predictions made from; `None` for estimates.
+    pub times: Option<Arc<OpTable>>,
 }
 
 impl Default for CompileOptions {
@@ -112,6 +118,7 @@ impl Default for CompileOptions {
             batch: None,
             passes: PassSet::ALL,
             generic_kernels: false,
+            times: None,
         }
     }
 }
@@ -346,11 +353,13 @@ fn file_digest(path: &Path) -> Result<Digest, PlannerError> {
 
 /// What every plan depends on besides its networks.
 fn digest_text(board: &BoardRecord, options: &CompileOptions) -> String {
-    let (version, format, board) = (env!("CARGO_PKG_VERSION"), VERSION, Digest::of_board(board));
-    format!("platoon {version}, plan format {format}, board {board}, {options:?}\n")
+    let (version, format, record) = (env!("CARGO_PKG_VERSION"), VERSION, Digest::of_board(board));
+    let kernels = emit::kernels(board);
+    format!("platoon {version}, plan format {format}, board {record}, kernels {kernels:?}, {options:?}\n")
 }
 
-/// Digest of everything a task set's plan is made from: networks, cards, tasks, board, options, this crate's version.
+/// Digest of everything a task set's plan is made from: networks, cards, tasks, board, options, this crate's version, the
+/// GPU's kernels.
 /// A stored plan whose `source` differs is stale.
 pub fn source_digest(tasks: &Tasks, name: &str, board: &BoardRecord, options: &CompileOptions) -> Result<Digest, PlannerError> {
     let set = task_set(tasks, name)?;

@@ -8,17 +8,23 @@ use super::slot::Slots;
 use super::stats::PlanStats;
 use crate::backend::trace::TraceEvent;
 use crate::backend::{InjectedFault, Prepared, Submission, Wait};
+use crate::board::BackendKind;
 use crate::error::{Fault, RunError};
 use crate::ids::PlanId;
 use crate::limits::MAX_TENANTS;
 use crate::plan::deployment::Deployment;
 use crate::plan::format::Plan;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How an engine runs; everything has a default.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What runs the plans; `None` for what the table says. The CPU backend runs a GPU's plans too, as their reference.
+    pub backend: Option<BackendKind>,
+    /// GPU: the folder of kernel archives; `None` for the one beside the deployment.
+    pub kernels: Option<PathBuf>,
     /// CPU workers; `None` for one a core.
     pub workers: Option<usize>,
     /// Frames in flight or unreleased; `None` for what the table says.
@@ -46,6 +52,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            backend: None,
+            kernels: None,
             workers: None,
             slots: None,
             submission: Submission::Frame,

@@ -8,13 +8,15 @@ use super::result::{input_places, output_places};
 use super::slot::Slots;
 use super::stats::PlanStats;
 use crate::backend::cpu::CpuBackend;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::CudaBackend;
 use crate::backend::{Backend, PrepareError, PrepareOptions};
 use crate::board::BackendKind;
 use crate::error::RunError;
 use crate::ids::PlanId;
 use crate::limits::MAX_TENANTS;
 use crate::plan::deployment::{Deployment, LoadError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -138,18 +140,63 @@ fn worker_hook(wishes: Realtime, refused: Arc<Mutex<Vec<Refused>>>) -> Arc<dyn F
 }
 
 impl Engine {
-    /// Opens the deployment in `dir`, a directory `plans/<board>`, on the backend that its table names.
+    /// Opens the deployment in `dir`, a directory `plans/<board>`, on the backend that its table names unless
+    /// [`Options::backend`] says otherwise. GPU kernels are looked for where [`Options::kernels`] says; without it in the
+    /// folder `kernels` beside `dir`, or else in `dir`.
     pub fn open(dir: &Path, options: &Options) -> Result<Engine, OpenError> {
-        Engine::with(Deployment::load(dir)?, options)
+        let deployment = Deployment::load(dir)?;
+        let options = Options {
+            kernels: options.kernels.clone().or_else(|| Some(kernels_beside(dir))),
+            ..options.clone()
+        };
+        Engine::with(deployment, &options)
     }
 
-    /// Opens a deployment on the backend that its table names.
+    /// The same for a deployment that is no directory; without [`Options::kernels`], kernels are looked for in the folder
+    /// `plans/kernels`.
     pub fn with(deployment: Deployment, options: &Options) -> Result<Engine, OpenError> {
-        match deployment.table.backend {
+        match options.backend.unwrap_or(deployment.table.backend) {
             BackendKind::Cpu => Engine::over(deployment, &CpuBackend::native(), options),
-            BackendKind::Cuda => {
-                Err(PrepareError::Absent("this build has no CUDA backend; compile the plans for a CPU board".into()).into())
-            }
+            BackendKind::Cuda => Engine::over_gpu(deployment, options),
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn over_gpu(deployment: Deployment, options: &Options) -> Result<Engine, OpenError> {
+        let kernels = options.kernels.clone().unwrap_or_else(|| Path::new("plans").join(KERNELS));
+        Engine::over(deployment, &CudaBackend::new(kernels), options)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn over_gpu(_: Deployment, _: &Options) -> Result<Engine, OpenError> {
+        let what = "this build has no CUDA backend: build with the feature `cuda`, or compile the plans for a CPU board";
+        Err(PrepareError::Absent(what.into()).into())
+    }
+}
+
+/// Name of the folder of kernel archives.
+const KERNELS: &str = "kernels";
+
+/// The folder of the kernels for the deployment in `dir`.
+fn kernels_beside(dir: &Path) -> PathBuf {
+    // A parent by name, not by `..`: the deployment may be a link to a folder elsewhere.
+    let beside = match dir.parent() {
+        Some(parent) if dir.file_name().is_some() => parent.join(KERNELS),
+        _ => dir.join("..").join(KERNELS),
+    };
+    if beside.is_dir() { beside } else { dir.join(KERNELS) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_lie_beside_the_deployment_or_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("orin");
+        assert_eq!(kernels_beside(&dir), dir.join("kernels"));
+        std::fs::create_dir(folder.path().join("kernels")).unwrap();
+        assert_eq!(kernels_beside(&dir), folder.path().join("kernels"));
     }
 }

@@ -99,7 +99,7 @@ impl Compiler {
     pub fn find(given: Option<&Path>) -> Result<Compiler, CompileError> {
         let mut tried = Vec::new();
         for library in candidates(given) {
-            match Nvrtc::open(&library) {
+            match Nvrtc::open(&library, &companions(&library)) {
                 Ok(nvrtc) => return Compiler::of(nvrtc, library.into()),
                 Err(error) => tried.push(reason(&library, &error)),
             }
@@ -253,13 +253,27 @@ fn candidates(given: Option<&Path>) -> Vec<OsString> {
     }
 }
 
-/// The files `libnvrtc.so*` of a folder, the shortest names first: a link without a version comes before what it leads to.
+/// The files `libnvrtc.so*` of a folder.
 fn libraries(folder: &Path) -> Vec<OsString> {
+    named(folder, "libnvrtc.so").into_iter().map(OsString::from).collect()
+}
+
+/// The libraries beside one that is named by its path which it loads itself.
+fn companions(library: &OsString) -> Vec<PathBuf> {
+    match Path::new(library).parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => named(folder, "libnvrtc-builtins.so"),
+        _ => Vec::new(),
+    }
+}
+
+/// The files of a folder whose names begin so, the shortest names first: a link without a version comes before what it
+/// leads to.
+fn named(folder: &Path, start: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_library = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("libnvrtc.so"));
-    let mut paths: Vec<PathBuf> = entries.map(|e| e.path()).filter(is_library).collect();
+    let fits = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(start));
+    let mut paths: Vec<PathBuf> = entries.map(|e| e.path()).filter(fits).collect();
     paths.sort_by_key(|p| (p.as_os_str().len(), p.clone()));
-    paths.into_iter().map(OsString::from).collect()
+    paths
 }
 
 /// Why a library did not load, with the loader's own words.

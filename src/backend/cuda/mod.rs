@@ -2,32 +2,78 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`raw`] | the driver, behind a fence |
+//! | [`raw`] | the driver, behind a fence: everything unsafe |
 //! | [`architecture`], [`sources`], [`archive`] | the kernels: what they are compiled for, from what, and where they lie |
 //! | [`compile`] | offline: from sources to archives |
 //! | [`bind`] | from operators to launches |
+//! | `marks`, `words`, `clock` | what frames a frame: parameters in, progress words and times out |
+//! | `ports`, `program` | a frame schedule as a list of commands over lanes |
+//! | `memory`, `weights`, `slots`, `persistent`, `lanes`, `library` | what is taken at prepare |
+//! | `issue` | commands into streams, for a capture or live |
+//! | `prepare`, `warm_up`, `frames` | from a deployment to the loop |
 
 pub mod architecture;
 pub mod archive;
 pub mod bind;
+mod clock;
 pub mod compile;
 mod error;
+mod frames;
+mod issue;
+mod lanes;
+mod library;
+mod marks;
+mod memory;
+mod persistent;
+mod ports;
+mod prepare;
+mod program;
 pub mod raw;
+mod slots;
 pub mod sources;
+mod warm_up;
+mod weights;
+mod words;
 
 pub use error::CudaError;
+pub use prepare::Compile;
 pub use raw::{Call, DriverCalls, DriverError, driver_calls};
 
+use super::{Backend, PrepareError, PrepareOptions, Prepared, Probe};
+use crate::plan::deployment::Deployment;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The CUDA backend on the first GPU that the driver offers.
 pub struct CudaBackend {
     kernels: PathBuf,
+    compile: Compile,
 }
 
 impl CudaBackend {
     /// The backend with the kernel archives in a folder: the one for the board's architecture is used.
     pub fn new(kernels: PathBuf) -> CudaBackend {
-        CudaBackend { kernels }
+        CudaBackend::with_kernels(kernels, bind::compile)
+    }
+
+    /// A backend whose launches are made by `compile`.
+    pub fn with_kernels(kernels: PathBuf, compile: Compile) -> CudaBackend {
+        CudaBackend { kernels, compile }
+    }
+}
+
+impl Backend for CudaBackend {
+    fn probe(&self) -> Result<Probe, PrepareError> {
+        let facts = raw::probe().map_err(CudaError::from)?;
+        let (major, minor) = facts.capability;
+        Ok(Probe {
+            device: format!("{} (compute capability {major}.{minor})", facts.name),
+            units: facts.sms as usize,
+        })
+    }
+
+    fn prepare(&self, deployment: &Arc<Deployment>, options: &PrepareOptions) -> Result<Box<dyn Prepared>, PrepareError> {
+        let prepared = prepare::prepare(&self.kernels, self.compile, deployment, options)?;
+        Ok(Box::new(prepared))
     }
 }

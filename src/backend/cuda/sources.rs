@@ -5,7 +5,7 @@
 //! tactics were chosen for these kernels, and measured times.
 
 use super::architecture::Toolkit;
-use crate::plan::format::Digest;
+use crate::plan::format::{Digest, Kernel};
 use std::collections::BTreeSet;
 
 /// A source file that becomes one cubin.
@@ -35,7 +35,7 @@ pub struct Header {
     pub source: &'static str,
 }
 
-/// What a unit's only GPUs are that have `wgmma` and the tensor memory accelerator.
+/// The GPUs that have `wgmma` and the tensor memory accelerator.
 const HOPPER: &[&str] = &["sm_90a"];
 
 macro_rules! unit {
@@ -72,6 +72,7 @@ pub const UNITS: &[Unit] = &[
     unit!("generic_map"),
     unit!("generic_sums"),
     unit!("generic_window"),
+    unit!("marks"),
     unit!("matmul"),
     unit!("matvec"),
     unit!("nms"),
@@ -89,6 +90,7 @@ pub const UNITS: &[Unit] = &[
 pub const HEADERS: &[Header] = &[
     header!("conv_load.cuh"),
     header!("conv_params.cuh"),
+    header!("conv_wgmma_store.cuh"),
     header!("divide.cuh"),
     header!("epilogue.cuh"),
     header!("generic.cuh"),
@@ -114,7 +116,7 @@ pub const HEADERS: &[Header] = &[
 /// Options that every unit is compiled with, besides the architecture.
 ///
 /// Multiply-adds are fused only where a kernel says so, so that its bits do not depend on the compiler's choices.
-pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--default-device"];
+pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--device-as-default-execution-space"];
 
 /// Bytes of a version of this module's digests: raised when the way they are made changes.
 const RECIPE: &str = "platoon kernels 1";
@@ -127,6 +129,23 @@ pub fn unit(name: &str) -> Option<&'static Unit> {
 /// The units that an archive for the architecture holds, in its order.
 pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_ {
     UNITS.iter().filter(move |u| u.serves(architecture))
+}
+
+/// The kernels that have units of their own; any other unit may serve any other kernel.
+const OWN: &[(Kernel, &[&str])] = &[
+    (Kernel::ConvMma, &["conv_mma"]),
+    (Kernel::ConvWgmma, &["conv_wgmma"]),
+    (Kernel::Prepare, &["prepare", "crop"]),
+    (Kernel::Decode, &["argmax", "decode", "nms", "topk"]),
+];
+
+/// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel
+/// is never older than its sources.
+pub fn serves(unit: &str, kernel: Kernel) -> bool {
+    match OWN.iter().find(|(own, _)| *own == kernel) {
+        Some((_, units)) => units.contains(&unit),
+        None => !OWN.iter().any(|(_, units)| units.contains(&unit)),
+    }
 }
 
 /// Digest of all units, headers and options: of the kernels as a whole, whatever compiles them for whatever GPU.
@@ -224,6 +243,14 @@ mod tests {
         let headers: Vec<&str> = HEADERS.iter().map(|h| h.name).collect();
         assert_eq!(units, files("cu"));
         assert_eq!(headers, files("cuh"));
+    }
+
+    #[test]
+    fn kernels_with_units_of_their_own_have_these_units() {
+        for (kernel, units) in OWN {
+            assert!(units.iter().all(|name| unit(name).is_some()), "{kernel:?}");
+        }
+        assert!(serves("conv_mma", Kernel::ConvMma) && !serves("conv_mma", Kernel::Generic) && !serves("nms", Kernel::ConvMma));
     }
 
     #[test]

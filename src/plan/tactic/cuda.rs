@@ -4,15 +4,19 @@
 //! other than the generic one are listed before it.
 
 use super::conv_mma::{self, MmaTile};
+use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
 use super::{FMA, Misfit, plain};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
 /// The class of an operator: tensor cores for what they compute, else sequential fused multiply-adds.
-pub(super) fn class(plan: &Plan, operator: &Operator, _wgmma: bool) -> ArithmeticClass {
-    if let Some(class) = plain::class(plan, operator) {
-        return class;
+pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> ArithmeticClass {
+    if let Some(product) = conv_wgmma::product(plan, operator).ok().filter(|_| wgmma) {
+        return ArithmeticClass {
+            family: Family::Wgmma,
+            split_k: conv_wgmma::splits(&product),
+        };
     }
     if let Ok(product) = conv_mma::product(plan, operator) {
         return ArithmeticClass {
@@ -20,7 +24,7 @@ pub(super) fn class(plan: &Plan, operator: &Operator, _wgmma: bool) -> Arithmeti
             split_k: conv_mma::splits(&product),
         };
     }
-    FMA
+    plain::class(plan, operator).unwrap_or(FMA)
 }
 
 /// All tactics that can run the operator in its class, best first.
@@ -33,7 +37,11 @@ pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 
 /// Every tactic of the backend, in the order in which the menu prefers them.
 fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
-    let products = conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, operator.class.split_k));
+    let split_k = operator.class.split_k;
+    let products = match operator.class.family {
+        Family::Wgmma => conv_wgmma::product(plan, operator).map_or(Vec::new(), |p| conv_wgmma::menu(&p, split_k)),
+        _ => conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k)),
+    };
     let pictures = [Kernel::Prepare, Kernel::Decode].into_iter();
     let others = pictures.chain(plain::KERNELS).chain([Kernel::Generic]).map(Tactic::of);
     products.into_iter().chain(others).collect()
@@ -49,6 +57,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         (Kernel::ConvMma, P::Conv { .. } | P::MatMul) => {
             let entry = MmaTile::of(tactic).ok_or(Misfit::Tile)?;
             conv_mma::fits(entry, &conv_mma::product(plan, operator)?, operator.class.split_k)
+        }
+        (Kernel::ConvWgmma, P::Conv { .. } | P::MatMul) => {
+            let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
+            conv_wgmma::fits(entry, &conv_wgmma::product(plan, operator)?, operator.class.split_k)
         }
         (Kernel::Prepare, P::Prepare(_) | P::Crop(_))
         | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {

@@ -25,7 +25,7 @@ pub mod flags {
 }
 
 /// Numbers of the tails that have a path of their own.
-mod function {
+pub(super) mod function {
     pub const IDENTITY: u32 = 0;
     pub const RELU: u32 = 1;
     pub const LEAKY_RELU: u32 = 2;

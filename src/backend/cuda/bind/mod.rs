@@ -6,6 +6,7 @@
 
 mod constants;
 pub mod conv_mma;
+pub mod conv_wgmma;
 mod depthwise;
 mod elementwise;
 pub mod epilogue;
@@ -23,10 +24,11 @@ pub mod tail;
 mod tests;
 mod transpose;
 pub mod views;
+pub mod vision;
 mod window;
 
 use crate::ids::{BufferId, SectionId};
-use crate::plan::format::{Digest, Operator, Plan, Space, View};
+use crate::plan::format::{Digest, Kernel as Named, Operator, Plan, Space, View};
 use crate::primitive::{PrimitiveError, Region};
 use std::collections::BTreeMap;
 
@@ -327,7 +329,6 @@ impl Packer<'_> {
 
 /// Looks at an operator and gives what launches it: the dispatch by its tactic's kernel.
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
-    use crate::plan::format::Kernel as Named;
     match operator.tactic.kernel {
         Named::Generic => generic::compile(packer, operator),
         Named::ConvDepthwise => depthwise::compile(packer, operator),
@@ -341,6 +342,8 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Resize => resize::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
+        Named::Prepare | Named::Decode => vision::compile(operator),
+        Named::ConvWgmma => conv_wgmma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),
     }
 }

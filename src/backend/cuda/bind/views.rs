@@ -83,7 +83,7 @@ impl Divisor {
 
     /// What the device computes, for `value` below 2^31.
     pub fn divide(self, value: u32) -> u32 {
-        (u64::from(value) * u64::from(self.multiplier) >> (31 + self.shift)) as u32
+        ((u64::from(value) * u64::from(self.multiplier)) >> (31 + self.shift)) as u32
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Facts {
     pub capability: (u32, u32),
     /// Number of SMs.
     pub sms: u32,
+    /// Bytes of its memory, 0 if the driver does not say.
+    pub memory: u64,
     /// True if it shares the host's memory.
     pub integrated: bool,
     /// The CUDA version of the driver: 1000 * major + 10 * minor.
@@ -100,10 +102,14 @@ fn find() -> Result<(&'static Api, i32, Facts), ProbeError> {
     let mut name = [0u8; 256];
     // SAFETY: the driver writes at most the given length, with a final zero; one byte more stays zero in any case.
     unsafe { api.device_get_name(name.as_mut_ptr().cast(), 255, device)? };
+    let mut memory = 0;
+    // SAFETY: the pointer is valid for writing, the device was given by the driver.
+    let known = unsafe { api.device_total_mem(&mut memory, device) };
     let facts = Facts {
         name: String::from_utf8_lossy(name.split(|&b| b == 0).next().unwrap_or_default()).into_owned(),
         capability: (attribute(COMPUTE_CAPABILITY_MAJOR)?, attribute(COMPUTE_CAPABILITY_MINOR)?),
         sms: attribute(MULTIPROCESSOR_COUNT)?,
+        memory: if known.is_ok() { memory as u64 } else { 0 },
         integrated: attribute(INTEGRATED)? != 0,
         driver: u32::try_from(version).unwrap_or(0),
     };

@@ -227,6 +227,7 @@ functions! {
         GraphDestroy graph_destroy "cuGraphDestroy" (graph: Pointer);
     }
     optional {
+        DeviceTotalMem device_total_mem "cuDeviceTotalMem_v2" (bytes: *mut usize, device: i32);
         LaunchKernelEx launch_kernel_ex "cuLaunchKernelEx" (
             config: *const sys::CUlaunchConfig, function: Pointer, params: *mut Pointer, extra: *mut Pointer
         );

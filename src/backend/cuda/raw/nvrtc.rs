@@ -5,6 +5,7 @@
 
 use libloading::Library;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::path::PathBuf;
 
 type Program = *mut c_void;
 type Code = c_int;
@@ -22,6 +23,7 @@ pub struct Nvrtc {
     log_size: unsafe extern "C" fn(Program, *mut usize) -> Code,
     log: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     _library: Library,
+    _companions: Vec<Library>,
 }
 
 /// A source and everything its compilation depends on.
@@ -58,7 +60,12 @@ pub struct Refusal {
 
 impl Nvrtc {
     /// Loads the library of this name (looked up as the dynamic loader does) or path.
-    pub fn open(name: &OsStr) -> Result<Nvrtc, libloading::Error> {
+    ///
+    /// It will ask the loader for `companions` by their bare names, which finds them once they are loaded: those of a
+    /// library that is outside the loader's path are given by their paths. One that does not load is left to be missed.
+    pub fn open(name: &OsStr, companions: &[PathBuf]) -> Result<Nvrtc, libloading::Error> {
+        // SAFETY: as below; the companions are files that lie beside the library and have NVRTC's names.
+        let companions = companions.iter().filter_map(|c| unsafe { Library::new(c) }.ok()).collect();
         // SAFETY: loading runs the library's initialisers. The name is NVRTC's own or one that the person at the machine
         // gave, who could as well have put it on the loader's path.
         let library = unsafe { Library::new(name)? };
@@ -81,6 +88,7 @@ impl Nvrtc {
             log_size: function!("nvrtcGetProgramLogSize"),
             log: function!("nvrtcGetProgramLog"),
             _library: library,
+            _companions: companions,
         })
     }
 

@@ -1,6 +1,5 @@
 //! Binding convolutions without a GPU: what launches say is compared with what the operator asks for.
 
-use super::super::Kernel as _;
 use super::super::epilogue::flags;
 use super::super::{Area, Im2colMap, MAX_PARAMS, Packs, TensorMap, TensorMaps, TiledMap};
 use super::*;

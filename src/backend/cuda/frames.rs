@@ -1,0 +1,425 @@
+//! The frame loop on the GPU: a slot is filled, its work launched, its words read. Nothing here takes memory, and nothing
+//! waits for the driver.
+//!
+//! Whether a frame has gone wrong is asked of the driver at a low rate, without waiting, while the host looks for words.
+//! After the first fault no function of the driver is called any more (`raw::poison`): memory, streams and graphs are left
+//! to the process's end.
+
+use super::clock::DeviceClock;
+use super::issue::{Means, Ready};
+use super::lanes::Streams;
+use super::library::Library;
+use super::memory::Account;
+use super::persistent::Guard;
+use super::raw::{Context, DeviceMemory, DriverError, Event, Graph, is_poisoned, poison};
+use super::slots::SlotState;
+use super::weights::Weights;
+use crate::backend::cpu::arena::ImageParams;
+use crate::backend::progress::{Clock, DeviceWords, Places, Progress};
+use crate::backend::trace::{TraceEvent, TraceRing};
+use crate::backend::{Job, PrepareOptions, Prepared, Wait};
+use crate::error::{Fault, RunError};
+use crate::ids::{CameraId, PlanId, SegmentId, SlotId, TenantId};
+use crate::limits::MAX_SLOTS;
+use crate::plan::deployment::Deployment;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How often the driver is asked, at most, whether something has gone wrong.
+const ASK_EVERY: Duration = Duration::from_millis(5);
+/// How long a blocking wait spins before it sleeps.
+const SPIN: Duration = Duration::from_micros(100);
+/// How long it then sleeps at a time.
+const NAP: Duration = Duration::from_micros(50);
+/// How long dropping without a close waits for frames in flight.
+const DROP_LIMIT: Duration = Duration::from_millis(200);
+
+/// A frame schedule of one slot, ready to go.
+pub enum Work {
+    /// One graph.
+    Graph(Graph),
+    /// Command by command.
+    Live(Ready),
+}
+
+/// A plan, prepared.
+pub struct PlanState {
+    /// By frame schedule and slot.
+    pub works: Vec<Vec<Work>>,
+    /// What survives frames.
+    pub persistent: DeviceMemory,
+    /// What keeps it where a tenant has no input.
+    pub guard: Guard,
+}
+
+/// Everything that prepare made.
+pub struct Parts {
+    pub(super) plans: Vec<PlanState>,
+    pub(super) slots: Vec<SlotState>,
+    pub(super) streams: Streams,
+    pub(super) events: Vec<Event>,
+    pub(super) library: Library,
+    pub(super) clock: Arc<DeviceClock>,
+    pub(super) account: Account,
+    /// Held for the programs, which know their addresses.
+    pub(super) _weights: Weights,
+    /// As the weights.
+    pub(super) _kept: Vec<DeviceMemory>,
+}
+
+/// All plans of a deployment on a GPU.
+pub struct CudaPrepared {
+    pub(super) context: Arc<Context>,
+    pub(super) deployment: Arc<Deployment>,
+    pub(super) parts: Parts,
+    wait: Wait,
+    segment_words: bool,
+    /// Frames in flight, oldest first.
+    flight: RefCell<heapless::Deque<Job, MAX_SLOTS>>,
+    fault: Cell<Option<Fault>>,
+    /// When the driver was last asked, on the host's clock.
+    asked: Cell<u64>,
+    trace: TraceRing,
+}
+
+impl CudaPrepared {
+    pub(super) fn new(context: Arc<Context>, deployment: Arc<Deployment>, options: &PrepareOptions, parts: Parts) -> CudaPrepared {
+        CudaPrepared {
+            context,
+            deployment,
+            parts,
+            wait: options.wait,
+            segment_words: !options.no_segment_words,
+            flight: RefCell::new(heapless::Deque::new()),
+            fault: Cell::new(None),
+            asked: Cell::new(0),
+            trace: TraceRing::new(options.trace),
+        }
+    }
+
+    fn slot(&self, slot: SlotId) -> Result<&SlotState, RunError> {
+        self.parts.slots.get(slot.index()).ok_or(RunError::Slot(slot))
+    }
+
+    fn slot_mut(&mut self, slot: SlotId) -> Result<&mut SlotState, RunError> {
+        self.parts.slots.get_mut(slot.index()).ok_or(RunError::Slot(slot))
+    }
+
+    /// Puts the slot's block in place and issues a frame's work.
+    pub(super) fn launch(&mut self, job: &Job) -> Result<(), DriverError> {
+        let parts = &mut self.parts;
+        let slot = &mut parts.slots[job.slot.index()];
+        slot.publish(job.frame, job.skip);
+        slot.words.submit();
+        self.context.enter()?;
+        let (slot, plan, root) = (&*slot, &parts.plans[job.plan.index()], parts.streams.root());
+        plan.guard.save(job.skip, &plan.persistent, root)?;
+        match &plan.works[job.schedule][job.slot.index()] {
+            Work::Graph(graph) => graph.launch(root)?,
+            Work::Live(ready) => {
+                let means = Means {
+                    streams: &parts.streams,
+                    events: &parts.events,
+                    library: &parts.library,
+                };
+                means.issue(job.plan.index(), ready, slot).map_err(|(_, error)| error)?;
+            }
+        }
+        plan.guard.restore(job.skip, &plan.persistent, root)
+    }
+
+    /// Forgets frames that have ended, in order, and notes their segments in the trace. A slot's words are of its latest
+    /// frame, so this comes before the slot is submitted again.
+    fn retire(&self) {
+        let mut flight = self.flight.borrow_mut();
+        while let Some(job) = flight.front() {
+            let slot = &self.parts.slots[job.slot.index()];
+            if slot.progress.frame_finish(job.frame).is_none() {
+                return;
+            }
+            if self.trace.is_on() && self.segment_words {
+                let segments = &self.deployment.plans[job.plan.index()].cycle[job.schedule].segments;
+                for (index, segment) in segments.iter().enumerate() {
+                    let id = SegmentId(index as u32);
+                    let (start, end) = slot.words.times(id);
+                    self.trace.record(TraceEvent {
+                        frame: job.frame,
+                        plan: job.plan,
+                        segment: id,
+                        start,
+                        end,
+                        worker: u32::from(segment.stream.0),
+                    });
+                }
+            }
+            flight.pop_front();
+        }
+    }
+
+    /// Asks the driver, at most every few milliseconds, whether the work in flight has gone wrong.
+    fn ask(&self) {
+        let now = self.parts.clock.host().now();
+        if self.fault.get().is_some() || is_poisoned() || now.saturating_sub(self.asked.get()) < ASK_EVERY.as_nanos() as u64 {
+            return;
+        }
+        self.asked.set(now);
+        self.retire();
+        if self.flight.borrow().is_empty() {
+            return;
+        }
+        if let Err(error) = self.context.enter().and_then(|()| self.parts.streams.root().is_idle()) {
+            self.fail(error, None);
+        }
+    }
+
+    /// Keeps the first fault: of the oldest frame in flight, or of `job`, which did not get that far. Nothing is called
+    /// any more.
+    fn fail(&self, error: DriverError, job: Option<&Job>) -> Fault {
+        poison();
+        if let Some(fault) = self.fault.get() {
+            return fault;
+        }
+        let oldest = self.flight.borrow().front().copied().or(job.copied());
+        let (segment, tenant, frame) = match oldest {
+            Some(job) => {
+                let segment = self.suspect(&job);
+                let segments = &self.deployment.plans[job.plan.index()].cycle[job.schedule].segments;
+                let tenant = segments.get(segment.index()).map_or(TenantId(0), |s| s.tenant);
+                (segment, tenant, job.frame)
+            }
+            None => (SegmentId(0), TenantId(0), 0),
+        };
+        let fault = Fault::Device {
+            tenant,
+            segment,
+            frame,
+            code: error.code,
+        };
+        self.fault.set(Some(fault));
+        fault
+    }
+
+    /// The segment to blame for what a frame did not finish.
+    fn suspect(&self, job: &Job) -> SegmentId {
+        let progress = &self.parts.slots[job.slot.index()].progress;
+        let segments = &self.deployment.plans[job.plan.index()].cycle[job.schedule].segments;
+        if self.segment_words {
+            return progress.stuck_segment(segments.len(), job.frame).unwrap_or(SegmentId(0));
+        }
+        let open = |tenant| progress.tenant_finish(tenant, job.frame).is_none();
+        let first = segments.iter().position(|s| open(s.tenant));
+        first.and_then(SegmentId::from_index).unwrap_or(SegmentId(0))
+    }
+
+    /// Waits until the device has come to rest; false if it does not, or must not be asked.
+    fn rest(&self, limit: Duration) -> bool {
+        let limit = Instant::now().checked_add(limit);
+        loop {
+            self.ask();
+            self.retire();
+            if self.fault.get().is_some() || is_poisoned() {
+                return false;
+            }
+            if self.flight.borrow().is_empty() {
+                match self.parts.streams.root().is_idle() {
+                    Ok(true) => return true,
+                    Ok(false) => {}
+                    Err(_) => return false,
+                }
+            }
+            if limit.is_none_or(|l| Instant::now() >= l) {
+                return false;
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Comes to rest, or gives everything up.
+    fn shut(&self, limit: Duration) -> bool {
+        let rested = self.context.enter().is_ok() && self.rest(limit);
+        if !rested {
+            self.give_up();
+        }
+        rested
+    }
+
+    fn give_up(&self) {
+        poison();
+        // Injected hangs end, so that the process can.
+        self.parts.slots.iter().for_each(|s| s.words.release());
+    }
+}
+
+impl Prepared for CudaPrepared {
+    fn image(&self, slot: SlotId, camera: CameraId) -> Result<&[u8], RunError> {
+        Ok(self.slot(slot)?.images.get(camera.index()).ok_or(RunError::Unknown)?.bytes())
+    }
+
+    fn image_mut(&mut self, slot: SlotId, camera: CameraId) -> Result<&mut [u8], RunError> {
+        let images = &mut self.slot_mut(slot)?.images;
+        Ok(images.get_mut(camera.index()).ok_or(RunError::Unknown)?.bytes_mut())
+    }
+
+    fn copy_image(&mut self, camera: CameraId, from: SlotId, to: SlotId) -> Result<(), RunError> {
+        if from == to {
+            return Ok(());
+        }
+        self.slot(from)?;
+        let slots = self.parts.slots.get_disjoint_mut([from.index(), to.index()]);
+        let [from, to] = slots.map_err(|_| RunError::Slot(to))?;
+        let source = from.images.get(camera.index()).ok_or(RunError::Unknown)?.bytes();
+        let target = to.images.get_mut(camera.index()).ok_or(RunError::Unknown)?.bytes_mut();
+        let image = from.params(camera.index());
+        let bytes = image.format.and_then(|f| f.image_bytes(image.width, image.height, image.stride));
+        let bytes = usize::try_from(bytes.unwrap_or(0)).unwrap_or(usize::MAX).min(target.len());
+        target[..bytes].copy_from_slice(&source[..bytes]);
+        to.set_params(camera.index(), image);
+        Ok(())
+    }
+
+    fn params(&self, slot: SlotId, camera: CameraId) -> Result<ImageParams, RunError> {
+        let slot = self.slot(slot)?;
+        slot.images.get(camera.index()).ok_or(RunError::Unknown)?;
+        Ok(slot.params(camera.index()))
+    }
+
+    fn set_params(&mut self, slot: SlotId, camera: CameraId, params: ImageParams) -> Result<(), RunError> {
+        let slot = self.slot_mut(slot)?;
+        slot.images.get(camera.index()).ok_or(RunError::Unknown)?;
+        slot.set_params(camera.index(), params);
+        Ok(())
+    }
+
+    fn input_mut(&mut self, slot: SlotId, offset: usize, bytes: usize) -> Result<&mut [u8], RunError> {
+        part_mut(self.slot_mut(slot)?.input.bytes_mut(), offset, bytes)
+    }
+
+    fn output(&self, slot: SlotId, offset: usize, bytes: usize) -> Result<&[u8], RunError> {
+        let end = offset.checked_add(bytes).ok_or(RunError::Unknown)?;
+        self.slot(slot)?.output.bytes().get(offset..end).ok_or(RunError::Unknown)
+    }
+
+    fn output_mut(&mut self, slot: SlotId, offset: usize, bytes: usize) -> Result<&mut [u8], RunError> {
+        part_mut(self.slot_mut(slot)?.output.bytes_mut(), offset, bytes)
+    }
+
+    fn reset(&mut self, plan: PlanId) -> Result<(), RunError> {
+        self.retire();
+        if let Some(fault) = self.fault.get() {
+            return Err(RunError::Faulted(fault));
+        }
+        if !self.flight.borrow().is_empty() {
+            return Err(RunError::State);
+        }
+        let persistent = &self.parts.plans.get(plan.index()).ok_or(RunError::Unknown)?.persistent;
+        let cleared = self.context.enter().and_then(|()| persistent.clear(self.parts.streams.root()));
+        cleared.map_err(|error| RunError::Faulted(self.fail(error, None)))
+    }
+
+    fn submit(&mut self, job: &Job) -> Result<(), RunError> {
+        if let Some(fault) = self.fault.get() {
+            return Err(RunError::Faulted(fault));
+        }
+        if is_poisoned() {
+            return Err(RunError::State);
+        }
+        self.slot(job.slot)?;
+        let plan = self.parts.plans.get(job.plan.index()).ok_or(RunError::Unknown)?;
+        plan.works.get(job.schedule).ok_or(RunError::Unknown)?;
+        self.retire();
+        if self.flight.borrow().len() >= self.parts.slots.len() {
+            return Err(RunError::Busy);
+        }
+        self.launch(job).map_err(|error| RunError::Faulted(self.fail(error, Some(job))))?;
+        // There is room: there are at most MAX_SLOTS slots, and fewer frames than slots are in flight.
+        let _ = self.flight.borrow_mut().push_back(*job);
+        Ok(())
+    }
+
+    fn progress(&self, slot: SlotId) -> Result<&Progress, RunError> {
+        Ok(&self.slot(slot)?.progress)
+    }
+
+    fn clock(&self) -> Clock {
+        self.parts.clock.host()
+    }
+
+    fn change(&self) -> u64 {
+        let done = |slot: &SlotState| {
+            let (words, places) = (slot.words.words(), slot.words.layout().places);
+            let tenants = (0..self.tenants()).map(|t| places.tenant(TenantId(t as u16)));
+            let places = std::iter::once(Places::FRAME).chain(tenants);
+            places.fold(0u64, |sum, p| sum.wrapping_add(words[p].load(Ordering::Acquire)))
+        };
+        let faults = u64::from(self.fault.get().is_some());
+        self.parts.slots.iter().fold(faults, |sum, slot| sum.wrapping_add(done(slot)))
+    }
+
+    fn sleep(&self, seen: u64, limit: Duration) {
+        let began = Instant::now();
+        loop {
+            self.ask();
+            if self.change() != seen {
+                return;
+            }
+            let waited = began.elapsed();
+            if waited >= limit {
+                return;
+            }
+            if self.wait == Wait::Spin || waited < SPIN {
+                std::hint::spin_loop();
+            } else {
+                std::thread::sleep(NAP.min(limit - waited));
+            }
+        }
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.ask();
+        self.fault.get()
+    }
+
+    fn abandon(&mut self) {
+        self.give_up();
+    }
+
+    fn threads(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn memory(&self) -> Vec<(&'static str, u64)> {
+        self.parts.account.entries().to_vec()
+    }
+
+    fn trace(&self, visit: &mut dyn FnMut(TraceEvent)) {
+        self.retire();
+        self.trace.read(visit);
+    }
+
+    fn close(self: Box<Self>, limit: Duration) -> usize {
+        usize::from(!self.shut(limit))
+    }
+}
+
+impl CudaPrepared {
+    /// Most tenants of any plan.
+    fn tenants(&self) -> usize {
+        self.deployment.plans.iter().map(|p| p.tenants.len()).max().unwrap_or(0)
+    }
+}
+
+impl Drop for CudaPrepared {
+    fn drop(&mut self) {
+        // After a close the device is at rest, or given up: this is over at once.
+        if !is_poisoned() {
+            self.shut(DROP_LIMIT);
+        }
+    }
+}
+
+fn part_mut(bytes: &mut [u8], offset: usize, count: usize) -> Result<&mut [u8], RunError> {
+    let end = offset.checked_add(count).ok_or(RunError::Unknown)?;
+    bytes.get_mut(offset..end).ok_or(RunError::Unknown)
+}

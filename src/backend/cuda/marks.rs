@@ -1,0 +1,154 @@
+//! Launches of what frames a frame: its beginning, progress words, camera images on their way in, injected faults.
+//! Mirrors the parameters of `kernels/marks.cu`.
+
+use super::bind::{Area, Launch};
+use crate::backend::FaultKind;
+use bytemuck::{Pod, Zeroable};
+use std::time::Duration;
+
+const UNIT: &str = "marks";
+/// Threads that copy the slot's block.
+const BEGIN_THREADS: u32 = 96;
+/// Words that one launch can write.
+pub const MAX_MARKS: usize = 4;
+const MARK_THREADS: u32 = 32;
+/// Blocks that read an image across the bus: enough loads in flight to fill it, few enough to leave the SMs to others.
+const UPLOAD_BLOCKS: u64 = 32;
+const UPLOAD_THREADS: u32 = 256;
+/// An injected hang ends by itself after this time, so that a test machine comes back.
+const LONGEST_HANG: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct BeginParams {
+    source: u64,
+    target: u64,
+    stamp: u64,
+    padding: u64,
+}
+
+/// A word that takes frame + 1, and one that takes the time; addresses, 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Mark {
+    /// Address of the word.
+    pub word: u64,
+    /// Address of the time.
+    pub time: u64,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct MarkParams {
+    slot: u64,
+    count: u32,
+    padding: u32,
+    marks: [Mark; MAX_MARKS],
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct UploadParams {
+    slot: u64,
+    source: u64,
+    target: u64,
+    capacity: u64,
+    camera: u32,
+    padding: u32,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct FaultParams {
+    slot: u64,
+    frame: u64,
+    nanoseconds: u64,
+    release: u64,
+    kind: u32,
+    padding: u32,
+}
+
+/// Copies the slot's block from `source` (the host's) to `target` and writes the time to `stamp`.
+pub fn begin(source: u64, target: u64, stamp: u64) -> Launch {
+    let params = BeginParams {
+        source,
+        target,
+        stamp,
+        padding: 0,
+    };
+    Launch::new(UNIT, "begin", 1, 1, BEGIN_THREADS, &params)
+}
+
+/// Writes words; at most [`MAX_MARKS`], more are left out.
+pub fn mark(slot: u64, marks: &[Mark]) -> Launch {
+    let mut params = MarkParams {
+        slot,
+        count: marks.len().min(MAX_MARKS) as u32,
+        padding: 0,
+        marks: [Mark::default(); MAX_MARKS],
+    };
+    params.marks.iter_mut().zip(marks).for_each(|(to, from)| *to = *from);
+    Launch::new(UNIT, "mark", 1, 1, MARK_THREADS, &params)
+}
+
+/// Copies a camera's image from pinned to device memory, as long as the slot's block says.
+pub fn upload(slot: u64, camera: u32, source: u64, target: Area) -> Launch {
+    let params = UploadParams {
+        slot,
+        source,
+        target: target.address,
+        capacity: target.bytes,
+        camera,
+        padding: 0,
+    };
+    let tiles = target.bytes.div_ceil(16 * u64::from(UPLOAD_THREADS)).clamp(1, UPLOAD_BLOCKS);
+    Launch::new(UNIT, "upload", tiles as u32, 0, UPLOAD_THREADS, &params)
+}
+
+/// Does in frame `frame` what an injected fault does; a hang ends when the word at `release` is not 0.
+pub fn fault(slot: u64, frame: u64, kind: FaultKind, release: u64) -> Launch {
+    let (kind, time) = match kind {
+        FaultKind::Delay(time) => (0, time),
+        FaultKind::Hang => (1, LONGEST_HANG),
+        FaultKind::Fail(_) => (2, Duration::ZERO),
+    };
+    let params = FaultParams {
+        slot,
+        frame,
+        nanoseconds: u64::try_from(time.min(LONGEST_HANG).as_nanos()).unwrap_or(0),
+        release,
+        kind,
+        padding: 0,
+    };
+    Launch::new(UNIT, "fault", 1, 1, 1, &params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_as_long_as_the_kernels_say() {
+        let lengths = [
+            begin(1, 2, 3).params.len(),
+            mark(1, &[]).params.len(),
+            upload(1, 2, 3, Area::default()).params.len(),
+            fault(1, 2, FaultKind::Hang, 3).params.len(),
+        ];
+        assert_eq!(lengths, [32, 16 + 16 * MAX_MARKS, 40, 40]);
+    }
+
+    #[test]
+    fn an_image_is_read_by_few_blocks_and_by_no_more_than_it_needs() {
+        let blocks = |bytes| upload(0, 0, 0, Area { address: 0, bytes }).blocks;
+        assert_eq!([blocks(0), blocks(4096), blocks(4097), blocks(1 << 30)], [1, 1, 2, 32]);
+    }
+
+    #[test]
+    fn a_hang_is_bounded_whatever_is_asked_for() {
+        let nanoseconds = |kind| u64::from_ne_bytes(fault(0, 0, kind, 0).params[16..24].try_into().unwrap());
+        assert_eq!(nanoseconds(FaultKind::Hang), 10_000_000_000);
+        assert_eq!(nanoseconds(FaultKind::Delay(Duration::from_secs(3600))), 10_000_000_000);
+        assert_eq!(nanoseconds(FaultKind::Delay(Duration::from_micros(3))), 3_000);
+    }
+}

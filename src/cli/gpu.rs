@@ -1,0 +1,126 @@
+//! The GPU of this machine as commands see it: which board it is, how much of it a run takes, and its kernels.
+
+use super::options::Common;
+use super::output;
+use crate::backend::cuda::archive::{self, Archive};
+use crate::backend::cuda::compile::{CompileError, Compiler, UnitReport};
+use crate::backend::cuda::raw::{self, Facts};
+use crate::board::{BackendKind, BoardRecord};
+use crate::planner::boards;
+use anyhow::{Context, bail};
+use indicatif::ProgressBar;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The board of this machine's GPU: the first of the folder `boards` with its architecture and number of SMs.
+pub fn board() -> anyhow::Result<BoardRecord> {
+    let facts = raw::probe()?;
+    let same = |b: &BoardRecord| b.backend == BackendKind::Cuda && b.architecture == facts.architecture() && b.units == facts.sms;
+    let known = boards::all(Path::new("boards"));
+    match known.into_iter().filter_map(|(_, board)| board.ok()).find(same) {
+        Some(board) => Ok(board),
+        None => bail!(
+            "no file of the folder boards is for this GPU ({}): describe it, as boards/README.md says, and name it with --board",
+            described(&facts)
+        ),
+    }
+}
+
+/// Why there is no GPU here; `None` if there is one.
+pub fn absent() -> Option<String> {
+    raw::probe().err().map(|error| output::chain(&error))
+}
+
+/// A GPU in words.
+pub fn described(facts: &Facts) -> String {
+    format!("{}, {}, {} SMs", facts.name, facts.architecture(), facts.sms)
+}
+
+/// The SMs that a run of the board's plans is confined to: the board's number, if the GPU at hand has more.
+pub fn share(board: &BoardRecord) -> Option<u32> {
+    let facts = raw::probe().ok()?;
+    (board.units < facts.sms).then_some(board.units)
+}
+
+/// Compiles the kernels for an architecture if they are missing here, and there is a GPU and a compiler. Failures are left
+/// to whoever opens the archive, who says what is missing; why nothing was compiled goes to the log.
+pub fn provide_kernels(common: &Common, architecture: &str) {
+    let Ok(facts) = raw::probe() else { return };
+    if archive::find(&common.kernels(), architecture, facts.driver).is_ok() {
+        return;
+    }
+    let compiler = match Compiler::find(common.nvrtc.as_deref()) {
+        Ok(compiler) => compiler,
+        Err(error) => return log::info!("kernels are missing and not compiled: {}", output::chain(&error)),
+    };
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar.set_message(format!("compiling kernels for {architecture} with CUDA {}", compiler.toolkit()));
+    let made = make(&compiler, &common.kernels(), architecture, false, &|unit| {
+        bar.set_message(format!("compiling kernels: {} is done", unit.name))
+    });
+    bar.finish_and_clear();
+    if let Err(error) = made {
+        output::complain(&output::chain(error.as_ref()));
+    }
+}
+
+/// An archive that was written.
+pub struct Made {
+    /// The file.
+    pub file: PathBuf,
+    /// The archive.
+    pub archive: Archive,
+    /// Its units.
+    pub units: Vec<UnitReport>,
+}
+
+/// Compiles the kernels for an architecture into the folder `kernels`; unless `again`, units whose sources, compiler and
+/// options are the old archive's are taken from there.
+pub fn make(
+    compiler: &Compiler,
+    kernels: &Path,
+    architecture: &str,
+    again: bool,
+    progress: &(dyn Fn(&UnitReport) + Sync),
+) -> anyhow::Result<Made> {
+    let file = kernels.join(archive::file_name(architecture, compiler.toolkit()));
+    let old = Archive::open(&file).ok().filter(|_| !again);
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let (archive, units) = compiler.archive(architecture, old.as_ref(), threads, progress).map_err(short)?;
+    std::fs::create_dir_all(kernels).with_context(|| format!("{}: cannot be made", kernels.display()))?;
+    replace(&file, archive.bytes()).with_context(|| format!("{}: cannot be written", file.display()))?;
+    Ok(Made { file, archive, units })
+}
+
+/// Writes a file under another name first, so that nobody reads half of it.
+pub fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let draft = file.with_extension(format!("{}.part", std::process::id()));
+    std::fs::write(&draft, bytes)?;
+    std::fs::rename(&draft, file)
+}
+
+/// The error with the compiler's first complaint only, so that it stays a line; all of them go to the log.
+fn short(error: CompileError) -> CompileError {
+    match error {
+        CompileError::Unit {
+            unit,
+            architecture,
+            call,
+            code,
+            log,
+        } => {
+            log::warn!("{unit}.cu for {architecture}:\n{log}");
+            let first = log.lines().find(|l| l.contains("error")).or(log.lines().next());
+            CompileError::Unit {
+                unit,
+                architecture,
+                call,
+                code,
+                log: first.unwrap_or_default().trim().to_owned(),
+            }
+        }
+        other => other,
+    }
+}

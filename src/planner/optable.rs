@@ -1,0 +1,467 @@
+//! The operator lookup table of a board: how long each tactic took on it, operator by operator.
+//!
+//! `boards/<board>/optable` is text: a header that says where the figures come from, then a line for each operator and
+//! tactic, sorted. An operator is known by a digest of everything its time depends on besides its tactic (primitives,
+//! types, shapes, strides, alignment, arithmetic class), a tactic by its kernel, tile and variant and by the digest of the
+//! sources it is compiled from: where these have changed since, the line counts no more.
+
+use crate::backend::cuda::architecture::Toolkit;
+use crate::backend::cuda::sources;
+use crate::board::BoardRecord;
+use crate::ids::{BufferId, TenantId};
+use crate::plan::file::VERSION;
+use crate::plan::format::{Digest, Kernel, Operand, Operator, Plan, Space, Tactic, View};
+use crate::units::Nanos;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Version of the format and of the way operators are digested.
+const FORMAT: u32 = 1;
+/// First line of every table.
+const TITLE: &str = "platoon operator table";
+/// Most bytes of a table that is read.
+const MAX_TABLE: u64 = 64 << 20;
+/// Hexadecimal digits of a digest that are kept: 128 bits.
+const DIGITS: usize = 32;
+
+/// Where a table's figures come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provenance {
+    /// The board's name.
+    pub board: String,
+    /// Its architecture.
+    pub architecture: String,
+    /// Its units.
+    pub units: u32,
+    /// The GPU, in the driver's words.
+    pub gpu: String,
+    /// The newest CUDA version that the driver serves.
+    pub driver: Toolkit,
+    /// The toolkit that compiled the kernels.
+    pub toolkit: Toolkit,
+    /// When it was measured, in the words of whoever measured; empty if they gave none.
+    pub date: String,
+}
+
+/// What was measured of one tactic of one operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Half of the runs took no longer.
+    pub median: Nanos,
+    /// From the run that a tenth are faster than to the one that a tenth are slower than.
+    pub spread: Nanos,
+    /// Runs.
+    pub runs: u32,
+}
+
+/// What a time is known by: the operator, the tactic, the tactic's sources.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    operator: String,
+    tactic: String,
+    sources: String,
+}
+
+/// A board's measured times.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OpTable {
+    /// Where they come from.
+    pub provenance: Provenance,
+    times: BTreeMap<Key, Measured>,
+}
+
+/// For what a plan is made from: a table is told by its digest.
+impl std::fmt::Debug for OpTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", Digest::of(self.render().as_bytes()))
+    }
+}
+
+/// Why a table is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// The file cannot be read.
+    #[error("{}: cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// A line that says something else than it should.
+    #[error("{}:{line}: {what}: measure again with `platoon profile`", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// It was measured on something else than the board.
+    #[error("{}: measured on {found}, not on this board: measure again with `platoon profile`", path.display())]
+    Board {
+        /// The file.
+        path: PathBuf,
+        /// What it was measured on.
+        found: String,
+    },
+}
+
+/// Where the table of a board file lies: in the folder of the board's name beside it.
+pub fn path(boards: &Path, board: &BoardRecord) -> PathBuf {
+    boards.join(&board.name).join("optable")
+}
+
+impl OpTable {
+    /// A table without times.
+    pub fn new(provenance: Provenance) -> OpTable {
+        OpTable {
+            provenance,
+            times: BTreeMap::new(),
+        }
+    }
+
+    /// The table in a file, which must be the board's; `None` if there is no file.
+    pub fn load(path: &Path, board: &BoardRecord) -> Result<Option<OpTable>, TableError> {
+        let read = |error| TableError::Read {
+            path: path.to_path_buf(),
+            error,
+        };
+        match std::fs::metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(read(error)),
+            Ok(facts) if facts.len() > MAX_TABLE => return Err(read(std::io::Error::other("it is too long for a table"))),
+            Ok(_) => {}
+        }
+        let text = std::fs::read_to_string(path).map_err(read)?;
+        let table = OpTable::parse(&text).map_err(|(line, what)| TableError::Line {
+            path: path.to_path_buf(),
+            line,
+            what,
+        })?;
+        let of = &table.provenance;
+        if (of.architecture.as_str(), of.units) != (board.architecture.as_str(), board.units) {
+            return Err(TableError::Board {
+                path: path.to_path_buf(),
+                found: format!("{} ({}, {} SMs)", of.board, of.architecture, of.units),
+            });
+        }
+        Ok(Some(table))
+    }
+
+    /// How many times there are.
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty()
+    }
+
+    /// What the time of an operator of a plan under a tactic is known by.
+    pub fn key(&self, plan: &Plan, operator: &Operator, tactic: Tactic) -> Key {
+        Key {
+            operator: short(operator_digest(plan, operator)),
+            tactic: told(tactic),
+            sources: short(tactic_sources(tactic.kernel, &self.provenance)),
+        }
+    }
+
+    /// A measured time.
+    pub fn time(&self, key: &Key) -> Option<Measured> {
+        self.times.get(key).copied()
+    }
+
+    /// Notes a measured time, in place of any that is known under the same operator and tactic.
+    pub fn note(&mut self, key: Key, measured: Measured) {
+        let same = |k: &Key| (&k.operator, &k.tactic) == (&key.operator, &key.tactic);
+        self.times.retain(|k, _| !same(k));
+        self.times.insert(key, measured);
+    }
+
+    /// Of some tactics of an operator, the fastest measured one; the first of equals. `None` if none is measured.
+    pub fn fastest(&self, plan: &Plan, operator: &Operator, menu: &[Tactic]) -> Option<(Tactic, Nanos)> {
+        let timed = menu
+            .iter()
+            .filter_map(|&t| Some((t, self.time(&self.key(plan, operator, t))?.median)));
+        timed.min_by_key(|(_, time)| *time)
+    }
+
+    /// The table as text.
+    pub fn render(&self) -> String {
+        let p = &self.provenance;
+        let mut text = format!("{TITLE}, format {FORMAT}\n");
+        let plain = |t: &str| t.split_whitespace().collect::<Vec<_>>().join(" ");
+        for (name, value) in [
+            ("board", plain(&p.board)),
+            ("architecture", plain(&p.architecture)),
+            ("units", p.units.to_string()),
+            ("gpu", plain(&p.gpu)),
+            ("driver", p.driver.to_string()),
+            ("toolkit", p.toolkit.to_string()),
+            ("date", plain(&p.date)),
+        ] {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name}: {value}");
+        }
+        text.push_str("columns: operator, tactic, sources, median ns, spread ns, runs\n");
+        for (key, m) in &self.times {
+            let _ = writeln!(
+                text,
+                "{} {} {} {} {} {}",
+                key.operator, key.tactic, key.sources, m.median.0, m.spread.0, m.runs
+            );
+        }
+        text
+    }
+
+    /// Reads a table's text; the error is a line, from 1, and what is wrong with it.
+    pub fn parse(text: &str) -> Result<OpTable, (usize, &'static str)> {
+        let mut lines = text.lines().enumerate().map(|(i, line)| (i + 1, line));
+        let mut next = || lines.next().unwrap_or((text.lines().count() + 1, ""));
+        let (at, title) = next();
+        if title != format!("{TITLE}, format {FORMAT}") {
+            return Err((at, "this is no operator table of a format that this program reads"));
+        }
+        let mut field = |name: &str, what: &'static str| {
+            let (at, line) = next();
+            let value = line.strip_prefix(name).and_then(|l| l.strip_prefix(':'));
+            value.map(|v| (at, v.trim())).ok_or((at, what))
+        };
+        let (_, board) = field("board", "here should stand the board")?;
+        let (_, architecture) = field("architecture", "here should stand the architecture")?;
+        let (units_at, units) = field("units", "here should stand the units")?;
+        let (_, gpu) = field("gpu", "here should stand the GPU")?;
+        let (driver_at, driver) = field("driver", "here should stand the driver's CUDA version")?;
+        let (toolkit_at, toolkit) = field("toolkit", "here should stand the toolkit")?;
+        let (_, date) = field("date", "here should stand the date")?;
+        field("columns", "here should stand the columns")?;
+        let mut table = OpTable::new(Provenance {
+            board: board.to_owned(),
+            architecture: architecture.to_owned(),
+            units: units.parse().map_err(|_| (units_at, "this is no number of units"))?,
+            gpu: gpu.to_owned(),
+            driver: Toolkit::parse(driver).ok_or((driver_at, "this is no CUDA version"))?,
+            toolkit: Toolkit::parse(toolkit).ok_or((toolkit_at, "this is no CUDA version"))?,
+            date: date.to_owned(),
+        });
+        for (at, line) in lines {
+            let (key, measured) = entry(line).ok_or((at, "this is no time of an operator"))?;
+            if table.times.last_key_value().is_some_and(|(last, _)| *last >= key) {
+                return Err((at, "the lines are not in order, or one is there twice"));
+            }
+            table.times.insert(key, measured);
+        }
+        Ok(table)
+    }
+}
+
+fn entry(line: &str) -> Option<(Key, Measured)> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [operator, tactic, sources, median, spread, runs] = words[..] else {
+        return None;
+    };
+    let digest = |t: &str| (t.len() == DIGITS && t.bytes().all(|b| b.is_ascii_hexdigit())).then(|| t.to_owned());
+    let key = Key {
+        operator: digest(operator)?,
+        tactic: Some(tactic).filter(|t| !t.is_empty())?.to_owned(),
+        sources: digest(sources)?,
+    };
+    let measured = Measured {
+        median: Nanos(median.parse().ok()?),
+        spread: Nanos(spread.parse().ok()?),
+        runs: runs.parse().ok()?,
+    };
+    Some((key, measured))
+}
+
+fn short(digest: Digest) -> String {
+    let mut text = digest.to_string();
+    text.truncate(DIGITS);
+    text
+}
+
+/// A tactic in a word: kernel, tile, variant.
+pub fn told(tactic: Tactic) -> String {
+    format!("{:?}/{}x{}/{}", tactic.kernel, tactic.tile.0, tactic.tile.1, tactic.variant)
+}
+
+/// Digest of what a kernel is compiled from, for an architecture, by a toolkit.
+fn tactic_sources(kernel: Kernel, provenance: &Provenance) -> Digest {
+    let units = sources::UNITS.iter().filter(|u| sources::serves(u.name, kernel));
+    let digests = units.map(|u| sources::unit_digest(u, &provenance.architecture, provenance.toolkit).to_string());
+    Digest::of(digests.collect::<String>().as_bytes())
+}
+
+/// Digest of everything that an operator's time depends on besides its tactic, chunks and width.
+fn operator_digest(plan: &Plan, operator: &Operator) -> Digest {
+    /// Offsets count up to this alignment.
+    const ALIGN: u64 = 64;
+    let mut own = Operator {
+        tenant: TenantId(0),
+        name: String::new(),
+        tactic: Tactic::of(Kernel::Generic),
+        width: 0,
+        chunks: Vec::new(),
+        ..operator.clone()
+    };
+    // Buffers are numbered in the order in which they are met, so that only what is shared between views counts.
+    let mut met: Vec<(BufferId, u8)> = Vec::new();
+    let mut renumber = |view: &mut View| {
+        let space = plan.buffers.get(view.buffer.index()).map(|b| b.space);
+        let kind = match space {
+            Some(Space::Weights(_)) => 1,
+            Some(Space::Camera(_)) => 2,
+            _ => 0,
+        };
+        let known = met.iter().position(|(b, _)| *b == view.buffer);
+        let number = known.unwrap_or_else(|| {
+            met.push((view.buffer, kind));
+            met.len() - 1
+        });
+        view.buffer = BufferId(number as u32);
+        view.origin %= ALIGN;
+    };
+    for call in &mut own.calls {
+        for input in &mut call.inputs {
+            if let Operand::View(view) = input {
+                renumber(view);
+            }
+        }
+    }
+    own.outputs.iter_mut().for_each(&mut renumber);
+    let kinds: Vec<u8> = met.into_iter().map(|(_, kind)| kind).collect();
+    // Operators hold sequences of known length only, which postcard cannot fail to write to memory.
+    let bytes = postcard::to_allocvec(&(FORMAT, VERSION, own, kinds)).expect("operators are serialisable");
+    Digest::of(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::fixture;
+    use crate::plan::format::{Buffer, Call, Rounding};
+    use crate::primitive::{Primitive, Unary};
+    use crate::tensor::{DType, Layout, Shape};
+
+    fn provenance() -> Provenance {
+        Provenance {
+            board: "h200".into(),
+            architecture: "sm_90a".into(),
+            units: 132,
+            gpu: "NVIDIA H200".into(),
+            driver: Toolkit { major: 13, minor: 0 },
+            toolkit: Toolkit { major: 12, minor: 6 },
+            date: "2026-11-21".into(),
+        }
+    }
+
+    fn relu(input: u32, output: u32, origin: u64, extent: u32) -> (Plan, Operator) {
+        let buffer = Buffer {
+            space: Space::Arena { offset: 0 },
+            bytes: 4096,
+        };
+        let plan = fixture::plan(vec![buffer; 4]);
+        let shape = Shape::new(&[1, extent]).unwrap();
+        let view = |buffer, origin| View {
+            buffer: BufferId(buffer),
+            origin,
+            dtype: DType::F16,
+            layout: Layout::contiguous(shape),
+        };
+        let call = Call {
+            primitive: Primitive::Unary(Unary::Relu),
+            inputs: vec![Operand::View(view(input, origin))],
+            dtype: DType::F16,
+            shape,
+            rounding: Rounding::Rounded,
+        };
+        (plan, fixture::operator(Kernel::Elementwise, vec![call], vec![view(output, 0)]))
+    }
+
+    fn time(ns: u64) -> Measured {
+        Measured {
+            median: Nanos(ns),
+            spread: Nanos(3),
+            runs: 20,
+        }
+    }
+
+    #[test]
+    fn operators_are_known_by_what_their_time_depends_on() {
+        let digest = |(plan, operator): (Plan, Operator)| operator_digest(&plan, &operator);
+        let one = digest(relu(0, 1, 0, 8));
+        assert_eq!(one, digest(relu(3, 2, 64, 8)), "which buffers, and a place of the same alignment");
+        assert_ne!(one, digest(relu(0, 1, 0, 9)), "another shape");
+        assert_ne!(one, digest(relu(0, 1, 1, 8)), "another alignment");
+        assert_ne!(one, digest(relu(1, 1, 0, 8)), "in place");
+        let (plan, mut operator) = relu(0, 1, 0, 8);
+        (operator.name, operator.width) = ("other".into(), 3);
+        assert_eq!(one, digest((plan, operator)));
+    }
+
+    #[test]
+    fn the_fastest_measured_tactic_is_chosen_and_a_new_time_replaces_the_old() {
+        let (plan, operator) = relu(0, 1, 0, 8);
+        let mut table = OpTable::new(provenance());
+        let menu = [Kernel::Elementwise, Kernel::Generic, Kernel::Copy].map(Tactic::of);
+        assert_eq!(table.fastest(&plan, &operator, &menu), None);
+        for (tactic, ns) in menu.into_iter().zip([900, 700]) {
+            table.note(table.key(&plan, &operator, tactic), time(ns));
+        }
+        assert_eq!(table.fastest(&plan, &operator, &menu), Some((menu[1], Nanos(700))));
+        table.note(table.key(&plan, &operator, menu[0]), time(600));
+        assert_eq!(table.fastest(&plan, &operator, &menu), Some((menu[0], Nanos(600))));
+        assert_eq!(table.len(), 2);
+        let other = relu(0, 1, 0, 9);
+        assert_eq!(table.fastest(&other.0, &other.1, &menu), None);
+        let mut newer = table.clone();
+        newer.provenance.toolkit = Toolkit { major: 13, minor: 0 };
+        if !sources::UNITS.is_empty() {
+            assert_eq!(newer.fastest(&plan, &operator, &menu), None, "compiled by another toolkit");
+        }
+    }
+
+    #[test]
+    fn text_is_read_as_it_is_written_and_anything_else_refused_by_line() {
+        let (plan, operator) = relu(0, 1, 0, 8);
+        let mut table = OpTable::new(provenance());
+        for (kernel, ns) in [(Kernel::Generic, 5), (Kernel::Elementwise, 7)] {
+            table.note(table.key(&plan, &operator, Tactic::of(kernel)), time(ns));
+        }
+        let text = table.render();
+        assert_eq!(OpTable::parse(&text).unwrap(), table);
+        let line = |text: &str| OpTable::parse(text).unwrap_err().0;
+        assert_eq!(line(""), 1);
+        assert_eq!(line(&text.replace("format 1", "format 2")), 1);
+        assert_eq!(line(&text.replace("units: 132", "units: many")), 4);
+        assert_eq!(line(&text.replace("toolkit: 12.6", "toolkit: new")), 7);
+        assert_eq!(line(&text.replace(" 3 20", " 3")), 10);
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.swap(9, 10);
+        assert_eq!(line(&lines.join("\n")), 11);
+        for end in 0..text.len() {
+            // Whatever is cut off, nothing panics.
+            let _ = OpTable::parse(&text[..end]);
+        }
+    }
+
+    #[test]
+    fn a_table_of_another_board_is_refused_and_none_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = format!("{}/boards/h200.toml", env!("CARGO_MANIFEST_DIR"));
+        let board = super::super::boards::load(&file).unwrap();
+        let path = path(folder.path(), &board);
+        assert!(OpTable::load(&path, &board).unwrap().is_none());
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, OpTable::new(provenance()).render()).unwrap();
+        assert!(OpTable::load(&path, &board).unwrap().is_some_and(|t| t.is_empty()));
+        let share = BoardRecord { units: 16, ..board };
+        let error = OpTable::load(&path, &share).unwrap_err().to_string();
+        assert!(error.contains("132 SMs"), "{error}");
+    }
+}
