@@ -63,10 +63,10 @@ pub struct Parts {
     pub(super) library: Library,
     pub(super) clock: Arc<DeviceClock>,
     pub(super) account: Account,
-    /// Held for the programs, which know their addresses.
+    /// Held for the programs, which know its addresses.
     pub(super) _weights: Weights,
-    /// As the weights.
-    pub(super) _kept: Vec<DeviceMemory>,
+    pub(super) arena: DeviceMemory,
+    pub(super) workspace: DeviceMemory,
 }
 
 /// All plans of a deployment on a GPU.
@@ -223,7 +223,7 @@ impl CudaPrepared {
                 return false;
             }
             if self.flight.borrow().is_empty() {
-                match self.parts.streams.root().is_idle() {
+                match self.parts.streams.are_idle() {
                     Ok(true) => return true,
                     Ok(false) => {}
                     Err(_) => return false,

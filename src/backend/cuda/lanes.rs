@@ -54,6 +54,16 @@ impl Streams {
         &self.streams[0]
     }
 
+    /// True if everything in every stream has ended.
+    pub fn are_idle(&self) -> Result<bool, DriverError> {
+        for stream in &self.streams {
+            if !stream.is_idle()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The stream of a plan's lane.
     pub fn lane(&self, plan: usize, lane: Lane) -> &Stream {
         &self.streams[self.lanes[plan][lane.0]]

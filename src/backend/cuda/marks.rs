@@ -17,6 +17,8 @@ const UPLOAD_BLOCKS: u64 = 32;
 const UPLOAD_THREADS: u32 = 256;
 /// An injected hang ends by itself after this time, so that a test machine comes back.
 const LONGEST_HANG: Duration = Duration::from_secs(10);
+/// An injected failure comes this long after the start of its segment, when the word of the start is written.
+const BEFORE_FAILURE: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -110,7 +112,7 @@ pub fn fault(slot: u64, frame: u64, kind: FaultKind, release: u64) -> Launch {
     let (kind, time) = match kind {
         FaultKind::Delay(time) => (0, time),
         FaultKind::Hang => (1, LONGEST_HANG),
-        FaultKind::Fail(_) => (2, Duration::ZERO),
+        FaultKind::Fail(_) => (2, BEFORE_FAILURE),
     };
     let params = FaultParams {
         slot,

@@ -175,11 +175,6 @@ impl Builder<'_> {
         for _ in 0..self.options.slots {
             slots.push(SlotState::new(self.context, &size, self.mapped, &clock, &mut self.account)?);
         }
-        let zeroed = [&arena, &workspace].into_iter().chain(&persistent);
-        zeroed
-            .chain(slots.iter().map(SlotState::memory))
-            .try_for_each(|m| m.clear(streams.root()))?;
-
         let memory = Memory {
             arena: arena.area(),
             weights,
@@ -206,7 +201,6 @@ impl Builder<'_> {
         let plans = works.into_iter().zip(persistent).zip(guards);
         let plans = plans.map(|((works, persistent), guard)| PlanState { works, persistent, guard });
         let plans = plans.collect();
-        let kept = vec![arena, workspace];
         let Memory { weights, .. } = memory;
         let mut prepared = CudaPrepared::new(
             self.context.clone(),
@@ -221,7 +215,8 @@ impl Builder<'_> {
                 clock,
                 account: self.account,
                 _weights: weights,
-                _kept: kept,
+                arena,
+                workspace,
             },
         );
         super::warm_up::warm_up(&mut prepared)?;

@@ -15,8 +15,13 @@ const FRAME: u64 = u64::MAX - 1;
 const LIMIT: Duration = Duration::from_secs(30);
 const NAP: Duration = Duration::from_micros(20);
 
-/// Runs everything once, checks the words, and leaves everything as if nothing had run.
+/// Zeroes all memory, runs everything once, checks the words, and leaves everything as if nothing had run.
 pub fn warm_up(prepared: &mut CudaPrepared) -> Result<(), CudaError> {
+    let parts = &prepared.parts;
+    let persistent = parts.plans.iter().map(|p| &p.persistent);
+    let zeroed = [&parts.arena, &parts.workspace].into_iter().chain(persistent);
+    let zeroed = zeroed.chain(parts.slots.iter().map(|s| s.memory()));
+    zeroed.into_iter().try_for_each(|m| m.clear(parts.streams.root()))?;
     for plan in 0..prepared.deployment.plans.len() {
         for schedule in 0..prepared.deployment.plans[plan].cycle.len() {
             for slot in 0..prepared.parts.slots.len() {

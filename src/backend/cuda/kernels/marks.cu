@@ -98,7 +98,7 @@ enum FaultKind : u32 { DELAY = 0, HANG = 1, FAIL = 2 };
 struct FaultParams {
     const SlotBlock* slot;
     u64 frame;        // the frame it happens in
-    u64 nanoseconds;  // how long a delay lasts, and a hang at most
+    u64 nanoseconds;  // how long a delay lasts, a hang at most, and until a failure comes
     u64 release;      // address of a word of the host that ends a hang once it is not 0
     u32 kind;
     u32 padding;
@@ -106,11 +106,6 @@ struct FaultParams {
 
 extern "C" __global__ void fault(const __grid_constant__ FaultParams p) {
     if (p.slot->frame != p.frame) return;
-    if (p.kind == FAIL) {
-        // No memory is ever mapped this low.
-        *reinterpret_cast<volatile u32*>(16) = 1;
-        return;
-    }
     u64 end = global_nanoseconds() + p.nanoseconds;
     while (global_nanoseconds() < end) {
         if (p.kind == HANG) {
@@ -120,6 +115,8 @@ extern "C" __global__ void fault(const __grid_constant__ FaultParams p) {
         }
         asm volatile("nanosleep.u32 1000;");
     }
+    // No memory is ever mapped this low.
+    if (p.kind == FAIL) *reinterpret_cast<volatile u32*>(16) = 1;
 }
 
 static_assert(sizeof(BeginParams) == 32 && sizeof(Mark) == 16 && sizeof(MarkParams) == 80, "mirrored in marks.rs");
