@@ -3,7 +3,7 @@ pub mod arena;
 pub mod eval;
 mod execute;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod frames;
 pub mod kernel;
 pub mod kernels;
