@@ -71,6 +71,54 @@ fn pictures(dir: &Path, count: u8, size: (u32, u32)) {
 }
 
 /// Small ONNX files, written field by field.
+
+#[test]
+fn the_zoo_is_measured_and_exported_without_a_task_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    let arguments = [
+        "bench",
+        "--zoo",
+        "bst:2+bst:1",
+        "--peer",
+        "none",
+        "--frames",
+        "3",
+        "--json",
+        "f.json",
+    ];
+    let output = platoon(path, &arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout(&output).contains("bst:2+bst:1"), "{}", stdout(&output));
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(path.join("f.json")).unwrap()).unwrap();
+    let group = &json["zoo"][0];
+    assert_eq!(
+        (group["networks"][1]["batch"].as_u64(), group["ours"]["frames"].as_u64()),
+        (Some(1), Some(3))
+    );
+    assert!(
+        group["peer"].is_null() && group["ours"]["median_ms"].as_f64().is_some_and(|ms| ms > 0.0),
+        "{group}"
+    );
+
+    let output = platoon(path, &["bench", "--zoo", "bst", "--batch", "1", "--export", "out"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for file in [
+        "parameters/t.self_attn.in_proj_weight.npy",
+        "inputs/tokens.npy",
+        "outputs/score.npy",
+    ] {
+        assert!(path.join("out/bst").join(file).is_file(), "{file}");
+    }
+    let unknown = complaint(&platoon(path, &["bench", "--zoo", "r51"]));
+    assert!(unknown.contains("`r51`") && unknown.contains("r50"), "{unknown}");
+    assert_eq!(
+        platoon(path, &["bench", "--export", "out"]).status.code(),
+        Some(2),
+        "an export of nothing"
+    );
+}
+
 mod raw {
     fn varint(mut value: u64) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -7,6 +7,7 @@ pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod progress;
+pub mod taps;
 pub mod trace;
 
 use crate::error::{Fault, RunError};

@@ -21,7 +21,7 @@ impl Picture {
         let mut noise = Noise::new(u64::from(camera.max_width) << 32 | u64::from(camera.max_height));
         let bytes = camera.max_width as usize * camera.max_height as usize * 3;
         Picture {
-            data: (0..bytes).map(|_| noise.next() as u8).collect(),
+            data: (0..bytes).map(|_| noise.bits() as u8).collect(),
             width: camera.max_width,
             height: camera.max_height,
         }

@@ -7,11 +7,11 @@ use crate::units::Nanos;
 use std::time::Duration;
 
 /// Frames that a side runs at the start of its turn and that are not counted: they fetch its memory into the caches.
-const WARM: usize = 1;
+pub(super) const WARM: usize = 1;
 /// Counted frames of a turn.
-const TURN: usize = 4;
+pub(super) const TURN: usize = 4;
 /// Rest between two sides, in which spinning threads of the one go to sleep.
-const REST: Duration = Duration::from_millis(20);
+pub(super) const REST: Duration = Duration::from_millis(20);
 
 /// Times of a side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -43,6 +43,14 @@ pub enum BenchError {
         /// What there is.
         known: String,
     },
+    /// The zoo has no such network.
+    #[error("no networks `{name}`: give NAME or NAME:BATCH, several that run side by side joined by `+`; there are {known}")]
+    Network {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
     /// The task set has no such tenant.
     #[error("task set `{task_set}` has no tenant `{name}`; there are {known}")]
     Tenant {

@@ -16,7 +16,7 @@ impl Noise {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -25,7 +25,7 @@ impl Noise {
 
     /// Uniform in 0..1.
     pub fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 24) as f32
+        (self.bits() >> 40) as f32 / (1 << 24) as f32
     }
 
     /// Uniform in `low..high`.
@@ -35,7 +35,7 @@ impl Noise {
 
     /// Uniform in `0..bound`, to within `bound / 2^64`; 0 for no bound.
     pub fn below(&mut self, bound: u32) -> u32 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u32
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u32
     }
 }
 
@@ -45,11 +45,11 @@ mod tests {
 
     #[test]
     fn names_and_seeds_have_sequences_of_their_own() {
-        let first = |seed, name| Noise::named(seed, name).next();
+        let first = |seed, name| Noise::named(seed, name).bits();
         assert_eq!(first(1, "a"), first(1, "a"));
         assert!(first(1, "a") != first(1, "b") && first(1, "a") != first(2, "a"));
         // The first number of the reference implementation for seed 0.
-        assert_eq!(Noise::new(0).next(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(Noise::new(0).bits(), 0xe220_a839_7b1d_cdaf);
     }
 
     #[test]

@@ -68,7 +68,8 @@ impl Provenance {
         )
     }
 
-    fn json(&self) -> Value {
+    /// As JSON.
+    pub fn json(&self) -> Value {
         json!({
             "processor": self.processor,
             "architecture": self.architecture,

@@ -1,10 +1,11 @@
-//! `platoon bench`: task sets against a peer in the same run, and where their time goes.
+//! `platoon bench`: task sets or the zoo against a peer in the same run, and where their time goes.
 
 use super::options::Common;
+use super::zoo::{self, Setting, ZooArguments};
 use super::{Outcome, compile, output};
 use crate::bench::mixes::Mix;
 use crate::bench::ours::Ours;
-use crate::bench::peers::Peer;
+use crate::bench::peers::{Peer, PeerError};
 use crate::bench::profile::{OperatorTime, profile};
 use crate::bench::report::{HEADINGS, Provenance, Report};
 use crate::bench::{BenchError, measure};
@@ -28,12 +29,20 @@ Examples:
   platoon bench --mix urban --peer .venv/bin/python --json bench.json
   platoon bench --profile urban                    the slowest operators of a task set
   platoon bench --profile urban/scout              or of one of its tenants
+  platoon bench --zoo r50 d121:1 --dtype f16       networks with seeded weights against PyTorch
+  platoon bench --zoo r50+v16+m3 --batch 1         three of them side by side
+  platoon bench --zoo all --export weights/        their weights, inputs and results, to compare elsewhere
 
 Both sides take turns in one run, on as many threads as there are workers. `frame` is a task set's whole frame: camera
 images prepared, networks side by side, results decoded. `networks` is tensors in, tensors out, which is what the peer
 computes, one network after another. Every tenant runs in every frame. `to peer` divides medians: below 1 is faster.
 Of letting its idle threads spin or sleep, the peer gets what it is faster with. Figures of a busy machine mean little.
-The peer is onnxruntime in the Python that --peer or the variable PLATOON_PEER_PYTHON names [default: python3].")]
+The peer is onnxruntime in the Python that --peer or the variable PLATOON_PEER_PYTHON names [default: python3].
+
+The zoo has alex, v16, r18, r34, r50, r101, m3, d121, lstm, bst, ssd and dlv3: torchvision's networks (and two over tokens) with
+weights from a seed. Its times go from a frame's submission, its inputs in place, until the last result is there. Its peer is
+PyTorch with torchvision, on a GPU in one CUDA graph if it finds one; the variable SMS confines it to so many multiprocessors.
+What --export writes, src/bench/zoo/compare.py compares with torchvision on the same weights.")]
 pub struct Arguments {
     /// A task set to compare; may be given several times [default: all of the file]
     #[arg(long, value_name = "NAME")]
@@ -51,16 +60,22 @@ pub struct Arguments {
     #[arg(long, value_name = "TASKSET[/TENANT]", conflicts_with_all = ["mix", "peer", "json"])]
     profile: Option<String>,
     #[command(flatten)]
+    zoo: ZooArguments,
+    #[command(flatten)]
     compile: compile::HowToCompile,
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let board = common.board()?;
-    let tasks = common.tasks()?;
     let options = CompileOptions {
         best_effort: true,
         ..arguments.compile.options(&board)?
     };
+    if !arguments.zoo.zoo.is_empty() {
+        output::print(&of_the_zoo(common, arguments, &board, &options)?)?;
+        return Ok(Outcome::Good);
+    }
+    let tasks = common.tasks()?;
     let text = match &arguments.profile {
         Some(what) => slowest(&tasks, what, &board, &options, arguments.frames.get())?,
         None => compare(common, arguments, &tasks, &board, &options)?,
@@ -75,13 +90,8 @@ fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardR
         some => some.iter().map(String::as_str).collect(),
     };
     let mixes = names.into_iter().map(|name| Mix::of(tasks, name)).collect::<Result<Vec<_>, _>>()?;
-    let mut peer = peer(arguments.peer.clone());
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let workers = common.workers.map_or(cores.min(board.units as usize), NonZeroUsize::get);
-    let engine = runtime::Options {
-        workers: Some(workers),
-        ..common.engine_options(board)
-    };
+    let mut peer = python(arguments).and_then(|program| at_hand(Peer::onnxruntime(&program)));
+    let (workers, engine) = engine(common, board);
     let version = peer.as_ref().map(|p| (p.name.to_string(), p.version.clone()));
     let mut report = Report {
         provenance: Provenance::here(&board.name, workers, version),
@@ -106,22 +116,58 @@ fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardR
         let models = mix.networks.iter().map(|n| n.model.clone()).collect();
         report.sets.push((mix.name, models, measure::Measured { setting, ..measured? }));
     }
-    if let Some(file) = &arguments.json {
-        std::fs::write(file, format!("{:#}\n", report.json())).with_context(|| format!("{}: cannot be written", file.display()))?;
-    }
+    write_json(arguments, &report.json())?;
     let mut table = output::Table::new(&HEADINGS);
     report.rows().into_iter().for_each(|row| table.row(row));
     Ok(format!("{}{}", table.render(), report.provenance.line()))
 }
 
-/// The peer that was asked for, or none, said on stderr.
-fn peer(asked: Option<String>) -> Option<Peer> {
-    let program = asked.or_else(|| std::env::var("PLATOON_PEER_PYTHON").ok());
-    let program = program.unwrap_or_else(|| "python3".into());
-    if program == "none" {
-        return None;
+/// Figures of the zoo's networks, or their files.
+fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<String> {
+    let (workers, engine) = engine(common, board);
+    let setting = Setting {
+        board,
+        compile: options,
+        engine: &engine,
+        workers,
+        frames: arguments.frames.get(),
+    };
+    let groups = arguments.zoo.groups(options.batch)?;
+    if let Some(folder) = &arguments.zoo.export {
+        return zoo::export(groups, &setting, folder);
     }
-    match Peer::onnxruntime(&program) {
+    let peer = python(arguments).and_then(|program| at_hand(Peer::pytorch(&program)));
+    let (text, json) = zoo::measure(&arguments.zoo, groups, &setting, peer)?;
+    write_json(arguments, &json)?;
+    Ok(text)
+}
+
+/// Our workers, which the peer gets as many threads as, and how engines are opened with them.
+fn engine(common: &Common, board: &BoardRecord) -> (usize, runtime::Options) {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let workers = common.workers.map_or(cores.min(board.units as usize), NonZeroUsize::get);
+    let options = runtime::Options {
+        workers: Some(workers),
+        ..common.engine_options(board)
+    };
+    (workers, options)
+}
+
+fn write_json(arguments: &Arguments, json: &serde_json::Value) -> anyhow::Result<()> {
+    let Some(file) = &arguments.json else { return Ok(()) };
+    std::fs::write(file, format!("{json:#}\n")).with_context(|| format!("{}: cannot be written", file.display()))
+}
+
+/// The peer's Python; `None` if none is wanted.
+fn python(arguments: &Arguments) -> Option<String> {
+    let program = arguments.peer.clone().or_else(|| std::env::var("PLATOON_PEER_PYTHON").ok());
+    let program = program.unwrap_or_else(|| "python3".into());
+    (program != "none").then_some(program)
+}
+
+/// The peer, or none, said on stderr.
+fn at_hand(peer: Result<Peer, PeerError>) -> Option<Peer> {
+    match peer {
         Ok(peer) => Some(peer),
         Err(error) => {
             output::complain(&format!("no peer, only our own figures: {}", output::chain(&error)));

@@ -19,6 +19,7 @@ mod profile;
 mod replay;
 mod scenes;
 mod verify;
+mod zoo;
 
 use clap::{Parser, Subcommand};
 use options::Common;
@@ -60,7 +61,7 @@ enum Command {
     Scenes(scenes::Arguments),
     /// Run one network on tensors from files
     Infer(infer::Arguments),
-    /// Compare task sets with another runtime in the same run, or profile their operators
+    /// Compare task sets or networks of the zoo with another runtime in the same run, or profile operators
     Bench(bench::Arguments),
     /// Time the tactics of operators on a board's GPU, for plans to choose by
     Profile(profile::Arguments),

@@ -115,3 +115,70 @@ fn graph_digest(graph: &Graph) -> Digest {
     text.push_str(&format!("{:?} {:?}\n", graph.inputs, graph.outputs));
     Digest::of(text.as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::boards;
+    use crate::planner::graph::{Named, Op};
+    use crate::primitive::{Binary, Primitive};
+    use crate::tensor::{Data, Shape};
+    use std::sync::Arc;
+
+    /// `x + constant` over two elements.
+    fn shifted(constant: [f32; 2]) -> Graph {
+        let shape = Shape::new(&[2]).unwrap();
+        let mut graph = Graph::default();
+        let named = |name: &str, value| Named {
+            name: name.into(),
+            value,
+            widened: false,
+        };
+        let x = graph.add_value("x", DType::F32, shape);
+        let c = graph.add_constant("c", Arc::new(Tensor::new(shape, Data::F32(constant.to_vec())).unwrap()));
+        let y = graph.add_value("y", DType::F32, shape);
+        graph.inputs.push(named("x", x));
+        graph.add_node("add", Op::Primitive(Primitive::Binary(Binary::Add)), vec![x, c], vec![y]);
+        graph.outputs.push(named("y", y));
+        graph
+    }
+
+    fn board() -> BoardRecord {
+        boards::load("host").unwrap()
+    }
+
+    #[test]
+    fn graphs_become_tenants_with_their_own_ports() {
+        let tenants = vec![("a".to_string(), shifted([1.0, 2.0])), ("b".to_string(), shifted([3.0, 4.0]))];
+        let compiled = compile_graphs("both", tenants, &board(), &CompileOptions::default()).unwrap();
+        let plan = &compiled.plan;
+        assert_eq!(plan.task_set, "both");
+        let tenant = |at: usize| {
+            let tenant = &plan.tenants[at];
+            (
+                tenant.name.as_str(),
+                tenant.inputs[0].name.as_str(),
+                tenant.outputs[0].name.as_str(),
+            )
+        };
+        assert_eq!((tenant(0), tenant(1)), (("a", "x", "y"), ("b", "x", "y")));
+        assert_ne!(plan.operators[0].tenant, plan.operators[1].tenant);
+    }
+
+    #[test]
+    fn a_plan_is_known_by_its_graph_its_weights_and_its_options() {
+        let options = CompileOptions::default();
+        let source = |graph, options: &CompileOptions| compile_graph("one", graph, &board(), options).unwrap().plan.source;
+        let first = source(shifted([1.0, 2.0]), &options);
+        assert_eq!(source(shifted([1.0, 2.0]), &options), first);
+        assert_ne!(source(shifted([1.0, 2.5]), &options), first, "another weight");
+        let mut renamed = shifted([1.0, 2.0]);
+        renamed.outputs[0].name = "z".into();
+        assert_ne!(source(renamed, &options), first, "another name");
+        let half = CompileOptions {
+            dtype: DType::F16,
+            ..options
+        };
+        assert_ne!(source(shifted([1.0, 2.0]), &half), first, "another type");
+    }
+}

@@ -60,6 +60,8 @@ pub struct Attribute {
     pub f: f32,
     #[prost(int64, tag = "3")]
     pub i: i64,
+    #[prost(string, tag = "4")]
+    pub s: String,
     #[prost(int64, repeated, tag = "8")]
     pub ints: Vec<i64>,
     #[prost(int32, tag = "20")]
@@ -144,6 +146,16 @@ pub fn float(name: &str, f: f32) -> Attribute {
     }
 }
 
+/// An attribute of text.
+pub fn string(name: &str, s: &str) -> Attribute {
+    Attribute {
+        name: name.into(),
+        s: s.into(),
+        r#type: 3,
+        ..Attribute::default()
+    }
+}
+
 fn value(name: &str, dims: Option<&[i64]>) -> ValueInfo {
     let dim = |&d: &i64| Dimension { value: Some(d) };
     let tensor = TensorType {
@@ -196,9 +208,9 @@ impl Graph {
         self
     }
 
-    /// A node; names are separated by spaces.
+    /// A node; names are separated by spaces, and `-` stands for an absent one.
     pub fn node(mut self, op: &str, inputs: &str, outputs: &str, attribute: &[Attribute]) -> Graph {
-        let names = |text: &str| text.split_whitespace().map(String::from).collect();
+        let names = |text: &str| text.split_whitespace().map(|name| name.replace('-', "")).collect();
         self.node.push(Node {
             input: names(inputs),
             output: names(outputs),

@@ -6,6 +6,7 @@
 mod malformed;
 mod node;
 mod passes;
+mod sequence;
 mod skips;
 
 #[path = "../common/cases.rs"]

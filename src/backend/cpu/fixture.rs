@@ -1,4 +1,5 @@
-//! What the kernels' tests build operators from: a plan that holds nothing but buffers, and an operator whole.
+//! What the kernels' tests build operators from: a plan that holds nothing but buffers, and an operator whole; and the exact
+//! value of a function that the standard library lacks.
 
 use crate::ids::TenantId;
 use crate::plan::format::*;
@@ -47,4 +48,18 @@ pub fn operator(kernel: Kernel, calls: Vec<Call>, outputs: Vec<View>) -> Operato
         tactic: Tactic::of(kernel),
         width: 0,
     }
+}
+
+/// The error function by its series `2 / sqrt(pi) * e^(-x^2) * sum of 2^n x^(2n+1) / (2n+1)!!`, whose terms are all of one sign.
+pub fn erf(x: f64) -> f64 {
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum, mut n) = (x, x, 0.0);
+    while term.abs() > sum.abs() * 1e-17 {
+        n += 1.0;
+        term *= 2.0 * x * x / (2.0 * n + 1.0);
+        sum += term;
+    }
+    2.0 / std::f64::consts::PI.sqrt() * (-x * x).exp() * sum
 }

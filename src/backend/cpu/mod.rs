@@ -10,7 +10,6 @@ pub mod kernels;
 pub mod prepare;
 pub mod simd;
 mod tables;
-pub mod taps;
 mod team;
 
 pub use prepare::{CpuBackend, KernelSource};

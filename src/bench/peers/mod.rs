@@ -3,12 +3,15 @@
 //! It talks lines of JSON over its standard streams, so that turns of both sides can alternate in one run.
 
 mod ort;
+mod pytorch;
+
+pub use pytorch::Mode;
 
 use crate::plan::format::Plan;
 use crate::units::Nanos;
 use serde_json::{Map, Value, json};
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use super::mixes::Network;
 
@@ -19,21 +22,23 @@ const MAX_LINE: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// Its interpreter does not start.
-    #[error("`{program}` does not start: name a Python that has onnxruntime with --peer or PLATOON_PEER_PYTHON")]
+    #[error("`{program}` does not start: name a Python that has {libraries} with --peer or PLATOON_PEER_PYTHON")]
     Start {
         /// The interpreter.
         program: String,
+        /// What it should have.
+        libraries: &'static str,
         /// Why.
         #[source]
         error: io::Error,
     },
     /// It started and cannot work.
-    #[error(
-        "`{program}` has no onnxruntime ({why}): install onnxruntime and numpy there, or name another with --peer or PLATOON_PEER_PYTHON"
-    )]
+    #[error("`{program}` lacks {libraries} ({why}): install them there, or name another with --peer or PLATOON_PEER_PYTHON")]
     Absent {
         /// The interpreter.
         program: String,
+        /// What it should have.
+        libraries: &'static str,
         /// What it said.
         why: String,
     },
@@ -60,11 +65,6 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// ONNX Runtime in the Python interpreter `program`.
-    pub fn onnxruntime(program: &str) -> Result<Peer, PeerError> {
-        ort::start(program)
-    }
-
     /// Loads networks, replacing those before; each session gets `threads` threads. Inputs get the shapes that `plan`,
     /// which has the networks as its tenants, gives them. The peer keeps the fastest of its own settings: its name.
     pub fn load(&mut self, networks: &[Network], plan: &Plan, threads: usize) -> Result<&'static str, PeerError> {
@@ -92,6 +92,43 @@ impl Peer {
             .map_err(PeerError::Lost)?;
         read_answer(&mut self.answers)
     }
+}
+
+/// Starts `script` in the interpreter `program` and waits for its first line, which has its version.
+fn start(program: &str, libraries: &'static str, name: &'static str, script: &str) -> Result<Peer, PeerError> {
+    let failed = |error| PeerError::Start {
+        program: program.to_string(),
+        libraries,
+        error,
+    };
+    let mut process = Command::new(program)
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let (Some(requests), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+        return Err(failed(io::ErrorKind::BrokenPipe.into()));
+    };
+    let mut peer = Peer {
+        name,
+        version: String::new(),
+        process,
+        requests: Some(requests),
+        answers: BufReader::new(answers),
+    };
+    let absent = |why: String| PeerError::Absent {
+        program: program.to_string(),
+        libraries,
+        why,
+    };
+    let greeting = read_answer(&mut peer.answers).map_err(|error| match error {
+        PeerError::Failed(why) => absent(why),
+        other => absent(other.to_string()),
+    })?;
+    let version = greeting["version"].as_str().ok_or_else(|| absent(greeting.to_string()))?;
+    peer.version = version.to_string();
+    Ok(peer)
 }
 
 impl Drop for Peer {

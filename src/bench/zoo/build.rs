@@ -235,8 +235,8 @@ impl Net {
         let power = match kind {
             // The mean square of the largest of 4 or 9 rectified normal numbers, from their order statistics.
             PoolKind::Max { .. } => x.power * if window.taps() <= 4 { 3.0 } else { 5.0 },
-            // Between that of a mean of independent numbers and that of a mean of equal ones.
-            PoolKind::Average { .. } => x.power * 0.5,
+            // That of equal numbers, which neighbours deep in a network nearly are.
+            PoolKind::Average { .. } => x.power,
         };
         self.primitive(name, Primitive::Pool { kind, window }, &[x], &dims, power)
     }

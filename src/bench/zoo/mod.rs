@@ -11,6 +11,10 @@
 //! | [`weights`] | seeded parameters |
 //! | [`alexnet`], [`vgg`], [`resnet`], [`mobilenet`], [`densenet`], [`sequence`], [`ssd`], [`deeplab`] | the networks |
 //! | [`count`] | multiply-adds and parameters |
+//! | [`run`] | what to run, and an engine on it |
+//! | [`report`] | the figures as rows and as JSON |
+//! | `models.py` | the same networks as PyTorch modules |
+//! | `compare.py` | exported weights in those modules, and their outputs beside ours |
 
 pub mod alexnet;
 pub mod build;
@@ -19,7 +23,9 @@ pub mod deeplab;
 pub mod densenet;
 pub mod layers;
 pub mod mobilenet;
+pub mod report;
 pub mod resnet;
+pub mod run;
 pub mod sequence;
 pub mod ssd;
 #[cfg(test)]
@@ -79,7 +85,7 @@ const fn classifier(name: &'static str, title: &'static str, define: fn(&mut Net
 }
 
 /// All networks.
-pub const ALL: [Network; 11] = [
+pub const ALL: [Network; 12] = [
     classifier("alex", "AlexNet", alexnet::alexnet),
     classifier("v16", "VGG-16", vgg::vgg16),
     classifier("r18", "ResNet-18", resnet::resnet18),
@@ -88,6 +94,16 @@ pub const ALL: [Network; 11] = [
     classifier("r101", "ResNet-101", resnet::resnet101),
     classifier("m3", "MobileNetV3-Large", mobilenet::mobilenet_v3_large),
     classifier("d121", "DenseNet-121", densenet::densenet121),
+    Network {
+        name: "lstm",
+        title: "LSTM text classifier",
+        batch: 128,
+        input: Input::Tokens {
+            length: sequence::WORDS_OF_TEXT,
+            vocabulary: sequence::WORDS,
+        },
+        define: sequence::lstm,
+    },
     Network {
         name: "bst",
         title: "Behaviour Sequence Transformer",

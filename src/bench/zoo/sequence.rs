@@ -1,5 +1,7 @@
 //! Networks over sequences of tokens.
 //!
+//! The text classifier is an embedding, two LSTM layers (Hochreiter and Schmidhuber 1997) and a linear layer on the last step.
+//!
 //! The Behaviour Sequence Transformer (Chen et al. 2019) scores the last of 21 items by the 20 before it: one encoder layer,
 //! normalised after each sum, then fully connected layers over all positions.
 
@@ -7,10 +9,22 @@ use super::build::{Net, Signal};
 use super::weights::Draw;
 use crate::primitive::{Binary, Primitive};
 
+/// Words that the text classifier knows.
+pub const WORDS: u32 = 20_000;
+/// Words of its texts.
+pub const WORDS_OF_TEXT: u32 = 32;
 /// Items that the transformer knows.
 pub const ITEMS: u32 = 50_000;
 /// Positions of its sequences.
 pub const POSITIONS: u32 = 21;
+
+/// Features of a word, and of an LSTM layer's state.
+const STATE: u32 = 256;
+const LSTM_LAYERS: u32 = 2;
+/// Emotions that a text is sorted into.
+const EMOTIONS: u32 = 6;
+/// Mean square of an LSTM's result, a sigmoid times a hyperbolic tangent.
+const RECURRENT: f32 = 0.1;
 
 /// Features of an item.
 const WIDTH: u32 = 64;
@@ -22,6 +36,45 @@ const LAYERS: [u32; 3] = [1024, 512, 256];
 /// What is left of a negative number behind those.
 const SLOPE: f32 = 0.01;
 const EPSILON: f32 = 1e-5;
+
+/// `logits` `[N, 6]` of word numbers `[N, 32]`.
+pub fn lstm(net: &mut Net, words: Signal) {
+    // Steps come first from here on.
+    let words = net.transpose(words, &[1, 0]);
+    let mut x = net.embedding("e", words, WORDS, STATE);
+    for layer in 0..LSTM_LAYERS {
+        x = recurrent(net, "l", layer, x);
+    }
+    let (steps, batch) = (net.shape(x).dim(0), net.shape(x).dim(1));
+    let last = net.slice(x, 0, steps - 1, 1);
+    let last = net.reshape(last, &[batch, STATE]);
+    let logits = net.linear("f", last, EMOTIONS);
+    net.output("logits", logits);
+}
+
+/// One LSTM layer over `[steps, N, inputs]`, its parameters named as PyTorch does: `NAME.weight_ih_lLAYER` and so on.
+fn recurrent(net: &mut Net, name: &str, layer: u32, x: Signal) -> Signal {
+    let (steps, batch, inputs) = (net.shape(x).dim(0), net.shape(x).dim(1), net.shape(x).dim(2));
+    let mut parameter = |what: &str, dims: &[u32], draw| {
+        let x = net.parameter(&format!("{name}.{what}_l{layer}"), dims, draw);
+        gates(net, &format!("{name}.{what}_l{layer}.ordered"), x)
+    };
+    let outer = parameter("weight_ih", &[4 * STATE, inputs], Draw::weights(u64::from(inputs), x.power));
+    let inner = parameter("weight_hh", &[4 * STATE, STATE], Draw::weights(u64::from(STATE), 1.0));
+    let outer_bias = parameter("bias_ih", &[4 * STATE], Draw::around(0.0, 0.1));
+    let inner_bias = parameter("bias_hh", &[4 * STATE], Draw::around(0.0, 0.1));
+    let bias = net.binary(&format!("{name}.bias_l{layer}"), Binary::Add, outer_bias, inner_bias);
+    let before = net.affine(&format!("{name}.gates_l{layer}"), x, outer, bias);
+    let lstm = Primitive::Lstm { reverse: false };
+    let dims = [steps, batch, STATE];
+    net.primitive(&format!("{name}.states_l{layer}"), lstm, &[before, inner], &dims, RECURRENT)
+}
+
+/// The rows of the gates in the primitive's order (input, output, forget, cell); PyTorch has input, forget, cell, output.
+fn gates(net: &mut Net, name: &str, x: Signal) -> Signal {
+    let parts = [0, 3, 1, 2].map(|gate| net.slice(x, 0, gate * STATE, STATE));
+    net.concat(name, &parts, 0)
+}
 
 /// `score` `[N, 1]` of item numbers `[N, 21]`.
 pub fn bst(net: &mut Net, items: Signal) {

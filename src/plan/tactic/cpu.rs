@@ -6,13 +6,14 @@ use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 use crate::primitive::{Binary, Coordinates, PoolKind, Primitive, ReduceKind, ResizeMode};
 
 /// Kernels in the order in which the menu prefers them.
-const PREFERENCE: [Kernel; 13] = [
+const PREFERENCE: [Kernel; 14] = [
     Kernel::Prepare,
     Kernel::Decode,
     Kernel::ConvDepthwise,
     Kernel::ConvIgemm,
     Kernel::ConvTranspose,
     Kernel::MatMul,
+    Kernel::Recurrent,
     Kernel::Elementwise,
     Kernel::Pool,
     Kernel::Reduce,
@@ -87,6 +88,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             forms.pixels()
         }
         (Kernel::MatMul, P::MatMul) => forms.matrices(),
+        (Kernel::Recurrent, P::Lstm { .. }) => {
+            forms.alone()?;
+            forms.sequences()
+        }
         (Kernel::Softmax, P::Softmax { axis }) => {
             forms.alone()?;
             forms.contiguous_along(usize::from(*axis))

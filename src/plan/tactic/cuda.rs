@@ -3,44 +3,71 @@
 //! On a GPU an operator is a head and a tail: its later primitives are elementwise functions of earlier values. Kernels
 //! other than the generic one are listed before it.
 
+use super::conv_mma::{self, MmaTile};
+use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
-use super::{FMA, Misfit};
+use super::{FMA, Misfit, plain};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
 /// The class of an operator: tensor cores for what they compute, else sequential fused multiply-adds.
-pub(super) fn class(_plan: &Plan, _operator: &Operator, _wgmma: bool) -> ArithmeticClass {
-    FMA
+pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> ArithmeticClass {
+    if let Some(product) = conv_wgmma::product(plan, operator).ok().filter(|_| wgmma) {
+        return ArithmeticClass {
+            family: Family::Wgmma,
+            split_k: conv_wgmma::splits(&product),
+        };
+    }
+    if let Ok(product) = conv_mma::product(plan, operator) {
+        return ArithmeticClass {
+            family: Family::TensorCore,
+            split_k: conv_mma::splits(&product),
+        };
+    }
+    plain::class(plan, operator).unwrap_or(FMA)
 }
 
 /// All tactics that can run the operator in its class, best first.
 pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
-    candidates()
+    candidates(plan, operator)
         .into_iter()
         .filter(|&tactic| fits(tactic, plan, operator).is_ok())
         .collect()
 }
 
 /// Every tactic of the backend, in the order in which the menu prefers them.
-fn candidates() -> Vec<Tactic> {
-    [Kernel::Prepare, Kernel::Decode, Kernel::Generic].map(Tactic::of).to_vec()
+fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
+    let split_k = operator.class.split_k;
+    let products = match operator.class.family {
+        Family::Wgmma => conv_wgmma::product(plan, operator).map_or(Vec::new(), |p| conv_wgmma::menu(&p, split_k)),
+        _ => conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k)),
+    };
+    let pictures = [Kernel::Prepare, Kernel::Decode].into_iter();
+    let others = pictures.chain(plain::KERNELS).chain([Kernel::Generic]).map(Tactic::of);
+    products.into_iter().chain(others).collect()
 }
 
 /// The table.
-pub(super) fn fits(tactic: Tactic, _plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
     let first = operator.calls.first().ok_or(Misfit::Primitive)?;
     tail(operator)?;
     need(family(tactic.kernel) == operator.class.family, Misfit::Class)?;
     use Primitive as P;
     match (tactic.kernel, &first.primitive) {
+        (Kernel::ConvMma, P::Conv { .. } | P::MatMul) => {
+            let entry = MmaTile::of(tactic).ok_or(Misfit::Tile)?;
+            conv_mma::fits(entry, &conv_mma::product(plan, operator)?, operator.class.split_k)
+        }
+        (Kernel::ConvWgmma, P::Conv { .. } | P::MatMul) => {
+            let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
+            conv_wgmma::fits(entry, &conv_wgmma::product(plan, operator)?, operator.class.split_k)
+        }
         (Kernel::Prepare, P::Prepare(_) | P::Crop(_))
         | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
             need(operator.calls.len() == 1, Misfit::Tail)
         }
-        (Kernel::Generic, P::Prepare(_) | P::Crop(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK) => Err(Misfit::Primitive),
-        (Kernel::Generic, _) => need(tactic == Tactic::of(Kernel::Generic), Misfit::Tile),
-        _ => Err(Misfit::Primitive),
+        _ => plain::fits(tactic, plan, operator),
     }
 }
 

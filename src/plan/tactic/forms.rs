@@ -169,6 +169,21 @@ impl<'a> Forms<'a> {
         need(self.tail()?.into_iter().flatten().all(|v| column(v) <= 1), Misfit::Layout)
     }
 
+    /// Pre-activations, outputs and h of a recurrent layer with contiguous gates and units, and recurrent weights that lie in
+    /// the weight files.
+    pub fn sequences(&self) -> Result<(), Misfit> {
+        self.plain()?;
+        let weights = self.input(1)?.buffer.index();
+        let constant = self.plan.buffers.get(weights).is_some_and(|b| matches!(b.space, Space::Weights(_)));
+        need(constant, Misfit::Weights)?;
+        let contiguous = |v: &View, axis: usize| v.layout.shape.dim(axis) <= 1 || stride(v, axis) == 1;
+        let h = match self.first().inputs.len() {
+            2 => true,
+            _ => contiguous(self.input(2)?, 1),
+        };
+        need(h && contiguous(self.input(0)?, 2) && contiguous(self.output()?, 2), Misfit::Layout)
+    }
+
     /// Elementwise chains over runs: along the output's innermost axis, the output and the running value are contiguous,
     /// the other tensors contiguous or one value.
     pub fn runs(&self) -> Result<(), Misfit> {

@@ -4,9 +4,15 @@
 //! for all operators that fit it. Kernels that mean the same on several backends share a name; what they take is said per
 //! backend, in `cpu` and `cuda`.
 
+pub mod conv_mma;
+pub mod conv_wgmma;
 mod cpu;
 mod cuda;
 mod forms;
+mod plain;
+pub mod product;
+
+pub use plain::PRODUCT_STEP;
 
 use super::format::{ArithmeticClass, Family, Kernel, Operator, Plan, Tactic};
 use crate::board::{BackendKind, BoardRecord};
@@ -80,6 +86,14 @@ const FMA: ArithmeticClass = ArithmeticClass {
     family: Family::Fma,
     split_k: 1,
 };
+
+impl ArithmeticClass {
+    /// Elements in each of the K ranges that are summed on their own, the last one excepted: as few as cover `k`, and a
+    /// multiple of `step`.
+    pub fn range(&self, k: u32, step: u32) -> u32 {
+        k.div_ceil(u32::from(self.split_k.max(1))).max(1).next_multiple_of(step.max(1))
+    }
+}
 
 /// The arithmetic class of an operator on a target: from its primitives, types and per-sample shapes alone, so that every
 /// searcher's plan has it (P2).

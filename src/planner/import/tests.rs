@@ -1,12 +1,15 @@
 //! Small models, made from messages, through the whole import.
 
+mod quantize;
+mod recurrent;
+
 use super::proto::{
     AttributeProto, DimensionProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
     attribute_type, data_type,
 };
 use super::*;
 use crate::planner::graph::{Op, ViewOp};
-use crate::primitive::{Coordinates, Nearest, Primitive, ResizeMode, Unary, Window};
+use crate::primitive::{Binary, Coordinates, Nearest, Primitive, ResizeMode, Scalar, Unary, Window};
 use prost::Message;
 
 fn int(name: &str, i: i64) -> AttributeProto {

@@ -6,6 +6,7 @@ mod drop_noops;
 mod fold_batchnorm;
 mod fold_constants;
 mod fold_pad;
+mod gelu;
 mod hardswish;
 mod rewrite;
 mod silu;
@@ -41,8 +42,10 @@ impl PassSet {
     pub const LAYOUT: PassSet = PassSet(1 << 8);
     /// Lowering turns views and concatenations into strides instead of copies.
     pub const ELIDE: PassSet = PassSet(1 << 9);
+    /// The exact Gelu, spelled with the error function, becomes one function.
+    pub const GELU: PassSet = PassSet(1 << 10);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 10) - 1);
+    pub const ALL: PassSet = PassSet((1 << 11) - 1);
 
     /// True if all passes of `other` are in the set.
     pub const fn has(self, other: PassSet) -> bool {
@@ -90,7 +93,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 9] = [
+const PASSES: [Pass; 10] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -125,6 +128,11 @@ const PASSES: [Pass; 9] = [
         name: "hardswish",
         flag: PassSet::HARDSWISH,
         run: hardswish::run,
+    },
+    Pass {
+        name: "gelu",
+        flag: PassSet::GELU,
+        run: gelu::run,
     },
     Pass {
         name: "drop_noops",

@@ -104,6 +104,47 @@ fn a_product_with_ones_own_sigmoid_is_silu() {
 }
 
 #[test]
+fn every_spelling_of_gelu_is_known() {
+    let gate = |net: &mut Net, x: ValueId, root: f32| {
+        let root = scalar(net, root);
+        let scaled = net.binary(Binary::Div, x, root);
+        let erf = net.unary(Unary::Erf, scaled);
+        let one = scalar(net, 1.0);
+        net.binary(Binary::Add, erf, one)
+    };
+    let gelu = [Primitive::Unary(Unary::Gelu)];
+
+    let (mut net, _, x) = picture();
+    let sum = gate(&mut net, x, std::f32::consts::SQRT_2);
+    let y = net.binary(Binary::Mul, x, sum);
+    let half = scalar(&mut net, 0.5);
+    let y = net.binary(Binary::Mul, y, half);
+    assert_eq!(primitives(net, y, PassSet::GELU), gelu);
+
+    let (mut net, _, x) = picture();
+    let sum = gate(&mut net, x, std::f32::consts::SQRT_2);
+    let half = scalar(&mut net, 0.5);
+    let y = net.binary(Binary::Mul, x, half);
+    let y = net.binary(Binary::Mul, sum, y);
+    assert_eq!(primitives(net, y, PassSet::GELU), gelu);
+
+    // Another scale, and another value in the product.
+    let (mut net, _, x) = picture();
+    let sum = gate(&mut net, x, 1.5);
+    let half = scalar(&mut net, 0.5);
+    let y = net.binary(Binary::Mul, x, half);
+    let y = net.binary(Binary::Mul, sum, y);
+    assert_eq!(primitives(net, y, PassSet::GELU).len(), 5);
+    let (mut net, _, x) = picture();
+    let z = net.unary(Unary::Neg, x);
+    let sum = gate(&mut net, x, std::f32::consts::SQRT_2);
+    let half = scalar(&mut net, 0.5);
+    let y = net.binary(Binary::Mul, z, half);
+    let y = net.binary(Binary::Mul, sum, y);
+    assert_eq!(primitives(net, y, PassSet::GELU).len(), 6);
+}
+
+#[test]
 fn every_spelling_of_hard_swish_is_known() {
     let shifted = |net: &mut Net, x: ValueId, top: f32| {
         let three = scalar(net, 3.0);

@@ -44,8 +44,10 @@ pub struct Gemm<'a> {
     pub k: usize,
     /// Packed `B` from the panel of the first column on.
     pub weights: *const f32,
-    /// `n` floats, or null for zeros.
+    /// `n` floats, or null for zeros: what each row's sums start from.
     pub bias: *const f32,
+    /// Floats from one row's bias to the next, 0 where all rows have the same.
+    pub bias_stride: usize,
     /// Columns, across any number of panels.
     pub n: usize,
     /// Row 0 of the output.
@@ -84,6 +86,7 @@ struct Tile<'a, const MR: usize, const NV: usize> {
     cin: usize,
     weights: *const f32,
     bias: *const f32,
+    bias_stride: usize,
     /// The panel's first channel in the call.
     channel: usize,
     /// Valid channels, above `16 * (NV - 1)`.
@@ -109,6 +112,17 @@ impl<const MR: usize, const NV: usize> Task for Tile<'_, MR, NV> {
         let mut acc = [first; MR];
         let mut w = self.weights;
         let last = self.mr - 1;
+        if self.bias_stride != 0 {
+            unroll!(MR, m => {
+                unroll!(NV, j => {
+                    // SAFETY: row `min(m, last)` has a bias, of which as much remains as above.
+                    acc[m][j] = unsafe {
+                        let row = self.bias.add(m.min(last) * self.bias_stride);
+                        s.load_upto(row.add(self.channel + LANES * j), self.n - LANES * j)
+                    };
+                });
+            });
+        }
         for tap in 0..self.taps {
             // Absent pixels repeat the last one, and are never stored.
             let mut a = [core::ptr::null::<f32>(); MR];
@@ -213,6 +227,7 @@ fn run_tile<S: Simd, const NV: usize>(s: S, tile: Tile<'_, 0, NV>) {
                 cin: tile.cin,
                 weights: tile.weights,
                 bias: tile.bias,
+                bias_stride: tile.bias_stride,
                 channel: tile.channel,
                 n: tile.n,
                 fast: tile.fast,
@@ -248,9 +263,10 @@ unsafe fn run_panel<S: Simd>(s: S, m: usize, width: usize, panel: Tile<'_, 0, 0>
     let mut row = 0;
     while row < m {
         let mr = (m - row).min(S::MR);
-        // SAFETY: `row` is a whole number of tiles, all of whose pixels are valid.
-        let (source, target) = unsafe {
+        // SAFETY: `row` is a whole number of tiles, all of whose pixels are valid; where the bias is null, its stride is 0.
+        let (bias, source, target) = unsafe {
             (
+                panel.bias.add(row * panel.bias_stride),
                 match panel.source {
                     Source::Indirect(rows) => Source::Indirect(rows.add(row * panel.taps)),
                     Source::Strided(a, stride) => Source::Strided(a.add(row * stride), stride),
@@ -273,7 +289,8 @@ unsafe fn run_panel<S: Simd>(s: S, m: usize, width: usize, panel: Tile<'_, 0, 0>
                         taps: panel.taps,
                         cin: panel.cin,
                         weights: panel.weights,
-                        bias: panel.bias,
+                        bias,
+                        bias_stride: panel.bias_stride,
                         channel: panel.channel,
                         n: panel.n,
                         fast: panel.fast,
@@ -332,6 +349,7 @@ pub(super) unsafe fn igemm<S: Simd>(s: S, a: &Igemm<'_>) {
         cin: a.cin,
         weights: a.weights,
         bias: a.bias,
+        bias_stride: 0,
         channel: 0,
         n: 0,
         fast: Fast::of(a.steps),
@@ -354,9 +372,10 @@ pub(super) unsafe fn gemm<S: Simd>(s: S, a: &Gemm<'_>) {
     let mut row = 0;
     while row < a.m {
         let m = (a.m - row).min(group);
-        // SAFETY: `row` is below `m`, the number of rows.
-        let (source, target) = unsafe {
+        // SAFETY: `row` is below `m`, the number of rows; where the bias is null, its stride is 0.
+        let (bias, source, target) = unsafe {
             (
+                a.bias.add(row * a.bias_stride),
                 Source::Strided(a.a.add(row * a.a_stride), a.a_stride),
                 Target::Strided(a.out.add(row * a.out_stride), a.out_stride),
             )
@@ -369,7 +388,8 @@ pub(super) unsafe fn gemm<S: Simd>(s: S, a: &Gemm<'_>) {
             taps: 1,
             cin: a.k,
             weights: a.weights,
-            bias: a.bias,
+            bias,
+            bias_stride: a.bias_stride,
             channel: 0,
             n: 0,
             fast: Fast::of(a.steps),

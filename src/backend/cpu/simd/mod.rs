@@ -12,8 +12,8 @@
 //! For the same call every instruction set yields the same bits. Each output is accumulated in one
 //! fixed order with fused multiply-adds; reductions over a run keep sixteen partial results by index
 //! modulo sixteen and fold them by a fixed tree; maximum and minimum are
-//! `if a > b { a } else { b }` and its mirror; exponential, sigmoid and hyperbolic tangent are built
-//! from correctly rounded steps. How a caller cuts pixels, rows or channels into calls does not
+//! `if a > b { a } else { b }` and its mirror; exponential, logarithm, error function and their kin
+//! are built from correctly rounded steps. How a caller cuts pixels, rows or channels into calls does not
 //! change a bit either, save for the reductions of one run and for a softmax. One thing is outside
 //! the promise: a NaN is a NaN everywhere, but its sign and payload are not fixed.
 //!
@@ -28,6 +28,7 @@ mod math;
 pub mod operators;
 mod pack;
 mod portable;
+mod recurrent;
 mod reduce;
 mod step;
 mod table;
@@ -47,6 +48,7 @@ mod tests;
 pub use convert::BilinearRow;
 pub use igemm::{Gemm, Igemm};
 pub use pack::{depthwise_packed_len, pack_depthwise, packed_len};
+pub use recurrent::LstmCell;
 pub use step::{Binary, MAX_STEPS, MapRows, Operand, Step, Unary};
 pub use table::Kernels;
 pub use window::{Depthwise, Pool, PoolKind, Window};

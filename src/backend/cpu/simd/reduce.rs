@@ -87,6 +87,48 @@ pub(super) unsafe fn add_rows<S: Simd>(s: S, src: *const f32, stride: usize, row
     }
 }
 
+/// Adds rows of `c` floats, each times its weight, to `dst`: one fused multiply-add for each row, in order.
+///
+/// # Safety
+///
+/// Row `r` at `src + r * stride` is valid for reading `c` floats, for each of the weights, `dst` for
+/// reading and writing as many, and they do not overlap.
+#[inline(always)]
+pub(super) unsafe fn add_products<S: Simd>(s: S, weights: &[f32], src: *const f32, stride: usize, c: usize, dst: *mut f32) {
+    const NV: usize = 4;
+    let mut channel = 0;
+    while channel < c {
+        let n = (c - channel).min(NV * LANES);
+        let used = n.div_ceil(LANES);
+        let mut acc = [s.splat(0.0); NV];
+        unroll!(NV, j => {
+            if j < used {
+                // SAFETY: of the channels `n - 16 j` remain here.
+                acc[j] = unsafe { s.load_upto(dst.add(channel + LANES * j), n - LANES * j) };
+            }
+        });
+        for (r, &weight) in weights.iter().enumerate() {
+            // SAFETY: the caller vouches for row `r`.
+            let row = unsafe { src.add(r * stride + channel) };
+            let weight = s.splat(weight);
+            unroll!(NV, j => {
+                if j < used {
+                    // SAFETY: of the channels `n - 16 j` remain here.
+                    let x = unsafe { s.load_upto(row.add(LANES * j), n - LANES * j) };
+                    acc[j] = s.fma(weight, x, acc[j]);
+                }
+            });
+        }
+        unroll!(NV, j => {
+            if j < used {
+                // SAFETY: of the channels `n - 16 j` remain here.
+                unsafe { s.store_upto(dst.add(channel + LANES * j), n - LANES * j, acc[j]) };
+            }
+        });
+        channel += n;
+    }
+}
+
 /// Softmax of a run: `e^(x - max)`, divided by the sum of these.
 ///
 /// # Safety

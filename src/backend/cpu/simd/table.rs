@@ -3,6 +3,7 @@
 use super::convert::{self, BilinearRow};
 use super::igemm::{self, Gemm, Igemm};
 use super::pack;
+use super::recurrent::{self, LstmCell};
 use super::step::{self, Binary, MAX_STEPS, MapRows, Operand, Step, Unary};
 use super::vector::{LANES, Simd, Task};
 use super::window::{self, Depthwise, Pool};
@@ -28,7 +29,9 @@ pub struct Kernels {
     max: unsafe fn(&[f32]) -> f32,
     argmax: unsafe fn(&ArgmaxRows<'_>),
     add_rows: unsafe fn(&AddRows),
+    add_products: unsafe fn(&AddProducts<'_>),
     softmax: unsafe fn(&Softmax),
+    lstm_cell: unsafe fn(&LstmCell),
     u8_to_f32: unsafe fn(&FromBytes<'_>),
     widen: unsafe fn(&mut Widen<'_>),
     narrow: unsafe fn(&mut Narrow<'_>),
@@ -41,6 +44,15 @@ struct AddRows {
     rows: usize,
     c: usize,
     dst: *mut f32,
+}
+
+/// Arguments of [`Kernels::add_products`].
+struct AddProducts<'a> {
+    weights: &'a [f32],
+    rows: *const f32,
+    stride: usize,
+    n: usize,
+    sums: *mut f32,
 }
 
 /// Arguments of the softmax kernels: down columns where `columns` is set.
@@ -129,6 +141,9 @@ entries! {
     run_add_rows(a: &AddRows, s) {
         super::reduce::add_rows(s, a.src, a.stride, a.rows, a.c, a.dst);
     }
+    run_add_products(a: &AddProducts<'_>, s) {
+        super::reduce::add_products(s, a.weights, a.rows, a.stride, a.n, a.sums);
+    }
     run_softmax(a: &Softmax, s) {
         if a.columns {
             super::reduce::softmax_columns(s, a.src, a.dst, a.rows, a.stride, a.c);
@@ -139,6 +154,7 @@ entries! {
             }
         }
     }
+    run_lstm_cell(a: &LstmCell, s) { recurrent::lstm_cell(s, a) }
     run_u8_to_f32(a: &FromBytes<'_>, s) {
         convert::u8_to_f32(s, a.src, a.dst, a.n, a.mean, a.inv, a.swap);
     }
@@ -161,7 +177,9 @@ const fn table<S: Simd>() -> Kernels {
         max: run_max::<S>,
         argmax: run_argmax::<S>,
         add_rows: run_add_rows::<S>,
+        add_products: run_add_products::<S>,
         softmax: run_softmax::<S>,
+        lstm_cell: run_lstm_cell::<S>,
         u8_to_f32: run_u8_to_f32::<S>,
         widen: run_widen::<S>,
         narrow: run_narrow::<S>,
@@ -278,8 +296,9 @@ impl Kernels {
     ///
     /// # Safety
     ///
-    /// Row `r < m` of `a` is valid for reading `k` floats and of `out` for writing `n`; the rest as
-    /// for [`Kernels::igemm`].
+    /// Row `r < m` of `a` is valid for reading `k` floats and of `out` for writing `n`; where there is
+    /// a stride of the bias, row `r` of it holds `n` floats, and without a bias the stride is 0; the rest
+    /// as for [`Kernels::igemm`].
     pub unsafe fn gemm(&self, args: &Gemm<'_>) {
         debug_assert!(args.steps.len() <= MAX_STEPS);
         // SAFETY: as in `igemm`.
@@ -297,6 +316,16 @@ impl Kernels {
         debug_assert!(args.steps.len() <= MAX_STEPS);
         // SAFETY: as in `igemm`.
         unsafe { (self.map_rows)(args) }
+    }
+
+    /// One step of a row of an LSTM; see [`LstmCell`].
+    ///
+    /// # Safety
+    ///
+    /// `gates` is valid for reading `4 n` floats, `c` for reading and writing `n`, `h` for writing `n`, and none overlaps another.
+    pub unsafe fn lstm_cell(&self, args: &LstmCell) {
+        // SAFETY: as in `igemm`.
+        unsafe { (self.lstm_cell)(args) }
     }
 
     /// Depthwise convolution along an output row; see [`Depthwise`].
@@ -485,6 +514,27 @@ impl Kernels {
         let n = src.len();
         // SAFETY: one row of as many elements as both slices have, which cannot overlap.
         unsafe { self.softmax_rows(src.as_ptr(), dst.as_mut_ptr(), 1, n, n) }
+    }
+
+    /// Adds rows, `stride` apart in `rows`, each times its weight, to `sums`: one fused multiply-add for each row, in order.
+    ///
+    /// # Panics
+    ///
+    /// Panics where `rows` does not hold a row of as many floats as `sums` for each weight.
+    pub fn add_products(&self, weights: &[f32], rows: &[f32], stride: usize, sums: &mut [f32]) {
+        let n = sums.len();
+        let Some(last) = weights.len().checked_sub(1) else { return };
+        let end = last.checked_mul(stride).and_then(|at| at.checked_add(n));
+        assert!(end.is_some_and(|end| end <= rows.len()));
+        let args = AddProducts {
+            weights,
+            rows: rows.as_ptr(),
+            stride,
+            n,
+            sums: sums.as_mut_ptr(),
+        };
+        // SAFETY: the last row ends inside `rows`, and a slice that is written overlaps no other.
+        unsafe { (self.add_products)(&args) }
     }
 
     /// Per row of `c` values, the first position of the greatest; NaN never wins, and 0 where

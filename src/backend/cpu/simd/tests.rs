@@ -1,6 +1,7 @@
 //! Every instruction set against the portable one, bit for bit, and against plain scalar code.
 
 use super::*;
+use crate::backend::cpu::fixture;
 use half::f16;
 
 /// A small linear congruential generator.
@@ -243,6 +244,7 @@ fn igemm_and_gemm_equal_the_scalar_sum() {
                         k,
                         weights: packed.as_ptr(),
                         bias,
+                        bias_stride: 0,
                         n,
                         out: got.as_mut_ptr(),
                         out_stride: n + 1,
@@ -292,6 +294,7 @@ fn parts_of_a_product_equal_the_whole() {
             k,
             weights: packed.as_ptr(),
             bias: core::ptr::null(),
+            bias_stride: 0,
             n,
             out: whole.as_mut_ptr(),
             out_stride: n,
@@ -441,6 +444,40 @@ fn elementary_functions_are_accurate() {
         }
         assert!(worst.0 <= limit, "{op:?}({}) is off by {} units", worst.1, worst.0);
     }
+    // The error function over all magnitudes, and the logarithm over all positive numbers.
+    let wide: Vec<f32> = (0..0x7f80_0000u32).step_by(2003).map(f32::from_bits).collect();
+    let mut got = vec![0.0; wide.len()];
+    for (op, limit, exact) in [(Unary::Erf, 2.0, fixture::erf as fn(f64) -> f64), (Unary::Log, 2.0, |x| x.ln())] {
+        for sign in [1.0, -1.0] {
+            let xs: Vec<f32> = wide.iter().map(|x| x * sign).collect();
+            k.unary(op, &xs, &mut got);
+            for (&x, &y) in xs.iter().zip(&got).filter(|(x, _)| op == Unary::Erf || **x > 0.0) {
+                let e = ulps(y, exact(f64::from(x)));
+                assert!(e <= limit, "{op:?}({x}) = {y} is off by {e} units");
+            }
+        }
+    }
+    // Where the sum cancels, Gelu is as exact as its terms are large.
+    let xs: Vec<f32> = (-120_000..120_000).map(|i| i as f32 * 1e-4).collect();
+    let mut got = vec![0.0; xs.len()];
+    let tanh_gelu = |x: f64| x / 2.0 * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh());
+    let gelu = |x: f64| x / 2.0 * (1.0 + fixture::erf(x / 2f64.sqrt()));
+    for (op, exact) in [(Unary::Gelu, gelu as fn(f64) -> f64), (Unary::GeluTanh, tanh_gelu)] {
+        k.unary(op, &xs, &mut got);
+        for (&x, &y) in xs.iter().zip(&got) {
+            let error = (f64::from(y) - exact(f64::from(x))).abs();
+            assert!(error <= f64::from(x.abs()) * 2e-7, "{op:?}({x}) = {y} is off by {error}");
+        }
+    }
+    let edges = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, -1.0, 4.5, 1.0];
+    let mut y = [0.0; 8];
+    k.unary(Unary::Log, &edges, &mut y);
+    assert!(y[0].is_nan() && y[2].is_nan() && y[5].is_nan());
+    assert_eq!([y[1], y[3], y[4], y[7]], [f32::INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY, 0.0]);
+    k.unary(Unary::Erf, &edges, &mut y);
+    assert!(y[0].is_nan());
+    assert_eq!([y[1], y[2], y[6], y[3]], [1.0, -1.0, 1.0, 0.0]);
+    assert_eq!(y[4].to_bits(), (-0.0f32).to_bits());
     let edges = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 89.0, -104.0, -0.0, -87.5, -103.0];
     let mut y = [0.0; 8];
     k.unary(Unary::Exp, &edges, &mut y);

@@ -4,11 +4,31 @@
 //! then says, for every chunk and every set of addresses (a slot has its own), what is launched. The bytes of a launch's
 //! parameters mirror a struct of the kernel's source.
 
+mod constants;
+pub mod conv_mma;
+pub mod conv_wgmma;
+mod depthwise;
+mod elementwise;
+pub mod epilogue;
+mod generic;
+mod groups;
+mod matmul;
+mod matvec;
+mod pool;
+mod recurrent;
+mod reduce;
+mod resize;
+mod softmax;
 pub mod tail;
+#[cfg(test)]
+mod tests;
+mod transpose;
 pub mod views;
+pub mod vision;
+mod window;
 
 use crate::ids::{BufferId, SectionId};
-use crate::plan::format::{Digest, Operator, Plan, Space, View};
+use crate::plan::format::{Digest, Kernel as Named, Operator, Plan, Space, View};
 use crate::primitive::{PrimitiveError, Region};
 use std::collections::BTreeMap;
 
@@ -293,9 +313,37 @@ impl Packer<'_> {
         self.packs.known.insert(key, id);
         Ok(id)
     }
+
+    /// A table that is no packing of weights: `name` says everything that it depends on.
+    pub fn table(&mut self, name: String, make: impl FnOnce() -> Vec<u8>) -> PackId {
+        let key = (Digest([0; 32]), 0, name);
+        if let Some(&known) = self.packs.known.get(&key) {
+            return known;
+        }
+        let id = PackId(self.packs.bytes.len());
+        self.packs.bytes.push(make());
+        self.packs.known.insert(key, id);
+        id
+    }
 }
 
 /// Looks at an operator and gives what launches it: the dispatch by its tactic's kernel.
-pub fn compile(_packer: &mut Packer<'_>, _operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
-    Err(BindError::Tactic("no kernel of this backend has the name"))
+pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    match operator.tactic.kernel {
+        Named::Generic => generic::compile(packer, operator),
+        Named::ConvDepthwise => depthwise::compile(packer, operator),
+        Named::ConvTranspose => transpose::compile(packer, operator),
+        Named::MatMul => matmul::compile(operator),
+        Named::MatVec => matvec::compile(packer, operator),
+        Named::Elementwise | Named::Copy => elementwise::compile(operator),
+        Named::Pool => pool::compile(operator),
+        Named::Reduce => reduce::compile(operator),
+        Named::Softmax => softmax::compile(operator),
+        Named::Resize => resize::compile(packer, operator),
+        Named::Recurrent => recurrent::compile(operator),
+        Named::ConvMma => conv_mma::compile(packer, operator),
+        Named::Prepare | Named::Decode => vision::compile(operator),
+        Named::ConvWgmma => conv_wgmma::compile(packer, operator),
+        _ => Err(BindError::Tactic("no kernel of this backend has the name")),
+    }
 }

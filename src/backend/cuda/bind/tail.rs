@@ -103,7 +103,7 @@ fn kept(operator: &Operator, index: usize) -> u32 {
 }
 
 /// The function of a call with its inputs; `rounded` and `kept` are left 0.
-fn function(at: &Addresses<'_>, call: &Call) -> Result<TailCall, BindError> {
+pub fn function(at: &Addresses<'_>, call: &Call) -> Result<TailCall, BindError> {
     let (function, first, second, inputs) = match call.primitive {
         Primitive::Unary(kind) => {
             let (first, second) = attributes(kind);

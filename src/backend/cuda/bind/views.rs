@@ -63,9 +63,9 @@ pub fn strides(view: &View) -> [i64; MAX_RANK] {
 pub struct Divisor {
     /// The divisor.
     pub divisor: u32,
-    /// 0 for a divisor of 1.
+    /// `2^(31 + shift) / divisor`, rounded up.
     pub multiplier: u32,
-    /// Shift of the product's upper half.
+    /// Of the smallest power of two that is not below the divisor.
     pub shift: u32,
 }
 
@@ -73,27 +73,17 @@ impl Divisor {
     /// Division by `divisor`; by 1 for 0.
     pub fn new(divisor: u32) -> Divisor {
         let divisor = divisor.max(1);
-        if divisor == 1 {
-            return Divisor {
-                divisor,
-                multiplier: 0,
-                shift: 0,
-            };
-        }
-        let bits = 32 - (divisor - 1).leading_zeros();
+        let shift = 32 - (divisor - 1).leading_zeros();
         Divisor {
             divisor,
-            multiplier: ((1u64 << (31 + bits)) / u64::from(divisor) + 1) as u32,
-            shift: bits - 1,
+            multiplier: (1u64 << (31 + shift)).div_ceil(u64::from(divisor)) as u32,
+            shift,
         }
     }
 
     /// What the device computes, for `value` below 2^31.
     pub fn divide(self, value: u32) -> u32 {
-        match self.multiplier {
-            0 => value,
-            m => ((u64::from(value) * u64::from(m)) >> 32) as u32 >> self.shift,
-        }
+        ((u64::from(value) * u64::from(self.multiplier)) >> (31 + self.shift)) as u32
     }
 }
 

@@ -43,14 +43,20 @@ __device__ __forceinline__ u32 inside_bits(i32 first, const Divisor& step, u32 c
     return low_bits(min(end, count)) & ~low_bits(min(begin, count));
 }
 
+// The corner of a pixel of the chunk. Behind the last pixel it is that of the last: what is computed there goes nowhere.
 __device__ __forceinline__ Corner corner_of(const Convolution& p, u32 index) {
-    if (index >= p.m) return Corner{0, 0};
+    constexpr u32 ALL_TAPS = ~NO_TAP;
+    index = min(index, p.m - 1);
+    if (p.walk == WALK_FLAT) return Corner{static_cast<i32>(p.first_pixel + index) * p.x_pixel, ALL_TAPS};
     const Place place = place_of(p, index);
     const i32 row = static_cast<i32>(place.row * p.stride_rows) - static_cast<i32>(p.pad_rows);
     const i32 column = static_cast<i32>(place.pixel * p.stride_pixels) - static_cast<i32>(p.pad_pixels);
-    const u32 rows = inside_bits(row, p.dilation_rows, p.kernel_rows, static_cast<i32>(p.height));
-    const u32 columns = inside_bits(column, p.dilation_pixels, p.kernel_columns.divisor, static_cast<i32>(p.width));
-    return Corner{static_cast<i32>(place.batch) * p.x_batch + row * p.x_row + column * p.x_pixel, rows << 16 | columns};
+    u32 taps = ALL_TAPS;
+    if (p.walk == WALK_PADDED) {
+        taps = inside_bits(row, p.dilation_rows, p.kernel_rows, static_cast<i32>(p.height)) << 16 |
+               inside_bits(column, p.dilation_pixels, p.kernel_columns.divisor, static_cast<i32>(p.width));
+    }
+    return Corner{static_cast<i32>(place.batch) * p.x_batch + row * p.x_row + column * p.x_pixel, taps};
 }
 
 // Weights: rows of the packed matrix, one after another along K.
@@ -58,8 +64,8 @@ template <u32 BN, u32 BK, u32 THREADS>
 struct WeightLoader {
     static constexpr u32 PIECES = BK / PIECE;
     static constexpr u32 STEP = THREADS / PIECES;
-    static constexpr u32 COUNT = BN / STEP;
-    static_assert(BN % STEP == 0 && STEP % 8 == 0, "all threads copy, and the swizzle is the same in every round");
+    static constexpr u32 COUNT = (BN + STEP - 1) / STEP;
+    static_assert((BN < STEP || BN % STEP == 0) && STEP % 8 == 0, "whole rounds, with the same swizzle in every one");
 
     u64 source;
     u32 target;
@@ -76,6 +82,7 @@ struct WeightLoader {
     __device__ __forceinline__ void load(const Convolution& p, u32 shared, bool more) {
         const u64 step = 2ull * STEP * p.k_padded;
         const u32 readable = more ? rows : 0;
+        if (BN < STEP && threadIdx.x / PIECES >= BN) return;
 #pragma unroll
         for (u32 i = 0; i < COUNT; ++i) copy_16(shared + target + i * STEP * BK * 2, source + i * step, i * STEP < readable ? 16 : 0);
         source += BK * 2;
@@ -85,6 +92,7 @@ struct WeightLoader {
 // Pixels with a multiple of 8 channels: a piece lies in one tap and is 16 aligned bytes of the input, or zeros.
 template <u32 BM, u32 BK, u32 THREADS>
 struct TapLoader {
+    static constexpr bool SPLITS = true;  // serves operators whose K is split
     static constexpr u32 PIECES = BK / PIECE;
     static constexpr u32 STEP = THREADS / PIECES;
     static constexpr u32 COUNT = BM / STEP;
@@ -135,6 +143,7 @@ struct TapLoader {
 // tensor cores work on the block before, and then stored.
 template <u32 BM, u32 BK, u32 THREADS>
 struct GatherLoader {
+    static constexpr bool SPLITS = false;
     static constexpr u32 PIECES = BK / PIECE;
     static constexpr u32 STEP = THREADS / PIECES;
     static constexpr u32 COUNT = BM / STEP;

@@ -161,42 +161,73 @@ __device__ __forceinline__ void sum_products(const Convolution& p, u32 ring, u32
     __syncthreads();
 }
 
+// Writes 16 rows of a warp's accumulators in row order.
+template <class C>
+__device__ __forceinline__ void turn_rows(u32 turn, const float (&sums)[C::NI][4]) {
+    const u32 lane = threadIdx.x % 32;
+#pragma unroll
+    for (u32 j = 0; j < C::NI; ++j) {
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            const u32 address = turn + ((lane / 4 + half * 8) * C::TURN_ROW + j * 8 + lane % 4 * 2) * 4;
+            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(sums[j][half * 2]), "f"(sums[j][half * 2 + 1]) : "memory");
+        }
+    }
+}
+
+// The groups of 8 channels that a lane finishes: ROWS apart along the pixels.
+template <u32 ROWS>
+struct TilePlaces {
+    static constexpr bool FLAT = true;
+    const Convolution& p;
+    u32 first;  // pixel of the chunk
+    u32 column;
+
+    __device__ __forceinline__ u32 channel() const { return column; }
+    __device__ __forceinline__ bool live(u32 g) const { return first + g * ROWS < p.m; }
+    __device__ __forceinline__ u32 flat(u32 g) const { return p.first_pixel + first + g * ROWS; }
+    __device__ __forceinline__ Place at(u32 g) const {
+        Place place = place_of(p, first + g * ROWS);
+        place.channel = column;
+        return place;
+    }
+};
+
 // Hands the tile to the epilogue, 8 channels of a pixel at a time.
 template <class C>
 __device__ __forceinline__ void store(const Convolution& p, u32 ring, u32 down, u32 across, const Accumulators<C>& sums) {
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const u32 pixel = down * C::BM + warp / C::WARPS_ACROSS * C::WM, channel = across * C::BN + warp % C::WARPS_ACROSS * C::WN;
+    constexpr u32 GROUPS = C::WN / GROUP, ROWS = 32 / GROUPS, COUNT = 16 / ROWS;
+    const u32 row = lane / GROUPS, column = lane % GROUPS * GROUP;
+    const u32 pixel = down * C::BM + warp / C::WARPS_ACROSS * C::WM + row;
+    const u32 channel = across * C::BN + warp % C::WARPS_ACROSS * C::WN + column;
     const u32 turn = ring + warp * 16 * C::TURN_ROW * 4;
-    constexpr u32 GROUPS = C::WN / GROUP;
-#pragma unroll
+    const u32 count = p.n > channel ? min(p.n - channel, GROUP) : 0;
+    float bias[GROUP] = {};
+    if (count > 0) load_bias(bias, p.epilogue, channel);
+    // One copy of what finishes groups serves all rows, so that a launch fetches few instructions; the accumulators must be
+    // named by constants.
+#pragma unroll 1
     for (u32 i = 0; i < C::MI; ++i) {
 #pragma unroll
-        for (u32 j = 0; j < C::NI; ++j) {
-#pragma unroll
-            for (u32 half = 0; half < 2; ++half) {
-                const u32 address = turn + ((lane / 4 + half * 8) * C::TURN_ROW + j * 8 + lane % 4 * 2) * 4;
-                asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(sums[i][j][half * 2]), "f"(sums[i][j][half * 2 + 1])
-                             : "memory");
-            }
+        for (u32 constant = 0; constant < C::MI; ++constant) {
+            if (constant == i) turn_rows<C>(turn, sums[constant]);
         }
         __syncwarp();
-#pragma unroll 1
-        for (u32 g = lane; g < 16 * GROUPS; g += 32) {
-            const u32 index = pixel + i * 16 + g / GROUPS, first = channel + g % GROUPS * GROUP;
-            if (index < p.m && first < p.n) {
-                float values[GROUP];
+        if (count > 0) {
+            float values[COUNT][GROUP];
+#pragma unroll
+            for (u32 g = 0; g < COUNT; ++g) {
 #pragma unroll
                 for (u32 h = 0; h < 2; ++h) {
-                    const u32 address = turn + (g / GROUPS * C::TURN_ROW + g % GROUPS * GROUP + h * 4) * 4;
+                    const u32 address = turn + ((row + g * ROWS) * C::TURN_ROW + column + h * 4) * 4;
                     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                                 : "=f"(values[h * 4]), "=f"(values[h * 4 + 1]), "=f"(values[h * 4 + 2]), "=f"(values[h * 4 + 3])
+                                 : "=f"(values[g][h * 4]), "=f"(values[g][h * 4 + 1]), "=f"(values[g][h * 4 + 2]), "=f"(values[g][h * 4 + 3])
                                  : "r"(address)
                                  : "memory");
                 }
-                Place place = place_of(p, index);
-                place.channel = first;
-                finish(values, p.epilogue, place, p.n - first < GROUP ? p.n - first : GROUP);
             }
+            finish_groups(values, bias, p.epilogue, TilePlaces<ROWS>{p, pixel + i * 16, channel}, count);
         }
         __syncwarp();
     }
@@ -250,17 +281,20 @@ __device__ __forceinline__ bool join(const Convolution& p, u32 tile, u32 split, 
 template <class C, template <u32, u32, u32> class Pixels, bool FOLDING>
 __device__ __forceinline__ void convolve(const Convolution& p) {
     using Loader = Pixels<C::BM, C::BK, C::THREADS>;
+    constexpr bool APART = !FOLDING && Loader::SPLITS;
     extern __shared__ __align__(128) u8 memory[];
     const u32 ring = shared_address(memory), table = ring + C::RING_BYTES;
     Loader::make_table(p, table);
-    const u32 splits = FOLDING || p.partials == 0 ? 1 : p.splits.divisor;
+    const u32 splits = APART && p.partials != 0 ? p.splits.divisor : 1;
     for (u32 work = blockIdx.x; work < p.tiles * splits; work += gridDim.x) {
         const u32 tile = splits == 1 ? work : divide(work, p.splits), split = work - tile * splits;
         const u32 down = divide(tile, p.tiles_across), across = tile - down * p.tiles_across.divisor;
         const u32 k_begin = splits == 1 ? 0 : split_begin(p, split), k_end = splits == 1 ? p.k_padded : split_begin(p, split + 1);
         Accumulators<C> sums;
         sum_products<C, Loader, FOLDING>(p, ring, table, down, across, k_begin, k_end, sums);
-        if (splits == 1 || join<C>(p, tile, split, sums)) store<C>(p, ring, down, across, sums);
+        bool whole = true;
+        if constexpr (APART) whole = splits == 1 || join<C>(p, tile, split, sums);
+        if (whole) store<C>(p, ring, down, across, sums);
         __syncthreads();
     }
 }
@@ -272,20 +306,19 @@ __device__ __forceinline__ void convolve(const Convolution& p) {
         convolve<Cut<__VA_ARGS__>, loader, folding>(p);                                       \
     }
 
-CONV_MMA(conv_mma_128x256, TapLoader, false, 1, 128, 256, 32, 64, 64, 4)
-CONV_MMA(conv_mma_256x128, TapLoader, false, 1, 256, 128, 32, 64, 64, 4)
-CONV_MMA(conv_mma_128x128, TapLoader, false, 2, 128, 128, 32, 64, 64, 4)
-CONV_MMA(conv_mma_128x128_k64, TapLoader, false, 2, 128, 128, 64, 64, 32, 3)
-CONV_MMA(conv_mma_256x64, TapLoader, false, 2, 256, 64, 32, 64, 32, 4)
-CONV_MMA(conv_mma_128x64, TapLoader, false, 2, 128, 64, 64, 64, 32, 4)
-CONV_MMA(conv_mma_64x128, TapLoader, false, 2, 64, 128, 64, 32, 64, 4)
-CONV_MMA(conv_mma_64x64, TapLoader, false, 3, 64, 64, 64, 32, 32, 4)
-CONV_MMA(conv_mma_128x32, TapLoader, false, 3, 128, 32, 64, 32, 32, 3)
-CONV_MMA(conv_mma_32x64, TapLoader, false, 4, 32, 64, 64, 16, 32, 4)
-CONV_MMA(conv_mma_32x32, TapLoader, false, 4, 32, 32, 64, 16, 16, 6)
-CONV_MMA(conv_mma_16x64, TapLoader, false, 4, 16, 64, 64, 16, 16, 5)
-CONV_MMA(conv_mma_64x64_fold, TapLoader, true, 3, 64, 64, 64, 32, 32, 4)
-CONV_MMA(conv_mma_128x64_fold, TapLoader, true, 2, 128, 64, 64, 32, 32, 4)
-CONV_MMA(conv_mma_gather_128x64, GatherLoader, false, 3, 128, 64, 32, 32, 32, 3)
-CONV_MMA(conv_mma_gather_64x64, GatherLoader, false, 4, 64, 64, 32, 32, 32, 3)
-CONV_MMA(conv_mma_gather_128x32, GatherLoader, false, 4, 128, 32, 32, 32, 32, 3)
+CONV_MMA(conv_mma_128x256x32_64x64_s4, TapLoader, false, 1, 128, 256, 32, 64, 64, 4)
+CONV_MMA(conv_mma_128x128x64_64x64_s3, TapLoader, false, 2, 128, 128, 64, 64, 64, 3)
+CONV_MMA(conv_mma_256x64x32_64x64_s4, TapLoader, false, 2, 256, 64, 32, 64, 64, 4)
+CONV_MMA(conv_mma_128x64x32_64x64_s4, TapLoader, false, 4, 128, 64, 32, 64, 64, 4)
+CONV_MMA(conv_mma_64x128x64_32x64_s4, TapLoader, false, 2, 64, 128, 64, 32, 64, 4)
+CONV_MMA(conv_mma_64x64x64_32x32_s4, TapLoader, false, 3, 64, 64, 64, 32, 32, 4)
+CONV_MMA(conv_mma_64x64x64_32x32_s3, TapLoader, false, 4, 64, 64, 64, 32, 32, 3)
+CONV_MMA(conv_mma_32x64x64_32x32_s4, TapLoader, false, 6, 32, 64, 64, 32, 32, 4)
+CONV_MMA(conv_mma_32x64x64_16x32_s4, TapLoader, false, 4, 32, 64, 64, 16, 32, 4)
+CONV_MMA(conv_mma_32x32x64_16x16_s6, TapLoader, false, 4, 32, 32, 64, 16, 16, 6)
+CONV_MMA(conv_mma_16x64x64_16x16_s5, TapLoader, false, 4, 16, 64, 64, 16, 16, 5)
+CONV_MMA(conv_mma_64x128x64_32x64_s4_fold, TapLoader, true, 2, 64, 128, 64, 32, 64, 4)
+CONV_MMA(conv_mma_64x64x64_32x32_s4_fold, TapLoader, true, 3, 64, 64, 64, 32, 32, 4)
+CONV_MMA(conv_mma_64x64x32_32x32_s3_gather, GatherLoader, false, 4, 64, 64, 32, 32, 32, 3)
+CONV_MMA(conv_mma_64x32x32_16x32_s3_gather, GatherLoader, false, 4, 64, 32, 32, 16, 32, 3)
+CONV_MMA(conv_mma_128x16x32_32x16_s3_gather, GatherLoader, false, 4, 128, 16, 32, 32, 16, 3)

@@ -1,20 +1,15 @@
 // A chunk of a convolution as a matrix product: M pixels of the output, N output channels, K taps times input channels.
 #pragma once
 
+#include "divide.cuh"
 #include "epilogue.cuh"
-#include "types.cuh"
 
-// Division by a number known ahead: `(value * multiplier) >> (32 + shift)` for values below 2^31.
-// Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
-struct Divisor {
-    u32 divisor;
-    u32 multiplier;  // 0 for a divisor of 1
-    u32 shift;
+// How pixels of the output lead to pixels of the input.
+enum Walk : u32 {
+    WALK_PADDED = 0,  // windows may reach outside the input
+    WALK_INSIDE = 1,  // no window does
+    WALK_FLAT = 2,    // one tap, and pixel for pixel across rows and samples, `x_pixel` apart
 };
-
-__device__ __forceinline__ u32 divide(u32 value, const Divisor& d) {
-    return d.multiplier == 0 ? value : __umulhi(value, d.multiplier) >> d.shift;
-}
 
 struct Convolution {
     u64 x;          // element [0, 0, 0, 0] of the input, channels last
@@ -46,15 +41,17 @@ struct Convolution {
     Divisor splits;          // ranges of K, summed on their own and then in order
     u32 first_batch;         // of the chunk
     u32 first_row;
+    u32 first_pixel;         // counted over whole samples, for an epilogue whose tensors are flat
     u32 m;
     u32 n;
     u32 k;
     u32 k_padded;            // a multiple of K_BLOCK
     u32 tiles;
+    u32 walk;                // a Walk
     Epilogue epilogue;
 };
 
-static_assert(sizeof(Convolution) == 304, "mirrored in bind/conv_mma.rs");
+static_assert(sizeof(Convolution) == 224 + sizeof(Epilogue), "mirrored in bind/conv_mma.rs");
 
 // K ranges of splits begin at multiples of this, whatever a tile's own step.
 constexpr u32 K_BLOCK = 64;

@@ -10,6 +10,7 @@
 // order: so neither tile nor grid nor chunk changes a bit. The splits of a tile are computed one after another by one
 // block, or side by side by the blocks of a cluster, which then share out the sums through each other's memory.
 
+#include "conv_wgmma_store.cuh"
 #include "epilogue.cuh"
 #include "hopper.cuh"
 #include "wgmma.cuh"
@@ -18,14 +19,11 @@ constexpr u32 BLOCK_K = 64;                  // channels of a stage
 constexpr u32 K_BYTES = BLOCK_K * 2;         // one swizzled row
 constexpr u32 PRODUCT_K = 16;                // channels of one warpgroup product
 constexpr u32 WARP = 32, WARPGROUP = 128;
-constexpr u32 WARPGROUP_ROWS = 64, WARP_ROWS = 16;
-constexpr u32 STRIP = 32;                    // columns that a warp turns round at a time
-constexpr u32 STRIP_STRIDE = STRIP + 8;      // floats; 8 rows of a fragment then meet different banks
-constexpr u32 SHARE_PADDING = 8;             // the same for rows of a shared tile
+constexpr u32 WARPGROUP_ROWS = 64;
+constexpr u32 SHARE_PADDING = 8;             // floats behind a row of a shared tile, against bank conflicts
 
 struct ConvWgmmaParams {
     TensorMap image;       // im2col map of the input, TILE_M pixels by BLOCK_K channels
-    Epilogue epilogue;
     u64 weights;           // [K block][output channel, padded to 8][BLOCK_K], rows swizzled within groups of 8
     u32 k_blocks;          // taps * channel_blocks
     u32 channel_blocks;
@@ -34,6 +32,7 @@ struct ConvWgmmaParams {
     u32 dilation_rows, dilation_columns;
     u32 stride_rows, stride_columns;
     u32 pad_rows, pad_columns;
+    u32 walk_rows, walk_columns;  // grid that pixels are counted through to find them in the map
     u32 rows, columns;     // of the whole output
     u32 channels;          // of the output
     u32 first_pixel;       // of the chunk, counted through batch, rows and columns of the whole output
@@ -43,11 +42,16 @@ struct ConvWgmmaParams {
     u32 channel_tiles;
     u32 tiles;             // runs * run_tiles * channel_tiles
     u32 padding;
+    Epilogue epilogue;
 };
 
-static_assert(sizeof(ConvWgmmaParams) == 320, "mirrored in bind/conv_wgmma.rs");
+static_assert(sizeof(ConvWgmmaParams) == 224 + sizeof(Epilogue) + 16, "mirrored in bind/conv_wgmma.rs");
 
-template <u32 M, u32 N, u32 DEPTH, u32 BLOCKS>
+// Who sums the chains of a tile: there is one chain, one block sums them in turn, or a cluster's blocks side by side.
+enum class Chains { ONE, IN_TURN, CLUSTER };
+
+// A tile of M pixels and N channels, and how many K blocks are in flight.
+template <u32 M, u32 N, u32 DEPTH>
 struct Shape {
     static constexpr u32 TILE_M = M, TILE_N = N, STAGES = DEPTH;
     static constexpr u32 WARPGROUPS = M / WARPGROUP_ROWS;
@@ -55,9 +59,6 @@ struct Shape {
     static constexpr u32 THREADS = WORKERS + WARP;
     static constexpr u32 IMAGE_BYTES = M * K_BYTES, WEIGHT_BYTES = N * K_BYTES;
     static constexpr u32 STAGE_BYTES = IMAGE_BYTES + WEIGHT_BYTES;
-    static constexpr u32 STRIP_BYTES = WARP_ROWS * STRIP_STRIDE * 4;
-    // Several chains in one block take a second set of sums, where registers allow it.
-    static constexpr bool CHAINS = N * (M == WARPGROUP_ROWS ? 1 : BLOCKS) <= 128;
     // From the first multiple of 1024 bytes on: stages, a strip for each warp, barriers, and in a cluster a tile of sums.
     static constexpr u32 STRIPS = DEPTH * STAGE_BYTES;
     static constexpr u32 BARRIERS = STRIPS + WORKERS / WARP * STRIP_BYTES;
@@ -100,10 +101,10 @@ struct Ring {
 // Fills stages with the K blocks `begin..end` of a tile.
 template <class S>
 __device__ __forceinline__ void load(const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 base, Ring<S::STAGES>& ring) {
-    const u32 line = t.pixel / p.columns;
-    const i32 x = static_cast<i32>((t.pixel - line * p.columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
-    const i32 batch = static_cast<i32>(line / p.rows);
-    const i32 y = static_cast<i32>((line - batch * p.rows) * p.stride_rows) - static_cast<i32>(p.pad_rows);
+    const u32 line = t.pixel / p.walk_columns;
+    const i32 x = static_cast<i32>((t.pixel - line * p.walk_columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
+    const i32 batch = static_cast<i32>(line / p.walk_rows);
+    const i32 y = static_cast<i32>((line - batch * p.walk_rows) * p.stride_rows) - static_cast<i32>(p.pad_rows);
     const u32 padded = (p.channels + GROUP - 1) / GROUP * GROUP;
     const u32 weight_bytes = min(S::TILE_N, padded - t.channel) * K_BYTES;
     u32 tap = begin / p.channel_blocks;
@@ -133,6 +134,9 @@ __device__ __forceinline__ void load(const ConvWgmmaParams& p, const Tile& t, u3
 // Multiplies the next `count` (at least 1) stages into `sums`, which start anew.
 template <class S>
 __device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count, u32 base, u32 group, u32 lane, Ring<S::STAGES>& ring) {
+    // Set here, not by the first product: some compilers would else set them between products and wait for each.
+#pragma unroll
+    for (u32 i = 0; i < S::TILE_N / 2; ++i) sums[i] = 0.0f;
     u32 previous = 0;
 #pragma unroll 1
     for (u32 k = 0; k < count; ++k, ring.advance()) {
@@ -145,7 +149,7 @@ __device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count
 #pragma unroll
         for (u32 i = 0; i < BLOCK_K / PRODUCT_K; ++i) {
             const u32 step = i * PRODUCT_K * 2 >> 4;  // descriptors count in 16 bytes
-            Wgmma<S::TILE_N>::multiply(sums, a + step, b + step, i == 0 ? k : 1);
+            Wgmma<S::TILE_N>::multiply(sums, a + step, b + step);
         }
         products_commit();
         // The products of the stage before are done: it may be filled again.
@@ -163,56 +167,10 @@ __device__ __forceinline__ Place place_of(const ConvWgmmaParams& p, u32 pixel, u
     return {batch, line - batch * p.rows, pixel - line * p.columns, channel};
 }
 
-__device__ __forceinline__ void finish_group(const ConvWgmmaParams& p, float (&values)[GROUP], Place place) {
-    if (place.channel < p.channels) finish(values, p.epilogue, place, min(GROUP, p.channels - place.channel));
-}
-
-// Writes columns `C..C + STRIP` of a warp's fragments to its strip of shared memory.
-template <u32 C, u32 COUNT>
-__device__ __forceinline__ void turn(const float (&sums)[COUNT], float* strip, u32 lane) {
-    float* const fragment = strip + lane / 4 * STRIP_STRIDE + lane % 4 * 2;
-#pragma unroll
-    for (u32 j = 0; j < STRIP / 8; ++j) {
-        constexpr u32 FIRST = C / 2;
-        const u32 at = FIRST + j * 4;
-        *reinterpret_cast<float2*>(fragment + j * 8) = make_float2(sums[at], sums[at + 1]);
-        *reinterpret_cast<float2*>(fragment + 8 * STRIP_STRIDE + j * 8) = make_float2(sums[at + 2], sums[at + 3]);
-    }
-}
-
-// Stores the 16 rows of a warp, turned from fragments to pixels through its strip. What finishes a group is long, so it
-// stands here once, in a loop: most launches run it a few times only, and fetching instructions would take longest.
-template <class S>
-__device__ __forceinline__ void store(const ConvWgmmaParams& p, const Tile& t, const float (&sums)[S::TILE_N / 2], u32 first_row,
-                                      float* strip, u32 lane) {
-    constexpr u32 GROUPS = STRIP / GROUP, ROWS = WARP / GROUPS;  // a warp finishes 8 rows of 4 groups at a time
-    const u32 row = lane / GROUPS, column = lane % GROUPS * GROUP;
-    const Place upper = place_of(p, t.pixel + first_row + row, 0), lower = place_of(p, t.pixel + first_row + row + ROWS, 0);
-#pragma unroll 1
-    for (u32 c = 0; c < S::TILE_N; c += STRIP) {
-        __syncwarp();
-        switch (c) {
-            case 0: turn<0>(sums, strip, lane); break;
-            case 32: if constexpr (S::TILE_N > 32) turn<32>(sums, strip, lane); break;
-            case 64: if constexpr (S::TILE_N > 64) turn<64>(sums, strip, lane); break;
-            case 96: if constexpr (S::TILE_N > 64) turn<96>(sums, strip, lane); break;
-            case 128: if constexpr (S::TILE_N > 128) turn<128>(sums, strip, lane); break;
-            case 160: if constexpr (S::TILE_N > 128) turn<160>(sums, strip, lane); break;
-            case 192: if constexpr (S::TILE_N > 128) turn<192>(sums, strip, lane); break;
-            case 224: if constexpr (S::TILE_N > 128) turn<224>(sums, strip, lane); break;
-        }
-        __syncwarp();
-#pragma unroll 1
-        for (u32 at = row; at < WARP_ROWS; at += ROWS) {
-            if (first_row + at >= t.pixels) break;
-            const float4 low = *reinterpret_cast<const float4*>(strip + at * STRIP_STRIDE + column);
-            const float4 high = *reinterpret_cast<const float4*>(strip + at * STRIP_STRIDE + column + 4);
-            float values[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-            Place place = at == row ? upper : lower;
-            place.channel = t.channel + c + column;
-            finish_group(p, values, place);
-        }
-    }
+// Offset of a pixel in the output or the joined tensor, in groups of 8 channels.
+__device__ __forceinline__ u32 groups_before(const ConvWgmmaParams& p, const ChannelsLast& tensor, u32 pixel) {
+    if (p.epilogue.flags & EPILOGUE_FLAT) return pixel * static_cast<u32>(tensor.pixel / GROUP);
+    return row_groups(tensor, place_of(p, pixel, 0));
 }
 
 // Puts the sums of one chain where the blocks of the cluster can read them.
@@ -226,35 +184,72 @@ __device__ __forceinline__ void share(const float (&sums)[S::TILE_N / 2], u32 fi
     }
 }
 
-// Adds the chains of the cluster's blocks, in order, for this block's part of the rows, and stores them.
-template <class S>
+// Adds the chains of a group of channels, in order; each lies at `address` of one block of the cluster.
+template <u32 SPLITS>
+__device__ __forceinline__ void add_chains(float (&values)[GROUP], u32 address) {
+    float4 parts[SPLITS][2];
+#pragma unroll
+    for (u32 chain = 0; chain < SPLITS; ++chain) {
+        const u32 remote = remote_address(address, chain);
+        parts[chain][0] = load_remote(remote);
+        parts[chain][1] = load_remote(remote + 16);
+    }
+#pragma unroll
+    for (u32 chain = 0; chain < SPLITS; ++chain) {
+        const float4 low = parts[chain][0], high = parts[chain][1];
+        const float part[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+        for (u32 j = 0; j < GROUP; ++j) values[j] = chain == 0 ? part[j] : __fadd_rn(values[j], part[j]);
+    }
+}
+
+// Adds the chains of the cluster's blocks for this block's part of the rows, and stores them.
+template <class S, bool PLAIN>
 __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 share, u32 worker) {
     constexpr u32 GROUPS = S::TILE_N / GROUP;
     const u32 rows = S::TILE_M / p.splits;
 #pragma unroll 1
     for (u32 i = worker; i < rows * GROUPS; i += S::WORKERS) {
-        const u32 row = rank * rows + i / GROUPS, column = i % GROUPS * GROUP;
-        if (row >= t.pixels) continue;
+        const u32 row = rank * rows + i / GROUPS, column = i % GROUPS * GROUP, channel = t.channel + column;
+        if (row >= t.pixels || channel >= p.channels) continue;
         const u32 at = share + (row * S::SHARE_STRIDE + column) * 4;
         float values[GROUP];
-        for (u32 chain = 0; chain < p.splits; ++chain) {
-            const u32 remote = remote_address(at, chain);
-            const float4 low = load_remote(remote), high = load_remote(remote + 16);
-            const float part[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-            for (u32 j = 0; j < GROUP; ++j) values[j] = chain == 0 ? part[j] : __fadd_rn(values[j], part[j]);
+        switch (p.splits) {
+            case 2: add_chains<2>(values, at); break;
+            case 4: add_chains<4>(values, at); break;
+            default: add_chains<8>(values, at); break;
         }
-        finish_group(p, values, place_of(p, t.pixel + row, t.channel + column));
+        const u32 pixel = t.pixel + row;
+        if constexpr (PLAIN) {
+            store_plain_group(p.epilogue, values, groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), channel);
+        } else {
+            finish(values, p.epilogue, place_of(p, pixel, channel), min(GROUP, p.channels - channel));
+        }
     }
 }
 
-template <class S>
+// Stores the sums of a warp.
+template <class S, bool PLAIN>
+__device__ __forceinline__ void store(const ConvWgmmaParams& p, const Tile& t, const float (&sums)[S::TILE_N / 2], u32 first_row, u32 strip,
+                                      u32 lane) {
+    const u32 live = t.pixels > first_row ? t.pixels - first_row : 0;
+    if constexpr (PLAIN) {
+        const u32 pixel = t.pixel + first_row + lane % WARP_ROWS;
+        const WarpRows rows = {groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), live};
+        store_plain(p.epilogue, sums, rows, strip, t.channel, p.channels, lane);
+    } else {
+        const auto place_at = [&](u32 row) { return place_of(p, t.pixel + first_row + row, 0); };
+        store_general(p.epilogue, sums, live, place_at, strip, t.channel, p.channels, lane);
+    }
+}
+
+template <class S, Chains CHAINS, bool PLAIN>
 __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     extern __shared__ u8 dynamic[];
     u8* const aligned = dynamic + (0u - shared_address(dynamic) & 1023);
     const u32 base = shared_address(aligned);
     const u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    const u32 peers = cluster_size(), rank = cluster_rank();
+    const u32 peers = CHAINS == Chains::CLUSTER ? p.splits : 1, rank = CHAINS == Chains::CLUSTER ? cluster_rank() : 0;
     if (threadIdx.x == 0) {
         prefetch_map(&p.image);
         for (u32 i = 0; i < S::STAGES; ++i) {
@@ -265,13 +260,14 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     }
     __syncthreads();
     wait_for_predecessors();
+    release_successors();
     Ring<S::STAGES> ring;
     if (warp == S::WORKERS / WARP) {
+        const u32 begin = CHAINS == Chains::CLUSTER ? chain_begin(p, rank) : 0;
+        const u32 end = CHAINS == Chains::CLUSTER ? chain_begin(p, rank + 1) : p.k_blocks;
         for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
-            const Tile t = tile_at<S>(p, i);
-            const u32 begin = peers > 1 ? chain_begin(p, rank) : 0, end = peers > 1 ? chain_begin(p, rank + 1) : p.k_blocks;
-            if (lane == 0) load<S>(p, t, begin, end, base, ring);
-            if (peers > 1) {
+            if (lane == 0) load<S>(p, tile_at<S>(p, i), begin, end, base, ring);
+            if constexpr (CHAINS == Chains::CLUSTER) {
                 __syncwarp();
                 cluster_meet();
                 cluster_meet();
@@ -279,49 +275,70 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         }
     } else {
         const u32 first_row = warp * WARP_ROWS, group = warp / (WARPGROUP / WARP);
-        float* const strip = reinterpret_cast<float*>(aligned + S::STRIPS + warp * S::STRIP_BYTES);
-        const u32 first_chain = peers > 1 ? rank : 0, end_chain = peers > 1 ? rank + 1 : p.splits;
+        const u32 strip = base + S::STRIPS + warp * STRIP_BYTES;
         for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
             const Tile t = tile_at<S>(p, i);
             float sums[S::TILE_N / 2];
-            multiply<S>(sums, chain_begin(p, first_chain + 1) - chain_begin(p, first_chain), base, group, lane, ring);
-            if constexpr (S::CHAINS) {
-                for (u32 chain = first_chain + 1; chain < end_chain; ++chain) {
+            multiply<S>(sums, chain_begin(p, rank + 1) - chain_begin(p, rank), base, group, lane, ring);
+            if constexpr (CHAINS == Chains::IN_TURN) {
+#pragma unroll 1
+                for (u32 chain = 1; chain < p.splits; ++chain) {
                     float more[S::TILE_N / 2];
                     multiply<S>(more, chain_begin(p, chain + 1) - chain_begin(p, chain), base, group, lane, ring);
 #pragma unroll
                     for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[j] = __fadd_rn(sums[j], more[j]);
                 }
             }
-            if (peers > 1) {
+            if constexpr (CHAINS == Chains::CLUSTER) {
                 share<S>(sums, first_row, reinterpret_cast<float*>(aligned + S::SHARE), lane);
                 __syncwarp();
                 cluster_meet();
-                gather<S>(p, t, rank, base + S::SHARE, threadIdx.x);
+                gather<S, PLAIN>(p, t, rank, base + S::SHARE, threadIdx.x);
                 __syncwarp();
                 cluster_meet();
             } else {
-                store<S>(p, t, sums, first_row, strip, lane);
+                store<S, PLAIN>(p, t, sums, first_row, strip, lane);
             }
         }
     }
 }
 
-// One kernel for each shape on the menu (plan/tactic/cuda.rs): rows, columns, stages, blocks that share an SM.
-#define CONV_WGMMA(M, N, STAGES, BLOCKS)                                                                               \
-    extern "C" __global__ void __launch_bounds__(Shape<M, N, STAGES, BLOCKS>::THREADS, BLOCKS)                                 \
-        conv_wgmma_##M##x##N##_s##STAGES##_b##BLOCKS(const __grid_constant__ ConvWgmmaParams p) {                      \
-        convolve<Shape<M, N, STAGES, BLOCKS>>(p);                                                                              \
+// Kernels of the menu (plan/tactic/conv_wgmma.rs): pixels, channels, stages, blocks that share an SM, chains. Each stands
+// twice: for tails that are stored the plain way, and for any.
+#define CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, CHAINS, NAME, PLAIN)                                                   \
+    extern "C" __global__ void __launch_bounds__(Shape<M, N, STAGES>::THREADS, BLOCKS)                                 \
+        conv_wgmma_##M##x##N##_s##STAGES##_b##BLOCKS##_##NAME(const __grid_constant__ ConvWgmmaParams p) {             \
+        convolve<Shape<M, N, STAGES>, Chains::CHAINS, PLAIN>(p);                                                       \
     }
+#define CONV_WGMMA_ONE(M, N, STAGES, BLOCKS)                                                                           \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, ONE, one, true)                                                            \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, ONE, one_any, false)
+#define CONV_WGMMA_TURNS(M, N, STAGES, BLOCKS)                                                                         \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, IN_TURN, turns, true)                                                      \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, IN_TURN, turns_any, false)
+#define CONV_WGMMA_CLUSTER(M, N, STAGES, BLOCKS)                                                                       \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, CLUSTER, cluster, true)                                                    \
+    CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, CLUSTER, cluster_any, false)
 
-CONV_WGMMA(64, 32, 8, 1)
-CONV_WGMMA(64, 32, 4, 3)
-CONV_WGMMA(64, 64, 8, 1)
-CONV_WGMMA(64, 64, 4, 3)
-CONV_WGMMA(64, 128, 6, 1)
-CONV_WGMMA(64, 128, 4, 2)
-CONV_WGMMA(128, 64, 6, 1)
-CONV_WGMMA(128, 64, 4, 2)
-CONV_WGMMA(128, 128, 5, 1)
-CONV_WGMMA(128, 128, 3, 2)
-CONV_WGMMA(128, 256, 4, 1)
+CONV_WGMMA_ONE(128, 256, 4, 1)
+CONV_WGMMA_ONE(128, 128, 5, 1)
+CONV_WGMMA_ONE(128, 128, 3, 2)
+CONV_WGMMA_ONE(128, 64, 6, 1)
+CONV_WGMMA_ONE(128, 64, 4, 2)
+CONV_WGMMA_ONE(64, 256, 4, 1)
+CONV_WGMMA_ONE(64, 128, 4, 2)
+CONV_WGMMA_ONE(64, 64, 4, 3)
+CONV_WGMMA_ONE(64, 64, 3, 4)
+CONV_WGMMA_ONE(64, 64, 8, 1)
+CONV_WGMMA_ONE(64, 32, 8, 1)
+CONV_WGMMA_TURNS(128, 128, 5, 1)
+CONV_WGMMA_TURNS(128, 64, 6, 1)
+CONV_WGMMA_TURNS(64, 128, 6, 1)
+CONV_WGMMA_TURNS(64, 64, 8, 1)
+CONV_WGMMA_TURNS(64, 32, 8, 1)
+CONV_WGMMA_CLUSTER(128, 128, 4, 1)
+CONV_WGMMA_CLUSTER(128, 64, 6, 1)
+CONV_WGMMA_CLUSTER(64, 128, 6, 1)
+CONV_WGMMA_CLUSTER(64, 64, 8, 1)
+CONV_WGMMA_CLUSTER(64, 32, 8, 1)
+CONV_WGMMA_CLUSTER(64, 32, 4, 3)

@@ -1,28 +1,30 @@
 // What happens to a finished accumulator of a convolution or matrix product: bias, rounding, tail, store.
 //
 // The unit of work is 8 neighbouring channels of one pixel, in f32, so that every access to memory can be 16 bytes wide.
-// Main loops call `finish` once for each such group and know nothing else of what follows them.
+// Main loops call `finish` once for each such group and know nothing else of what follows them. The usual tails have a
+// path of their own; all others are interpreted.
 #pragma once
 
-#include "types.cuh"
+#include "tail.cuh"
 
-// Tails with a path of their own; numbered as in bind/epilogue.rs.
+// Numbered as in bind/epilogue.rs.
 enum EpilogueFunction : u32 {
     EPILOGUE_IDENTITY = 0,
     EPILOGUE_RELU = 1,
     EPILOGUE_LEAKY_RELU = 2,  // first: slope
     EPILOGUE_CLIP = 3,        // first, second: bounds
     EPILOGUE_HARD_SWISH = 4,
-    EPILOGUE_HARD_SIGMOID = 5,  // first, second: alpha, beta
-    EPILOGUE_ADD = 6,           // the joined tensor
-    EPILOGUE_ADD_RELU = 7,
+    EPILOGUE_ADD = 5,  // the joined tensor
+    EPILOGUE_ADD_RELU = 6,
+    EPILOGUE_SILU = 7,
+    EPILOGUE_TAIL = 8,  // any other tail
 };
 
 // Bits of `Epilogue::flags`.
 constexpr u32 EPILOGUE_ROUNDED = 1;      // the accumulator with its bias is rounded to f16 before the tail
-constexpr u32 EPILOGUE_BIAS_F32 = 2;     // the bias is f32, otherwise f16
-constexpr u32 EPILOGUE_WIDE_STORE = 4;   // every group of 8 channels of the output begins at a multiple of 16 bytes
-constexpr u32 EPILOGUE_WIDE_JOINED = 8;  // the same for the joined tensor
+constexpr u32 EPILOGUE_WIDE_STORE = 2;   // every group of 8 channels of the output begins at a multiple of 16 bytes
+constexpr u32 EPILOGUE_WIDE_JOINED = 4;  // the same for the joined tensor
+constexpr u32 EPILOGUE_FLAT = 8;         // pixels of output and joined tensor follow each other across rows and samples
 
 // A tensor `[batch, row, pixel, channel]` of f16 with neighbouring channels side by side; strides in elements.
 struct ChannelsLast {
@@ -35,14 +37,15 @@ struct ChannelsLast {
 struct Epilogue {
     ChannelsLast output;
     ChannelsLast joined;  // address 0 if the function joins nothing
-    u64 bias;             // one value a channel; 0 for none
+    u64 bias;             // f32, one a channel, up to a multiple of GROUP channels; 0 for none
     u32 function;
     u32 flags;
     float first;
     float second;
+    Tail tail;  // for EPILOGUE_TAIL
 };
 
-static_assert(sizeof(Epilogue) == 88, "mirrored in bind/epilogue.rs");
+static_assert(sizeof(Epilogue) == 88 + sizeof(Tail), "mirrored in bind/epilogue.rs");
 
 constexpr u32 GROUP = 8;
 
@@ -100,72 +103,122 @@ __device__ __forceinline__ void store_group(const float (&values)[GROUP], u64 ad
     }
 }
 
-// The comparisons of the host's kernels: a NaN on either side gives the second operand, so NaN passes every function.
-__device__ __forceinline__ float greater(float a, float b) { return a > b ? a : b; }
-__device__ __forceinline__ float lesser(float a, float b) { return a < b ? a : b; }
-__device__ __forceinline__ float clip(float x, float low, float high) { return lesser(high, greater(low, x)); }
-
-__device__ __forceinline__ float hard_sigmoid(float x, float alpha, float beta) { return clip(__fmaf_rn(x, alpha, beta), 0.0f, 1.0f); }
-
-__device__ __forceinline__ void add_bias(float (&values)[GROUP], const Epilogue& e, u32 channel, u32 count) {
-    if (e.bias == 0) return;
-    if (e.flags & EPILOGUE_BIAS_F32) {
-        const float* bias = reinterpret_cast<const float*>(e.bias) + channel;
+// The biases of 8 channels from `channel` on; zeros without a bias.
+__device__ __forceinline__ void load_bias(float (&values)[GROUP], const Epilogue& e, u32 channel) {
+    float4 low = make_float4(0.0f, 0.0f, 0.0f, 0.0f), high = low;
+    if (e.bias != 0) {
+        const float4* pointer = reinterpret_cast<const float4*>(e.bias + 4ull * channel);
+        low = pointer[0];
+        high = pointer[1];
+    }
+    const float loaded[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-        for (u32 i = 0; i < GROUP; ++i) {
-            if (i < count) values[i] = __fadd_rn(values[i], bias[i]);
-        }
-    } else {
-        float bias[GROUP];
-        // A section of weights begins at a multiple of 64 bytes, and groups at multiples of 8 channels.
-        load_group(bias, e.bias + 2ull * channel, true, count);
+    for (u32 i = 0; i < GROUP; ++i) values[i] = loaded[i];
+}
+
+// Long functions stay out of line: main loops keep their registers, and the usual launch never fetches them. The interpreter
+// takes one value at a time, since every kernel of a unit carries its own copy.
+__device__ __noinline__ void finish_rare(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
+    if (e.function == EPILOGUE_SILU) {
 #pragma unroll
-        for (u32 i = 0; i < GROUP; ++i) values[i] = __fadd_rn(values[i], bias[i]);
+        for (u32 i = 0; i < GROUP; ++i) values[i] = __fmul_rn(values[i], sigmoid(values[i]));
+        return;
+    }
+#pragma unroll 1
+    for (u32 i = 0; i < count; ++i) values[i] = tail_apply(e.tail, values[i], place.batch, place.channel + i, place.row, place.pixel);
+}
+
+// Applies `f` to every value.
+template <u32 N, class F>
+__device__ __forceinline__ void each(float (&values)[N][GROUP], const F& f) {
+#pragma unroll
+    for (u32 g = 0; g < N; ++g) {
+#pragma unroll
+        for (u32 i = 0; i < GROUP; ++i) values[g][i] = f(values[g][i]);
     }
 }
 
-// Finishes the `count` (1 to 8) channels from `place` on: values are sums of products, in f32.
-__device__ __forceinline__ void finish(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
-    add_bias(values, e, place.channel, count);
-    if (e.flags & EPILOGUE_ROUNDED) {
+// Finishes the `count` (1 to 8) first channels of N groups: values are sums of products, in f32. Group `g` lies at
+// `places.at(g)`; where the flag EPILOGUE_FLAT says that pixels follow each other, at pixel `places.flat(g)` of them all, if
+// the places know it (`FLAT`).
+// Groups without `places.live(g)` are left alone. All N are worked on at once, to hide latencies behind each other.
+template <u32 N, class Places>
+__device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const float (&bias)[GROUP], const Epilogue& e, const Places& places,
+                                              u32 count) {
+    const u32 channel = places.channel();
+    const auto address = [&](const ChannelsLast& tensor, u32 g) {
+        if (Places::FLAT && (e.flags & EPILOGUE_FLAT)) return tensor.address + 2 * (places.flat(g) * static_cast<u64>(tensor.pixel) + channel);
+        return group_address(tensor, places.at(g));
+    };
 #pragma unroll
-        for (u32 i = 0; i < GROUP; ++i) values[i] = half_to_float(float_to_half(values[i]));
+    for (u32 g = 0; g < N; ++g) {
+#pragma unroll
+        for (u32 i = 0; i < GROUP; ++i) values[g][i] = __fadd_rn(values[g][i], bias[i]);
     }
+    if (e.flags & EPILOGUE_ROUNDED) each(values, [](float x) { return rounded_to_half(x); });
     switch (e.function) {
-        case EPILOGUE_RELU:
-#pragma unroll
-            for (u32 i = 0; i < GROUP; ++i) values[i] = greater(0.0f, values[i]);
-            break;
-        case EPILOGUE_LEAKY_RELU:
-#pragma unroll
-            for (u32 i = 0; i < GROUP; ++i) values[i] = values[i] < 0.0f ? __fmul_rn(values[i], e.first) : values[i];
-            break;
-        case EPILOGUE_CLIP:
-#pragma unroll
-            for (u32 i = 0; i < GROUP; ++i) values[i] = clip(values[i], e.first, e.second);
-            break;
-        case EPILOGUE_HARD_SWISH:
-#pragma unroll
-            for (u32 i = 0; i < GROUP; ++i) values[i] = __fmul_rn(values[i], hard_sigmoid(values[i], 1.0f / 6.0f, 0.5f));
-            break;
-        case EPILOGUE_HARD_SIGMOID:
-#pragma unroll
-            for (u32 i = 0; i < GROUP; ++i) values[i] = hard_sigmoid(values[i], e.first, e.second);
-            break;
+        case EPILOGUE_RELU: each(values, [](float x) { return greater(0.0f, x); }); break;
+        case EPILOGUE_LEAKY_RELU: each(values, [&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
+        case EPILOGUE_CLIP: each(values, [&](float x) { return clip(x, e.first, e.second); }); break;
+        case EPILOGUE_HARD_SWISH: each(values, [](float x) { return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f)); }); break;
         case EPILOGUE_ADD:
         case EPILOGUE_ADD_RELU: {
-            float joined[GROUP];
-            load_group(joined, group_address(e.joined, place), e.flags & EPILOGUE_WIDE_JOINED, count);
-            const bool relu = e.function == EPILOGUE_ADD_RELU;
-            // A sum is not rounded before the relu, which commutes with rounding.
+            float joined[N][GROUP];
 #pragma unroll
-            for (u32 i = 0; i < GROUP; ++i) {
-                const float sum = __fadd_rn(values[i], joined[i]);
-                values[i] = relu ? greater(0.0f, sum) : sum;
+            for (u32 g = 0; g < N; ++g) {
+                if (places.live(g)) load_group(joined[g], address(e.joined, g), e.flags & EPILOGUE_WIDE_JOINED, count);
+            }
+            // A sum is not rounded before the relu, which commutes with rounding.
+            const bool relu = e.function == EPILOGUE_ADD_RELU;
+#pragma unroll
+            for (u32 g = 0; g < N; ++g) {
+#pragma unroll
+                for (u32 i = 0; i < GROUP; ++i) {
+                    const float sum = __fadd_rn(values[g][i], joined[g][i]);
+                    values[g][i] = relu ? greater(0.0f, sum) : sum;
+                }
             }
             break;
         }
+        case EPILOGUE_SILU:
+        case EPILOGUE_TAIL:
+#pragma unroll 1
+            for (u32 g = 0; g < N; ++g) {
+                float copies[GROUP];
+#pragma unroll
+                for (u32 constant = 0; constant < N; ++constant) {
+#pragma unroll
+                    for (u32 i = 0; i < GROUP; ++i) copies[i] = constant == g ? values[constant][i] : copies[i];
+                }
+                if (places.live(g)) finish_rare(copies, e, places.at(g), count);
+#pragma unroll
+                for (u32 constant = 0; constant < N; ++constant) {
+#pragma unroll
+                    for (u32 i = 0; i < GROUP; ++i) values[constant][i] = constant == g ? copies[i] : values[constant][i];
+                }
+            }
+            break;
         default: break;
     }
-    store_group(values, group_address(e.output, place), e.flags & EPILOGUE_WIDE_STORE, count);
+#pragma unroll
+    for (u32 g = 0; g < N; ++g) {
+        if (places.live(g)) store_group(values[g], address(e.output, g), e.flags & EPILOGUE_WIDE_STORE, count);
+    }
+}
+
+// One group on its own.
+struct OnePlace {
+    static constexpr bool FLAT = false;
+    Place place;
+    __device__ __forceinline__ u32 channel() const { return place.channel; }
+    __device__ __forceinline__ bool live(u32) const { return true; }
+    __device__ __forceinline__ Place at(u32) const { return place; }
+    __device__ __forceinline__ u32 flat(u32) const { return 0; }
+};
+
+// Finishes one group at `place`.
+__device__ __forceinline__ void finish(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
+    float bias[GROUP];
+    load_bias(bias, e, place.channel);
+    finish_groups<1>(reinterpret_cast<float(&)[1][GROUP]>(values), bias, e, OnePlace{place}, count);
 }

@@ -113,6 +113,10 @@ __device__ __forceinline__ float4 load_remote(u32 address) {
     return v;
 }
 
+__device__ __forceinline__ void store_pair(u32 address, float a, float b) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(a), "f"(b) : "memory");
+}
+
 // --- warpgroup products ---
 
 // A matrix in shared memory with rows of 128 bytes of K under the 128-byte swizzle; groups of 8 rows lie 1024 bytes apart.
@@ -139,4 +143,9 @@ __device__ __forceinline__ void products_wait() {
 // launched ahead of them.
 __device__ __forceinline__ void wait_for_predecessors() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Lets launches that depend on this one begin; they wait for its end themselves.
+__device__ __forceinline__ void release_successors() {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }

@@ -5,13 +5,13 @@
 //     tail_apply(tail, value, n, c, h, w)          one value
 //
 // They take the head's values in f32 and leave the last call's, which the caller rounds to the output's type by storing
-// them. Nothing happens where the tail is empty. All values of the operator are floats; tails of integers belong to the
-// generic kernel alone. Coordinates are those of the whole output, not of a chunk.
+// them. Nothing happens where the tail is empty. All values and tensors of the operator are floats; tails of integers belong
+// to the generic kernel alone. Coordinates are those of the whole output, not of a chunk.
 #pragma once
 
 #include "math.cuh"
 #include "power.cuh"
-#include "view.cuh"
+#include "run.cuh"
 
 constexpr u32 MAX_TAIL = 7;
 
@@ -79,55 +79,43 @@ struct Tail {
 static_assert(sizeof(TailOperand) == 64 && sizeof(TailCall) == 152 && sizeof(Tail) == 16 + 152 * MAX_TAIL,
               "mirrored in bind/tail.rs");
 
-// A function of two floats; powers are computed in f64.
-__device__ __forceinline__ float binary_float(u32 function, float a, float b) {
+// The functions that are long, out of line and four values at a time: kernels stay small and keep their registers.
+__device__ __noinline__ float4 long_unary(u32 function, float4 x) {
+    const auto each = [&](auto f) { return make_float4(f(x.x), f(x.y), f(x.z), f(x.w)); };
     switch (function) {
-        case TAIL_ADD: return __fadd_rn(a, b);
-        case TAIL_SUB: return __fsub_rn(a, b);
-        case TAIL_MUL: return __fmul_rn(a, b);
-        case TAIL_DIV: return __fdiv_rn(a, b);
-        case TAIL_MIN: return a != a ? a : lesser(a, b);
-        case TAIL_MAX: return a != a ? a : greater(a, b);
-        default: return a < 0.0f ? __fmul_rn(a, b) : a;
+        case TAIL_SIGMOID: return each([](float v) { return sigmoid(v); });
+        case TAIL_SILU: return each([](float v) { return __fmul_rn(v, sigmoid(v)); });
+        case TAIL_TANH: return each([](float v) { return hyperbolic_tangent(v); });
+        case TAIL_ERF: return each([](float v) { return error_function(v); });
+        case TAIL_GELU: return each([](float v) { return gelu(v); });
+        case TAIL_GELU_TANH: return each([](float v) { return gelu_tanh(v); });
+        case TAIL_LOG: return each([](float v) { return logarithm(v); });
+        case TAIL_SQRT: return each([](float v) { return __fsqrt_rn(v); });
+        case TAIL_ROUND: return each([](float v) { return round_even(v); });
+        case TAIL_FLOOR: return each([](float v) { return round_down(v); });
+        case TAIL_CEIL: return each([](float v) { return round_up(v); });
+        default: return each([](float v) { return exponential(v); });
     }
 }
 
-// A function of one float.
-__device__ __forceinline__ float unary_float(u32 function, float x, float first, float second) {
-    switch (function) {
-        case TAIL_RELU: return greater(0.0f, x);
-        case TAIL_LEAKY_RELU: return x < 0.0f ? __fmul_rn(x, first) : x;
-        case TAIL_CLIP: return clip(x, first, second);
-        case TAIL_SIGMOID: return sigmoid(x);
-        case TAIL_HARD_SIGMOID: return hard_sigmoid(x, first, second);
-        case TAIL_HARD_SWISH: return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f));
-        case TAIL_SILU: return __fmul_rn(x, sigmoid(x));
-        case TAIL_TANH: return hyperbolic_tangent(x);
-        case TAIL_EXP: return exponential(x);
-        case TAIL_SQRT: return __fsqrt_rn(x);
-        case TAIL_NEG: return negative(x);
-        case TAIL_ERF: return error_function(x);
-        case TAIL_GELU: return gelu(x);
-        case TAIL_GELU_TANH: return gelu_tanh(x);
-        case TAIL_ROUND: return round_even(x);
-        case TAIL_LOG: return logarithm(x);
-        case TAIL_ABS: return absolute(x);
-        case TAIL_FLOOR: return round_down(x);
-        default: return round_up(x);
-    }
+__device__ __noinline__ float4 long_binary(u32 function, float4 a, float4 b) {
+    if (function == TAIL_DIV) return make_float4(__fdiv_rn(a.x, b.x), __fdiv_rn(a.y, b.y), __fdiv_rn(a.z, b.z), __fdiv_rn(a.w, b.w));
+    const auto raised = [](float x, float y) { return static_cast<float>(power(x, y)); };
+    return make_float4(raised(a.x, b.x), raised(a.y, b.y), raised(a.z, b.z), raised(a.w, b.w));
 }
 
-// The rarer functions, which are long, out of line and one value at a time: kernels stay small and keep their registers.
-__device__ __noinline__ float unary_rare(u32 function, float x) {
-    switch (function) {
-        case TAIL_TANH: return hyperbolic_tangent(x);
-        case TAIL_ERF: return error_function(x);
-        case TAIL_GELU: return gelu(x);
-        case TAIL_GELU_TANH: return gelu_tanh(x);
-        case TAIL_LOG: return logarithm(x);
-        case TAIL_SQRT: return __fsqrt_rn(x);
-        default: return exponential(x);
-    }
+// Values `i` to `i + 3`; what lies behind the last is 1.
+template <u32 N>
+__device__ __forceinline__ float4 four(const float (&v)[N], u32 i) {
+    return make_float4(v[i], i + 1 < N ? v[i + 1] : 1.0f, i + 2 < N ? v[i + 2] : 1.0f, i + 3 < N ? v[i + 3] : 1.0f);
+}
+
+template <u32 N>
+__device__ __forceinline__ void take_four(float (&v)[N], u32 i, float4 y) {
+    v[i] = y.x;
+    if (i + 1 < N) v[i + 1] = y.y;
+    if (i + 2 < N) v[i + 2] = y.z;
+    if (i + 3 < N) v[i + 3] = y.w;
 }
 
 template <u32 N>
@@ -153,14 +141,6 @@ __device__ __forceinline__ void tail_unary(const TailCall& call, float (&v)[N]) 
 #pragma unroll
             for (u32 i = 0; i < N; ++i) v[i] = __fmul_rn(v[i], hard_sigmoid(v[i], 1.0f / 6.0f, 0.5f));
             break;
-        case TAIL_SIGMOID:
-#pragma unroll
-            for (u32 i = 0; i < N; ++i) v[i] = sigmoid(v[i]);
-            break;
-        case TAIL_SILU:
-#pragma unroll
-            for (u32 i = 0; i < N; ++i) v[i] = __fmul_rn(v[i], sigmoid(v[i]));
-            break;
         case TAIL_NEG:
 #pragma unroll
             for (u32 i = 0; i < N; ++i) v[i] = negative(v[i]);
@@ -169,21 +149,9 @@ __device__ __forceinline__ void tail_unary(const TailCall& call, float (&v)[N]) 
 #pragma unroll
             for (u32 i = 0; i < N; ++i) v[i] = absolute(v[i]);
             break;
-        case TAIL_ROUND:
-#pragma unroll
-            for (u32 i = 0; i < N; ++i) v[i] = round_even(v[i]);
-            break;
-        case TAIL_FLOOR:
-#pragma unroll
-            for (u32 i = 0; i < N; ++i) v[i] = round_down(v[i]);
-            break;
-        case TAIL_CEIL:
-#pragma unroll
-            for (u32 i = 0; i < N; ++i) v[i] = round_up(v[i]);
-            break;
         default:
 #pragma unroll
-            for (u32 i = 0; i < N; ++i) v[i] = unary_rare(call.function, v[i]);
+            for (u32 i = 0; i < N; i += 4) take_four(v, i, long_unary(call.function, four(v, i)));
             break;
     }
 }
@@ -191,21 +159,23 @@ __device__ __forceinline__ void tail_unary(const TailCall& call, float (&v)[N]) 
 template <u32 N>
 __device__ __forceinline__ void tail_binary(u32 function, const float (&a)[N], const float (&b)[N], float (&v)[N]) {
     switch (function) {
-        case TAIL_ADD:
-#pragma unroll
-            for (u32 i = 0; i < N; ++i) v[i] = __fadd_rn(a[i], b[i]);
-            break;
-        case TAIL_MUL:
-#pragma unroll
-            for (u32 i = 0; i < N; ++i) v[i] = __fmul_rn(a[i], b[i]);
-            break;
+        case TAIL_DIV:
         case TAIL_POW:
 #pragma unroll
-            for (u32 i = 0; i < N; ++i) v[i] = static_cast<float>(power(a[i], b[i]));
+            for (u32 i = 0; i < N; i += 4) take_four(v, i, long_binary(function, four(a, i), four(b, i)));
             break;
         default:
 #pragma unroll
-            for (u32 i = 0; i < N; ++i) v[i] = binary_float(function, a[i], b[i]);
+            for (u32 i = 0; i < N; ++i) {
+                const float x = a[i], y = b[i];
+                v[i] = function == TAIL_ADD   ? __fadd_rn(x, y)
+                       : function == TAIL_MUL ? __fmul_rn(x, y)
+                       : function == TAIL_SUB ? __fsub_rn(x, y)
+                       : function == TAIL_PRELU ? (x < 0.0f ? __fmul_rn(x, y) : x)
+                       : x != x                 ? x
+                       : function == TAIL_MIN   ? lesser(x, y)
+                                                : greater(x, y);
+            }
             break;
     }
 }
@@ -213,29 +183,7 @@ __device__ __forceinline__ void tail_binary(u32 function, const float (&a)[N], c
 // The `count` values of an operand along `axis` from `at` on; what lies behind them is 0.
 template <u32 N>
 __device__ __forceinline__ void tail_load(const TailOperand& o, u32 count, const u32 (&at)[MAX_RANK], u32 axis, float (&v)[N]) {
-    const i64 element = element_of(o.strides, at);
-    const i64 step = o.strides[axis];
-    if (step == 0) {
-        const float one = load_float(o.address, o.dtype, element);
-#pragma unroll
-        for (u32 i = 0; i < N; ++i) v[i] = one;
-        return;
-    }
-    if constexpr (N == 8) {
-        const u64 address = o.address + 2 * element;
-        if (step == 1 && o.dtype == F16 && count == N && address % 16 == 0) {
-            const uint4 bits = *reinterpret_cast<const uint4*>(address);
-            const u32 words[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-            for (u32 i = 0; i < 4; ++i) {
-                v[2 * i] = half_to_float(static_cast<u16>(words[i]));
-                v[2 * i + 1] = half_to_float(static_cast<u16>(words[i] >> 16));
-            }
-            return;
-        }
-    }
-#pragma unroll
-    for (u32 i = 0; i < N; ++i) v[i] = i < count ? load_float(o.address, o.dtype, element + static_cast<i64>(i) * step) : 0.0f;
+    load_run(o.address, o.dtype, element_of(o.strides, at), o.strides[axis], count, v);
 }
 
 template <u32 N>

@@ -3,7 +3,7 @@
 
 #include "types.cuh"
 
-// D = A * B (+ D unless `accumulate` is 0) for 64 rows and N columns; A and B lie in shared memory, both with K innermost.
+// D += A * B for 64 rows and N columns; A and B lie in shared memory, both with K innermost.
 // A thread holds N / 2 sums: of columns 8 j + 2 (lane % 4) + {0, 1}, sums 4 j + {0, 1} are of row 16 warp + lane / 4 and
 // sums 4 j + {2, 3} of the row 8 below.
 template <int N>
@@ -11,23 +11,23 @@ struct Wgmma;
 
 template <>
 struct Wgmma<32> {
-    static __device__ __forceinline__ void multiply(float (&d)[16], u64 a, u64 b, u32 accumulate) {
+    static __device__ __forceinline__ void multiply(float (&d)[16], u64 a, u64 b) {
         asm volatile(
-            "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
+            "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"
             "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
             "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
             "%16, %17, p, 1, 1, 0, 0;\n}\n"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
               "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-            : "l"(a), "l"(b), "r"(accumulate));
+            : "l"(a), "l"(b));
     }
 };
 
 template <>
 struct Wgmma<64> {
-    static __device__ __forceinline__ void multiply(float (&d)[32], u64 a, u64 b, u32 accumulate) {
+    static __device__ __forceinline__ void multiply(float (&d)[32], u64 a, u64 b) {
         asm volatile(
-            "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+            "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"
             "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
             "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
             "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
@@ -36,15 +36,15 @@ struct Wgmma<64> {
               "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
               "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
               "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-            : "l"(a), "l"(b), "r"(accumulate));
+            : "l"(a), "l"(b));
     }
 };
 
 template <>
 struct Wgmma<128> {
-    static __device__ __forceinline__ void multiply(float (&d)[64], u64 a, u64 b, u32 accumulate) {
+    static __device__ __forceinline__ void multiply(float (&d)[64], u64 a, u64 b) {
         asm volatile(
-            "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+            "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"
             "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
             "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
             "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
@@ -59,15 +59,15 @@ struct Wgmma<128> {
               "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
               "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
               "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-            : "l"(a), "l"(b), "r"(accumulate));
+            : "l"(a), "l"(b));
     }
 };
 
 template <>
 struct Wgmma<256> {
-    static __device__ __forceinline__ void multiply(float (&d)[128], u64 a, u64 b, u32 accumulate) {
+    static __device__ __forceinline__ void multiply(float (&d)[128], u64 a, u64 b) {
         asm volatile(
-            "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+            "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"
             "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
             "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
             "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
@@ -94,6 +94,6 @@ struct Wgmma<256> {
               "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
               "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
               "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-            : "l"(a), "l"(b), "r"(accumulate));
+            : "l"(a), "l"(b));
     }
 };

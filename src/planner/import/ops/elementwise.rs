@@ -50,22 +50,31 @@ fn arithmetic(x: &Operand) -> Fallible<()> {
     }
 }
 
+/// INT8 is stored in 32 bits, so that what wraps around in 8 bits would not.
+pub(super) fn wrapping(x: &Operand) -> Fallible<()> {
+    match x.elem() {
+        Elem::I8 => Err(unsupported("arithmetic that wraps around in INT8")),
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn binary(b: &mut Builder, node: &OnnxNode<'_>, kind: Binary) -> Fallible<Operand> {
     node.arity(2, 2)?;
     let (x, y) = (node.input(0)?, node.input(1)?);
     arithmetic(x)?;
     arithmetic(y)?;
-    if x.elem() == Elem::I8 {
-        return Err(unsupported("arithmetic that wraps around in INT8"));
-    }
+    wrapping(x)?;
     b.binary(kind, x, y)
 }
 
-/// Min and Max of one or more inputs.
-pub(super) fn extreme(b: &mut Builder, node: &OnnxNode<'_>, kind: Binary) -> Fallible<Operand> {
+/// Min, Max and Sum of one or more inputs.
+pub(super) fn fold(b: &mut Builder, node: &OnnxNode<'_>, kind: Binary) -> Fallible<Operand> {
     let inputs = node.all_inputs()?;
     let mut result = inputs[0].clone();
     arithmetic(&result)?;
+    if kind == Binary::Add {
+        wrapping(&result)?;
+    }
     for x in &inputs[1..] {
         result = b.binary(kind, &result, x)?;
     }

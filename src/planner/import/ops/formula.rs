@@ -2,6 +2,7 @@
 
 use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
+use super::super::host::Elem;
 use super::super::node::OnnxNode;
 use super::elementwise::apply;
 use crate::primitive::{Binary, Scalar, Unary};
@@ -46,6 +47,32 @@ pub(super) fn reciprocal(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Opera
     let x = float_input(node)?;
     let one = b.scalar(x.elem(), 1.0)?;
     b.binary(Binary::Div, &one, x)
+}
+
+/// Mod of integers: the remainder with the sign of the divisor, or with `fmod` that of the dividend.
+pub(super) fn modulo(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(2, 2)?;
+    let (x, divisor) = (node.input(0)?, node.input(1)?);
+    let signed = match x.elem() {
+        Elem::I32 | Elem::I64 | Elem::I8 => true,
+        Elem::U8 => false,
+        _ => return Err(unsupported(format!("remainders of {:?}", x.elem()))),
+    };
+    let follows_dividend = node.flag("fmod", false)?;
+    let remainder = remainder(b, x, divisor)?;
+    if follows_dividend || !signed {
+        return Ok(remainder);
+    }
+    // Between the divisor and its negative: one divisor more, and what is then too much off again.
+    let moved = b.binary(Binary::Add, &remainder, divisor)?;
+    self::remainder(b, &moved, divisor)
+}
+
+/// `x - d * trunc(x / d)`.
+fn remainder(b: &mut Builder, x: &Operand, divisor: &Operand) -> Fallible<Operand> {
+    let quotient = b.binary(Binary::Div, x, divisor)?;
+    let whole = b.binary(Binary::Mul, &quotient, divisor)?;
+    b.binary(Binary::Sub, x, &whole)
 }
 
 /// Softplus: `ln(1 + exp(x))`, as `max(x, 0) + ln(1 + exp(-|x|))`, which overflows nowhere.

@@ -9,7 +9,6 @@ mod steps;
 
 use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
-use super::super::host::shape_of;
 use super::super::node::OnnxNode;
 use crate::primitive::Primitive;
 use layer::{Direction, Layer};
@@ -57,7 +56,7 @@ pub(super) fn lstm(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Vec<Operand
         let peepholes = layer.peepholes(b, node, index)?;
         let states = [layer.or_zeros(b, h)?, layer.or_zeros(b, c)?];
         let across = b.transpose(&weights.recurrence, &[1, 0])?;
-        let unrolled = layer.unroll(b, &gates, direction, states, masks.as_ref(), |b, x, [h, c]| {
+        let unrolled = steps::unroll(b, &layer, &gates, direction, states, masks.as_ref(), |b, x, [h, c]| {
             steps::lstm(b, &layer, x, [h, c], &across, peepholes.as_ref(), own)
         })?;
         let (y, [h, c]) = unrolled;
@@ -126,15 +125,9 @@ fn gated<'s>(
         let (gates, step) = direction(b, index)?;
         let h = layer.state(b, node, 5, "initial_h", index)?;
         let h = layer.or_zeros(b, h)?;
-        let (y, [h]) = layer.unroll(b, &gates, way, [h], masks.as_ref(), step)?;
+        let (y, [h]) = steps::unroll(b, layer, &gates, way, [h], masks.as_ref(), step)?;
         ys.push(y);
         hs.push(h);
     }
     Ok(vec![layer.join(b, &ys)?, layer.join_states(b, &hs)?])
-}
-
-/// Columns `from..to` of a matrix.
-fn columns(b: &mut Builder, x: &Operand, from: u32, to: u32) -> Fallible<Operand> {
-    let shape = shape_of(&[i64::from(x.shape().dim(0)), i64::from(to - from)])?;
-    b.slice(x, vec![0, i64::from(from)], vec![1, 1], shape)
 }

@@ -6,6 +6,7 @@
 
 use super::value::{Lane, Value};
 use super::walk::{Bounds, pieces, walk};
+use crate::backend::cpu::simd::Kernels;
 use crate::primitive::Window;
 use crate::tensor::Shape;
 
@@ -204,10 +205,7 @@ impl Convolution {
             if let Some(bias) = bias {
                 sums.fill(f32::read(bias, bias.place.origin + i64::from(channel) * bias.stride(0)));
             }
-            for (k, &weight) in weights[..used].iter().enumerate() {
-                let column = &columns[k * pitch..][..n];
-                sums.iter_mut().zip(column).for_each(|(sum, &x)| *sum = x.mul_add(weight, *sum));
-            }
+            Kernels::get().add_products(&weights[..used], columns, pitch, sums);
             f32::store(y, block.output + i64::from(channel) * y.stride(1), block.step, sums);
         }
     }

@@ -3,6 +3,7 @@
 use super::scalar;
 use super::value::{Lane, Value};
 use super::walk::Bounds;
+use crate::backend::cpu::simd::Kernels;
 use crate::primitive::Unary;
 use crate::tensor::Shape;
 
@@ -23,16 +24,20 @@ impl Lstm {
         }
     }
 
-    /// Floats of working memory: gates, weights of one k, h and c.
+    /// Floats of working memory: the recurrent weights by hidden unit, gates, h and c.
     pub fn work(&self) -> usize {
-        10 * self.hidden
+        (4 * self.hidden + 6) * self.hidden
     }
 
     /// Computes the rows in `bounds`; `inputs` and `outputs` are the primitive's, `work` holds [`Lstm::work`] floats.
     pub fn run(&self, inputs: &[Value<'_>], outputs: &[Value<'_>], bounds: &Bounds, work: &mut [f32]) {
         let n = self.hidden;
+        let (weights, work) = work.split_at_mut(4 * n * n);
         let (gates, work) = work.split_at_mut(4 * n);
-        let (weights, work) = work.split_at_mut(4 * n);
+        let r = &inputs[1];
+        for (k, weights) in weights.chunks_exact_mut(4 * n).enumerate() {
+            f32::load(r, r.place.origin + k as i64 * r.stride(1), r.stride(0), weights);
+        }
         let (h, work) = work.split_at_mut(n);
         let c = &mut work[..n];
         for row in bounds.range(1) {
@@ -45,7 +50,7 @@ impl Lstm {
             }
             for step in 0..self.steps {
                 let t = if self.reverse { self.steps - 1 - step } else { step };
-                self.step(inputs, &outputs[0], [t as i64, row], gates, weights, (h, c));
+                self.step(&inputs[0], &outputs[0], [t as i64, row], weights, gates, (h, c));
             }
             if let Some(last) = outputs.get(1) {
                 f32::store(last, last.place.origin + row * last.stride(0), last.stride(1), c);
@@ -54,22 +59,10 @@ impl Lstm {
     }
 
     /// One step of one row: h and c become the step's.
-    fn step(
-        &self,
-        inputs: &[Value<'_>],
-        y: &Value<'_>,
-        [t, row]: [i64; 2],
-        gates: &mut [f32],
-        weights: &mut [f32],
-        (h, c): (&mut [f32], &mut [f32]),
-    ) {
-        let (x, r) = (&inputs[0], &inputs[1]);
+    fn step(&self, x: &Value<'_>, y: &Value<'_>, [t, row]: [i64; 2], weights: &[f32], gates: &mut [f32], (h, c): (&mut [f32], &mut [f32])) {
         let place = |v: &Value<'_>| v.place.origin + t * v.stride(0) + row * v.stride(1);
         f32::load(x, place(x), x.stride(2), gates);
-        for (k, &h) in h.iter().enumerate() {
-            f32::load(r, r.place.origin + k as i64 * r.stride(1), r.stride(0), weights);
-            gates.iter_mut().zip(weights.iter()).for_each(|(z, &w)| *z = h.mul_add(w, *z));
-        }
+        Kernels::get().add_products(h, weights, gates.len(), gates);
         let (sigmoids, g) = gates.split_at_mut(3 * self.hidden);
         scalar::unary(Unary::Sigmoid, sigmoids);
         scalar::unary(Unary::Tanh, g);

@@ -4,6 +4,7 @@
 
 use super::value::{Lane, Place, RUN, Value};
 use super::walk::{Bounds, pieces, walk};
+use crate::backend::cpu::simd::Kernels;
 
 /// `y = a b (+ c)` for matrices of inner extent `depth` in the last two of `rank` axes.
 pub fn matmul(a: &Value<'_>, b: &Value<'_>, c: Option<&Value<'_>>, y: &Value<'_>, rank: usize, depth: usize, bounds: &Bounds) {
@@ -16,6 +17,7 @@ pub fn matmul(a: &Value<'_>, b: &Value<'_>, c: Option<&Value<'_>>, y: &Value<'_>
     };
     let c_place = c.map_or(y.place, |c| c.place);
     let places = [still(a, column), still(b, row), c_place, y.place];
+    let kernels = Kernels::get();
     let mut factors = [0.0f32; RUN];
     let mut run = [0.0f32; RUN];
     let mut sums = [0.0f32; RUN];
@@ -32,7 +34,7 @@ pub fn matmul(a: &Value<'_>, b: &Value<'_>, c: Option<&Value<'_>>, y: &Value<'_>
                 for (i, &factor) in factors.iter().enumerate() {
                     let at = bo + first * b.stride(column) + (k + i) as i64 * b.stride(row);
                     f32::load(b, at, b.stride(column), run);
-                    sums.iter_mut().zip(run.iter()).for_each(|(sum, &x)| *sum = factor.mul_add(x, *sum));
+                    kernels.add_products(&[factor], run, 0, sums);
                 }
             });
             f32::store(y, yo + first * y.stride(column), y.stride(column), sums);

@@ -2,6 +2,7 @@
 
 use super::value::{Lane, RUN, Value};
 use super::walk::{Bounds, pieces, walk};
+use crate::backend::taps::padded;
 use crate::limits::MAX_RANK;
 use crate::primitive::PadMode;
 use crate::tensor::Shape;
@@ -89,25 +90,6 @@ fn place<T: Lane>(x: &Value<'_>, base: i64, stride: i64, map: &[Option<u32>], ou
         T::load(x, base + i64::from(from) * stride, stride, &mut values[i..i + n]);
         i += n;
     }
-}
-
-/// The input position under position `at` of a padded axis of `extent` elements.
-fn padded(mode: PadMode, at: i64, extent: i64) -> Option<u32> {
-    if (0..extent).contains(&at) {
-        return Some(at as u32);
-    }
-    let inside = match mode {
-        PadMode::Constant(_) => return None,
-        _ if extent == 0 => return None,
-        PadMode::Edge => at.clamp(0, extent - 1),
-        PadMode::Wrap => at.rem_euclid(extent),
-        PadMode::Reflect => {
-            let period = (2 * (extent - 1)).max(1);
-            let folded = at.rem_euclid(period);
-            folded.min(period - folded).min(extent - 1)
-        }
-    };
-    Some(inside as u32)
 }
 
 /// Elements of `x` along `axis` by index: the output's axes are those of `x` with `axis` replaced by those of `indices`.

@@ -5,7 +5,7 @@
 
 use super::value::{Lane, RUN, Value};
 use super::walk::{Bounds, pieces, walk};
-use crate::backend::cpu::taps::{Taps, is_identity, weighted};
+use crate::backend::taps::{Taps, is_identity, weighted};
 use crate::limits::MAX_RANK;
 use crate::primitive::{Coordinates, PrimitiveError, Resize};
 use crate::tensor::Shape;

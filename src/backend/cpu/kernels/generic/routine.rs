@@ -8,7 +8,7 @@ use super::resample::Resample;
 use super::value::Value;
 use super::walk::Bounds;
 use super::{elementwise, matmul, reduce};
-use crate::backend::cpu::taps::{is_identity, nearest};
+use crate::backend::taps::{is_identity, nearest};
 use crate::primitive::{Binary, Coordinates, Primitive, PrimitiveError, ReduceKind, Region, Resize, ResizeMode, Unary};
 use crate::tensor::{DType, Shape};
 

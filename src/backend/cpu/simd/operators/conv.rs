@@ -193,6 +193,7 @@ impl Conv {
             k: cin,
             weights: self.panel(run.group, run.channels.start),
             bias: self.bias_at(channel),
+            bias_stride: 0,
             n: run.channels.len(),
             out: out.wrapping_add(run.image * self.out.image + y * self.out.row + x * self.out.pixel + channel),
             out_stride: self.out.pixel,

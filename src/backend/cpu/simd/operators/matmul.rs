@@ -302,6 +302,7 @@ impl Kernel for MatMul {
                 k,
                 weights,
                 bias: self.bias.as_ref().map_or(std::ptr::null(), |b| b[column..].as_ptr()),
+                bias_stride: 0,
                 n,
                 out: self
                     .out

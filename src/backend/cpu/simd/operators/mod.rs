@@ -16,6 +16,7 @@ mod matmul;
 mod packing;
 mod parts;
 mod pool;
+mod recurrent;
 mod reduce;
 mod resize;
 mod site;
@@ -54,6 +55,7 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
         format::Kernel::Pool => pool::compile(context, operator),
         format::Kernel::Reduce => reduce::compile(context, operator),
         format::Kernel::Softmax => softmax::compile(context, operator),
+        format::Kernel::Recurrent => recurrent::compile(context, operator, packings),
         format::Kernel::Resize => resize::compile(context, operator),
         _ => None,
     }

@@ -17,6 +17,8 @@ pub enum Form {
     },
     /// Panels of a `[K, N]` matrix.
     Matrix,
+    /// Panels of the transposed of an `[N, K]` matrix.
+    Recurrence,
     /// Depthwise: taps outside, channels padded to sixteen.
     Depthwise,
     /// Panels per phase of a transposed convolution.

@@ -5,7 +5,7 @@ use super::{Context, unravel};
 use crate::backend::cpu::arena::Memory;
 use crate::backend::cpu::kernel::Kernel;
 use crate::backend::cpu::simd::{BilinearRow, Kernels};
-use crate::backend::cpu::taps::{Taps, is_identity, weighted};
+use crate::backend::taps::{Taps, is_identity, weighted};
 use crate::plan::format::{Operand, Operator};
 use crate::primitive::{Primitive, Region};
 use std::ops::Range;

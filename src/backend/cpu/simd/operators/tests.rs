@@ -283,12 +283,73 @@ fn pixels(r: &mut Random) -> Vec<Trial> {
     trials
 }
 
+fn recurrences(r: &mut Random) -> Vec<Trial> {
+    let mut layer = |name, golden, reverse, [steps, rows, hidden]: [u32; 3], states: usize| {
+        let mut operands = vec![r.input(&[steps, rows, 4 * hidden]), r.weights(&[4 * hidden, hidden])];
+        operands.extend((0..states).map(|_| r.input(&[rows, hidden])));
+        Trial {
+            name,
+            golden,
+            kernel: Kernel::Recurrent,
+            layout: Layout::contiguous,
+            calls: vec![(Primitive::Lstm { reverse }, operands, shape(&[steps, rows, hidden]))],
+        }
+    };
+    vec![
+        layer("a recurrent layer", "6ebf00fbc2068ef3", true, [5, 15, 19], 2),
+        layer("a recurrent layer from zeros", "6630549fce02eb1a", false, [3, 2, 32], 0),
+    ]
+}
+
+/// Functions that no other trial has, so that their bits are stored too.
+fn functions(r: &mut Random) -> Vec<Trial> {
+    let out = shape(&[3, 5, 130]);
+    let chain = |name, golden, functions: &[Unary], first: Source| {
+        let mut operand = Some(first);
+        let call = |&function| (Primitive::Unary(function), vec![operand.take().unwrap_or(Previous)], out);
+        Trial {
+            name,
+            golden,
+            kernel: Kernel::Elementwise,
+            layout: Layout::contiguous,
+            calls: functions.iter().map(call).collect(),
+        }
+    };
+    use Unary::*;
+    vec![
+        chain(
+            "gelu of a logarithm",
+            "a0a276795b8fd8bd",
+            &[Abs, Log, Gelu, Tanh],
+            r.input(out.dims()),
+        ),
+        chain(
+            "a bent error function",
+            "0ea9753d4b278049",
+            &[GeluTanh, Erf, Exp],
+            r.input(out.dims()),
+        ),
+        chain(
+            "roundings",
+            "ba174bdf499e8ca8",
+            &[Exp, Round, Log, Floor, Neg, Ceil],
+            r.input(out.dims()),
+        ),
+    ]
+}
+
 fn trials() -> Vec<Trial> {
     let mut r = Random(3);
-    [convolutions(&mut r), matrices(&mut r), pixels(&mut r)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        convolutions(&mut r),
+        matrices(&mut r),
+        pixels(&mut r),
+        recurrences(&mut r),
+        functions(&mut r),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 impl Trial {

@@ -4,7 +4,6 @@ use super::super::super::builder::{Builder, Operand};
 use super::super::super::error::{Fallible, limit, malformed, unsupported};
 use super::super::super::host::{Elem, Host, shape_of};
 use super::super::super::node::OnnxNode;
-use super::steps::Masks;
 use crate::primitive::{Binary, Primitive};
 use crate::tensor::Shape;
 
@@ -122,7 +121,7 @@ impl Layer {
     }
 
     /// Part `index` along `axis` of `x`, without that axis.
-    fn part(b: &mut Builder, x: &Operand, axis: usize, index: usize) -> Fallible<Operand> {
+    pub fn part(b: &mut Builder, x: &Operand, axis: usize, index: usize) -> Fallible<Operand> {
         let mut dims: Vec<i64> = x.shape().dims().iter().map(|&d| i64::from(d)).collect();
         let mut start = vec![0; dims.len()];
         (dims[axis], start[axis]) = (1, index as i64);
@@ -207,38 +206,6 @@ impl Layer {
         let bias = bias.map(|bias| b.broadcast(bias, shape)).transpose()?;
         let operands: Vec<&Operand> = [h, across].into_iter().chain(&bias).collect();
         b.one(Primitive::MatMul, &operands, self.elem, shape)
-    }
-
-    /// Walks the steps of `gates`, `[T, B, gates * H]`, from `states` (h first): the h of all steps in the input's order, and
-    /// the last states. Rows that a mask hides keep their states and give 0.
-    pub fn unroll<const N: usize>(
-        &self,
-        b: &mut Builder,
-        gates: &Operand,
-        direction: Direction,
-        mut states: [Operand; N],
-        masks: Option<&Masks>,
-        advance: impl Fn(&mut Builder, &Operand, [&Operand; N]) -> Fallible<[Operand; N]>,
-    ) -> Fallible<(Operand, [Operand; N])> {
-        let mut ys: Vec<Option<Operand>> = vec![None; self.steps as usize];
-        for step in 0..self.steps {
-            let t = match direction {
-                Direction::Forward => step,
-                Direction::Reverse => self.steps - 1 - step,
-            };
-            let x = Self::part(b, gates, 0, t as usize)?;
-            let next = advance(b, &x, states.each_ref())?;
-            let y = match masks {
-                None => {
-                    states = next;
-                    states[0].clone()
-                }
-                Some(masks) => masks.apply(b, self, t, &mut states, next)?,
-            };
-            ys[t as usize] = Some(b.reshape(&y, shape_of(&[1, self.rows.into(), self.hidden.into()])?)?);
-        }
-        let ys: Vec<&Operand> = ys.iter().flatten().collect();
-        Ok((b.concat(&ys, 0, self.output_shape()?)?, states))
     }
 
     /// h after the last step of `y`, `[T,B,H]`.

@@ -1,12 +1,11 @@
-//! Single steps of recurrent layers, as primitives over one step's projected inputs `[B, gates * H]` and the states `[B,H]`.
+//! Recurrent layers step by step, as primitives over one step's projected inputs `[B, gates * H]` and the states `[B,H]`.
 
 use super::super::super::builder::{Builder, Operand};
 use super::super::super::error::{Fallible, malformed, unsupported};
 use super::super::super::host::{Host, shape_of};
 use super::super::super::node::OnnxNode;
 use super::super::elementwise::apply;
-use super::columns;
-use super::layer::{Layer, Weights};
+use super::layer::{Direction, Layer, Weights};
 use crate::primitive::{Binary, Scalar, Unary};
 
 /// A function of gates. Those of ONNX with parameters of their own are there with the parameters' defaults.
@@ -96,6 +95,44 @@ impl Masks {
         }
         y.ok_or_else(|| malformed("no state"))
     }
+}
+
+/// Walks the steps of `gates`, `[T, B, gates * H]`, from `states` (h first): the h of all steps in the input's order, and
+/// the last states. Rows that a mask hides keep their states and give 0.
+pub(super) fn unroll<const N: usize>(
+    b: &mut Builder,
+    layer: &Layer,
+    gates: &Operand,
+    direction: Direction,
+    mut states: [Operand; N],
+    masks: Option<&Masks>,
+    advance: impl Fn(&mut Builder, &Operand, [&Operand; N]) -> Fallible<[Operand; N]>,
+) -> Fallible<(Operand, [Operand; N])> {
+    let mut ys: Vec<Option<Operand>> = vec![None; layer.steps as usize];
+    for step in 0..layer.steps {
+        let t = match direction {
+            Direction::Forward => step,
+            Direction::Reverse => layer.steps - 1 - step,
+        };
+        let x = Layer::part(b, gates, 0, t as usize)?;
+        let next = advance(b, &x, states.each_ref())?;
+        let y = match masks {
+            None => {
+                states = next;
+                states[0].clone()
+            }
+            Some(masks) => masks.apply(b, layer, t, &mut states, next)?,
+        };
+        ys[t as usize] = Some(b.reshape(&y, shape_of(&[1, layer.rows.into(), layer.hidden.into()])?)?);
+    }
+    let ys: Vec<&Operand> = ys.iter().flatten().collect();
+    Ok((b.concat(&ys, 0, layer.output_shape()?)?, states))
+}
+
+/// Columns `from..to` of a matrix.
+fn columns(b: &mut Builder, x: &Operand, from: u32, to: u32) -> Fallible<Operand> {
+    let shape = shape_of(&[i64::from(x.shape().dim(0)), i64::from(to - from)])?;
+    b.slice(x, vec![0, i64::from(from)], vec![1, 1], shape)
 }
 
 /// A step of an LSTM with any functions, and peepholes from c to the gates i, o and f.

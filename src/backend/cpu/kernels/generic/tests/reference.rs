@@ -1,6 +1,7 @@
 //! The primitives as their definitions read, in f64, element by element.
 
 use super::{coordinates, get};
+use crate::backend::cpu::fixture::erf;
 use crate::primitive::{Binary, PadMode, PoolKind, Primitive, ReduceKind, Unary, Window};
 use crate::tensor::{DType, Shape, Tensor};
 
@@ -223,20 +224,6 @@ fn unary(kind: Unary, x: f64) -> f64 {
         Unary::Floor => x.floor(),
         Unary::Ceil => x.ceil(),
     }
-}
-
-/// The error function by its series `2 / sqrt(pi) * e^(-x^2) * sum of 2^n x^(2n+1) / (2n+1)!!`, whose terms are all of one sign.
-pub fn erf(x: f64) -> f64 {
-    if x.abs() > 6.0 {
-        return x.signum();
-    }
-    let (mut term, mut sum, mut n) = (x, x, 0.0);
-    while term.abs() > sum.abs() * 1e-17 {
-        n += 1.0;
-        term *= 2.0 * x * x / (2.0 * n + 1.0);
-        sum += term;
-    }
-    2.0 / std::f64::consts::PI.sqrt() * (-x * x).exp() * sum
 }
 
 fn binary(kind: Binary, a: f64, b: f64) -> f64 {

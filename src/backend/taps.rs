@@ -1,9 +1,9 @@
-//! Where the outputs of a resize look: source positions and weights along one axis (ONNX `Resize`).
+//! Where the outputs of a resize or a padding look: source positions and weights along one axis (ONNX `Resize`, `Pad`).
 //!
 //! Coordinates and filters are computed in f64 from basic operations and rounded to f32 weights, so the tables are the same
 //! on every machine.
 
-use crate::primitive::{Coordinates, Nearest, PrimitiveError, Resize, ResizeMode};
+use crate::primitive::{Coordinates, Nearest, PadMode, PrimitiveError, Resize, ResizeMode};
 
 /// One axis of a resize: its extents, scale and rule.
 #[derive(Clone, Copy)]
@@ -179,4 +179,24 @@ fn cubic_filter(distance: f64, a: f64) -> f64 {
     } else {
         0.0
     }
+}
+
+/// The input position under position `at` of a padded axis of `extent` elements, counted from the input's first; `None`
+/// outside the input where a constant stands.
+pub fn padded(mode: PadMode, at: i64, extent: i64) -> Option<u32> {
+    if (0..extent).contains(&at) {
+        return Some(at as u32);
+    }
+    let inside = match mode {
+        PadMode::Constant(_) => return None,
+        _ if extent == 0 => return None,
+        PadMode::Edge => at.clamp(0, extent - 1),
+        PadMode::Wrap => at.rem_euclid(extent),
+        PadMode::Reflect => {
+            let period = (2 * (extent - 1)).max(1);
+            let folded = at.rem_euclid(period);
+            folded.min(period - folded).min(extent - 1)
+        }
+    };
+    Some(inside as u32)
 }

@@ -1,0 +1,291 @@
+//! Convolutions and products with constant matrices on `mma.sync`: the launches of `kernels/conv_mma.cu`.
+//!
+//! An operator's head is seen as a matrix product of M output pixels, N output channels and K taps times input channels;
+//! which part of it a block computes is said by the tactic's entry of the menu.
+
+use super::epilogue::{Constants, Epilogue, pack_bias};
+use super::views::Divisor;
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
+use crate::plan::format::{Operator, Plan, View};
+use crate::plan::tactic::conv_mma::{self as tiles, K_BLOCK, Loader, MmaTile, Splits};
+use crate::plan::tactic::product::Product;
+use crate::primitive::Region;
+use bytemuck::{Pod, Zeroable};
+
+/// Bytes at the head of a workspace that hold counters, zero between launches; partial sums lie behind them.
+pub const COUNTER_BYTES: u64 = 64 << 10;
+
+/// Numbers of `Walk` in `kernels/conv_params.cuh`.
+mod walk {
+    pub const PADDED: u32 = 0;
+    pub const INSIDE: u32 = 1;
+    pub const FLAT: u32 = 2;
+}
+
+/// `Convolution` of `kernels/conv_params.cuh`.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+struct Convolution {
+    x: u64,
+    weights: u64,
+    partials: u64,
+    counters: u64,
+    x_batch: i32,
+    x_row: i32,
+    x_pixel: i32,
+    height: u32,
+    width: u32,
+    kernel_rows: u32,
+    stride_rows: u32,
+    stride_pixels: u32,
+    pad_rows: u32,
+    pad_pixels: u32,
+    tap_row: i32,
+    tap_column: i32,
+    step_rows: u32,
+    step_columns: u32,
+    step_channels: u32,
+    dilation_rows: Divisor,
+    dilation_pixels: Divisor,
+    channels: Divisor,
+    kernel_columns: Divisor,
+    sample: Divisor,
+    row: Divisor,
+    tiles_across: Divisor,
+    splits: Divisor,
+    first_batch: u32,
+    first_row: u32,
+    first_pixel: u32,
+    m: u32,
+    n: u32,
+    k: u32,
+    k_padded: u32,
+    tiles: u32,
+    walk: u32,
+    epilogue: Epilogue,
+}
+
+impl MmaTile {
+    /// Threads of a block.
+    fn threads(&self) -> u32 {
+        let across = |tile: u16, warp: u16| u32::from(tile / warp);
+        32 * across(self.tile.0, self.warp.0) * across(self.tile.1, self.warp.1)
+    }
+
+    /// Bytes of shared memory of a block: the ring of stages or, if larger, the strips in which warps turn their sums; and
+    /// the gathering loader's table.
+    fn shared(&self, k_padded: u32) -> u32 {
+        let stage = 2 * u32::from(self.step) * (u32::from(self.tile.0) + u32::from(self.tile.1));
+        let turn = self.threads() / 32 * 16 * (u32::from(self.warp.1) + 8) * 4;
+        let table = if self.loader == Loader::Gather { 8 * k_padded } else { 0 };
+        (stage * u32::from(self.stages)).max(turn) + table
+    }
+
+    /// Tiles down and across a product of `m` pixels and `n` channels.
+    fn tiles(&self, m: u64, n: u32) -> (u64, u32) {
+        (m.div_ceil(u64::from(self.tile.0)), n.div_ceil(u32::from(self.tile.1)))
+    }
+}
+
+/// An operator bound to an entry of the menu.
+struct ConvMma {
+    operator: Operator,
+    entry: MmaTile,
+    weights: PackId,
+    bias: Option<PackId>,
+    k_padded: u32,
+    splits: u32,
+    /// Tiles of the whole output, at least as many as of any chunk.
+    tiles: u64,
+}
+
+/// Binds a convolution or matrix product whose tactic is an entry of the menu.
+pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    let entry = *MmaTile::of(operator.tactic).ok_or(BindError::Tactic("conv_mma has no such tile"))?;
+    let product = product(packer.plan, operator)?;
+    let k = u32::try_from(product.k()).map_err(|_| BindError::Large("a sum of products"))?;
+    let k_padded = k.checked_next_multiple_of(K_BLOCK).ok_or(BindError::Large("a sum of products"))?;
+    let [samples, rows, columns, channels] = product.out.extents;
+    let m = u64::from(samples) * u64::from(rows) * u64::from(columns);
+    let (down, across) = entry.tiles(m, channels);
+    let splits = u32::from(operator.class.split_k.max(1));
+    let tiles = down * u64::from(across);
+    if splits > k_padded / K_BLOCK || tiles * u64::from(splits) > i32::MAX as u64 {
+        return Err(BindError::Tactic("conv_mma cannot split the sum so often"));
+    }
+    let kernel = ConvMma {
+        operator: operator.clone(),
+        entry,
+        weights: pack_weights(packer, &product, k_padded)?,
+        bias: pack_bias(packer, &product)?,
+        k_padded,
+        splits,
+        tiles,
+    };
+    if kernel.partial_bytes() > 0 && 4 * tiles > COUNTER_BYTES {
+        return Err(BindError::Tactic("conv_mma has no counters for so many tiles"));
+    }
+    Ok(Box::new(kernel))
+}
+
+fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, BindError> {
+    tiles::product(plan, operator).map_err(|_| BindError::Tactic("conv_mma does not compute such products"))
+}
+
+/// Weights as rows of K for each output channel, in the order (tap row, tap column, input channel), padded with zeros.
+fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>, k_padded: u32) -> Result<PackId, BindError> {
+    let view = product.weights;
+    let section = packer.section(view).ok_or(BindError::Reference)?;
+    let source = Constants::new(packer.contents(section)?, view)?;
+    let rows = rows_of_weights(&source, view, product, k_padded as usize);
+    let name = format!(
+        "rows {} {:?} {:?} {}",
+        view.origin,
+        view.layout.shape.dims(),
+        view.layout.strides(),
+        product.matrix
+    );
+    packer.pack(section, name, |_| rows)
+}
+
+fn rows_of_weights(source: &Constants<'_>, view: &View, product: &Product<'_>, k_padded: usize) -> Vec<u8> {
+    let (layout, rank) = (view.layout, view.layout.shape.rank());
+    // Strides of output channel, tap row, tap column and input channel; axes of extent 1 are never stepped along.
+    let [o, i, j, c] = match product.matrix {
+        true => [layout.stride(rank - 1), 0, 0, layout.stride(rank - 2)],
+        false => [0, 2, 3, 1].map(|axis| layout.stride(axis)),
+    };
+    let [kernel_rows, kernel_columns, _] = product.window.kernel.map(i64::from);
+    let (outputs, inputs) = (i64::from(product.out.extents[3]), i64::from(product.x.extents[3]));
+    let mut bytes = Vec::with_capacity(outputs as usize * k_padded * 2);
+    for output in 0..outputs {
+        for row in 0..kernel_rows {
+            for column in 0..kernel_columns {
+                for channel in 0..inputs {
+                    let half = source.half(output * o + row * i + column * j + channel * c);
+                    bytes.extend_from_slice(&half.to_le_bytes());
+                }
+            }
+        }
+        bytes.resize((output as usize + 1) * k_padded * 2, 0);
+    }
+    bytes
+}
+
+/// The step from input pixel to input pixel of a product whose output pixels are its input pixels, one for one.
+fn walks_flat(product: &Product<'_>) -> Option<i64> {
+    let window = &product.window;
+    let single = window.taps() == 1 && window.stride == [1; 3] && window.pad_begin == [0; 3] && window.pad_end == [0; 3];
+    product.x.flat_step().filter(|_| single)
+}
+
+/// Pixels of the region follow each other in the whole output.
+fn is_flat(product: &Product<'_>, region: &Region) -> bool {
+    region.batch.len() == 1 || region.rows == (0..product.out.extents[1])
+}
+
+fn stride(value: i64) -> Result<i32, BindError> {
+    i32::try_from(value).map_err(|_| BindError::Large("a stride of the input"))
+}
+
+impl ConvMma {
+    /// Bytes of the partial sums of all tiles; 0 if a block makes whole sums.
+    fn partial_bytes(&self) -> u64 {
+        let apart = self.splits > 1 && self.entry.splits == Splits::Apart;
+        let tile = u64::from(self.entry.tile.0) * u64::from(self.entry.tile.1) * 4;
+        if apart { self.tiles * u64::from(self.splits) * tile } else { 0 }
+    }
+
+    /// The parameters of a chunk.
+    fn params(&self, at: &Addresses<'_>, product: &Product<'_>, region: &Region) -> Result<Convolution, BindError> {
+        let (window, [samples, rows, columns, channels]) = (&product.window, product.out.extents);
+        if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
+            return Err(BindError::Reference);
+        }
+        let (chunk_rows, chunk_samples) = (region.rows.len() as u32, region.batch.len() as u32);
+        // At most the elements of the output, which are below 2^31.
+        let m = chunk_samples * chunk_rows * columns;
+        let (down, across) = self.entry.tiles(u64::from(m), channels);
+        let (inputs, step) = (product.x.extents[3], u32::from(self.entry.step));
+        let [x_batch, x_row, mut x_pixel, _] = product.x.strides;
+        let flat = walks_flat(product).filter(|_| is_flat(product, region));
+        let walk = match flat {
+            Some(step) => {
+                x_pixel = step;
+                walk::FLAT
+            }
+            None if window.pad_begin == [0; 3] && window.pad_end == [0; 3] => walk::INSIDE,
+            None => walk::PADDED,
+        };
+        let tap = |dilation: u32, pixels: i64| stride(i64::from(dilation).saturating_mul(pixels));
+        let (partials, counters) = match self.partial_bytes() {
+            0 => (0, 0),
+            bytes => {
+                let part = |offset, bytes| at.workspace.part(offset, bytes).ok_or(BindError::Reference);
+                (part(COUNTER_BYTES, bytes)?.address, part(0, COUNTER_BYTES)?.address)
+            }
+        };
+        Ok(Convolution {
+            x: at.view(product.input)?,
+            weights: at.pack(self.weights)?.address,
+            partials,
+            counters,
+            x_batch: stride(x_batch)?,
+            x_row: stride(x_row)?,
+            x_pixel: stride(x_pixel)?,
+            height: product.x.extents[1],
+            width: product.x.extents[2],
+            kernel_rows: window.kernel[0],
+            stride_rows: window.stride[0],
+            stride_pixels: window.stride[1],
+            pad_rows: window.pad_begin[0],
+            pad_pixels: window.pad_begin[1],
+            tap_row: tap(window.dilation[0], x_row)?,
+            tap_column: tap(window.dilation[1], x_pixel)?,
+            step_rows: step / inputs / window.kernel[1],
+            step_columns: step / inputs % window.kernel[1],
+            step_channels: step % inputs,
+            dilation_rows: Divisor::new(window.dilation[0]),
+            dilation_pixels: Divisor::new(window.dilation[1]),
+            channels: Divisor::new(inputs),
+            kernel_columns: Divisor::new(window.kernel[1]),
+            sample: Divisor::new(chunk_rows * columns),
+            row: Divisor::new(columns),
+            tiles_across: Divisor::new(across),
+            splits: Divisor::new(self.splits),
+            first_batch: region.batch.start,
+            first_row: region.rows.start,
+            first_pixel: (region.batch.start * rows + region.rows.start) * columns,
+            m,
+            n: channels,
+            k: product.k() as u32,
+            k_padded: self.k_padded,
+            tiles: down as u32 * across,
+            walk,
+            epilogue: Epilogue::new(at, &self.operator, product, self.bias, region)?,
+        })
+    }
+}
+
+impl Kernel for ConvMma {
+    fn workspace(&self) -> u64 {
+        match self.partial_bytes() {
+            0 => 0,
+            bytes => COUNTER_BYTES + bytes,
+        }
+    }
+
+    fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
+        let product = product(at.plan, &self.operator)?;
+        let params = self.params(at, &product, region)?;
+        let blocks = params.tiles * if params.partials == 0 { 1 } else { self.splits };
+        let launch = Launch::new("conv_mma", self.entry.function(), blocks, width, self.entry.threads(), &params);
+        Ok(vec![Launch {
+            shared: self.entry.shared(self.k_padded),
+            ..launch
+        }])
+    }
+}
+
+#[cfg(test)]
+mod tests;

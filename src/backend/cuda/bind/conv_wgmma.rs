@@ -1,0 +1,311 @@
+//! Convolutions and products with constant matrices on `wgmma`: the launches of `kernels/conv_wgmma.cu`.
+//!
+//! Pixels come through an im2col map of the whole input, so a chunk is said by where its tiles begin; weights are packed in
+//! the order in which the blocks read them, already swizzled, and need no map.
+
+use super::epilogue::{Constants, Epilogue, GROUP, flags, function, pack_bias};
+use super::{Addresses, BindError, Im2colMap, Kernel, Launch, PackId, Packer, Swizzle, TensorMap};
+use crate::plan::format::Operator;
+use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains, WgmmaTile, corners, k_blocks, product};
+use crate::plan::tactic::product::Product;
+use crate::primitive::Region;
+use bytemuck::{Pod, Zeroable};
+
+/// Rows that a warpgroup multiplies.
+const WARPGROUP_ROWS: u32 = 64;
+/// Bytes of a row of a K block.
+const K_BYTES: u32 = BLOCK_K * 2;
+/// Bytes of a warp's strip, in which it turns its sums round.
+const STRIP_BYTES: u32 = 16 * (64 * 2 + 16);
+/// Bytes kept for barriers.
+const BARRIER_BYTES: u32 = 128;
+/// Stages begin at a multiple of this, the span of a swizzle pattern.
+const ALIGNMENT: u32 = 1024;
+/// Floats behind each row of a tile that the blocks of a cluster share.
+const SHARE_PADDING: u32 = 8;
+/// Rows of a swizzle pattern; output channels of packed weights are padded to a multiple.
+const PATTERN_ROWS: usize = 8;
+/// Halves in 16 bytes, which the pattern moves as one.
+const PIECE: usize = 8;
+
+/// `ConvWgmmaParams` of `kernels/conv_wgmma.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Params {
+    image: TensorMap,
+    weights: u64,
+    k_blocks: u32,
+    channel_blocks: u32,
+    splits: u32,
+    kernel_columns: u32,
+    dilation: [u32; 2],
+    stride: [u32; 2],
+    pad: [u32; 2],
+    walk_rows: u32,
+    walk_columns: u32,
+    rows: u32,
+    columns: u32,
+    channels: u32,
+    first_pixel: u32,
+    run_pixels: u32,
+    run_stride: u32,
+    run_tiles: u32,
+    channel_tiles: u32,
+    tiles: u32,
+    padding: u32,
+    epilogue: Epilogue,
+    end: [u32; 4],
+}
+
+impl WgmmaTile {
+    /// Threads of a block: the warpgroups that multiply, and one warp that loads.
+    fn threads(&self) -> u32 {
+        u32::from(self.tile.0) / WARPGROUP_ROWS * 128 + 32
+    }
+
+    /// Bytes of shared memory of a block: stages, strips, barriers, and in a cluster a tile of sums.
+    fn shared(&self) -> u32 {
+        let [pixels, channels] = [self.tile.0, self.tile.1].map(u32::from);
+        let stages = u32::from(self.stages) * (pixels + channels) * K_BYTES;
+        let strips = pixels / 16 * STRIP_BYTES;
+        let share = if self.chains == Chains::Cluster {
+            pixels * (channels + SHARE_PADDING) * 4
+        } else {
+            0
+        };
+        ALIGNMENT + stages + strips + BARRIER_BYTES + share
+    }
+}
+
+/// An operator bound to an entry of the menu.
+struct ConvWgmma {
+    operator: Operator,
+    entry: WgmmaTile,
+    weights: PackId,
+    bias: Option<PackId>,
+    splits: u32,
+}
+
+/// Binds a convolution or matrix product whose tactic is an entry of the menu.
+pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    let entry = *WgmmaTile::of(operator.tactic).ok_or(BindError::Tactic("conv_wgmma has no such tile"))?;
+    let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
+    Ok(Box::new(ConvWgmma {
+        operator: operator.clone(),
+        entry,
+        weights: pack_weights(packer, &product)?,
+        bias: pack_bias(packer, &product)?,
+        splits: u32::from(operator.class.split_k.max(1)),
+    }))
+}
+
+const MISFIT: BindError = BindError::Tactic("conv_wgmma computes products of f16 with constant weights and aligned pixels");
+
+/// Weights as `[K block][output channel][64 halves]`: taps in row-major order, inside a tap its channels in blocks of 64,
+/// zeros behind the last channel. Output channels are padded to a multiple of 8; in every 8 rows the 16-byte pieces are
+/// permuted as the 128-byte swizzle of shared memory has them, so a block copies them as they are.
+fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<PackId, BindError> {
+    let view = product.weights;
+    let section = packer.section(view).ok_or(BindError::Reference)?;
+    let source = Constants::new(packer.contents(section)?, view)?;
+    let (layout, rank) = (view.layout, view.layout.shape.rank());
+    // Strides of output channel, tap row, tap column and input channel; axes of extent 1 are never stepped along.
+    let strides = match product.matrix {
+        true => [layout.stride(rank - 1), 0, 0, layout.stride(rank - 2)],
+        false => [0, 2, 3, 1].map(|axis| layout.stride(axis)),
+    };
+    let [kernel_rows, kernel_columns, _] = product.window.kernel.map(|k| k as usize);
+    let extents = [
+        product.out.extents[3] as usize,
+        kernel_rows,
+        kernel_columns,
+        product.x.extents[3] as usize,
+    ];
+    let bytes = swizzled_blocks(extents, |at| {
+        let offset: i64 = at.iter().zip(strides).map(|(&i, s)| i as i64 * s).sum();
+        source.half(offset).to_le_bytes()
+    });
+    let name = format!(
+        "blocks {} {:?} {:?} {}",
+        view.origin,
+        layout.shape.dims(),
+        layout.strides(),
+        product.matrix
+    );
+    packer.pack(section, name, |_| bytes)
+}
+
+/// Packs halves given by `[output channel, tap row, tap column, input channel]`.
+fn swizzled_blocks([outputs, rows, columns, inputs]: [usize; 4], half: impl Fn([usize; 4]) -> [u8; 2]) -> Vec<u8> {
+    let padded = outputs.next_multiple_of(PATTERN_ROWS);
+    let block = BLOCK_K as usize;
+    let channel_blocks = inputs.div_ceil(block);
+    let mut packed = vec![0; rows * columns * channel_blocks * padded * block * 2];
+    for tap in 0..rows * columns {
+        for channel in 0..inputs {
+            let k = tap * channel_blocks + channel / block;
+            let (piece, inside) = (channel % block / PIECE, channel % PIECE);
+            for output in 0..outputs {
+                let place = (piece ^ output % PATTERN_ROWS) * PIECE + inside;
+                let at = ((k * padded + output) * block + place) * 2;
+                packed[at..at + 2].copy_from_slice(&half([output, tap / columns, tap % columns, channel]));
+            }
+        }
+    }
+    packed
+}
+
+/// How the copy engine walks the input.
+struct Walk {
+    /// Images, rows and columns that output pixels are counted through.
+    grid: [u32; 3],
+    map: Im2colMap,
+}
+
+/// Where one tap without stride or padding meets pixels that follow each other, the input is one long row.
+fn walk(product: &Product<'_>, address: u64, pixels: u32) -> Walk {
+    let (x, window) = (&product.x, &product.window);
+    let plain = window.taps() == 1 && (0..2).all(|a| window.stride[a] == 1 && window.pad_begin[a] == 0 && window.pad_end[a] == 0);
+    let [images, rows, columns, channels] = x.extents;
+    let row = x.flat_step().filter(|_| plain);
+    let grid = match row {
+        Some(_) => [1, 1, images * rows * columns],
+        None => [product.out.extents[0], product.out.extents[1], product.out.extents[2]],
+    };
+    let extents = match row {
+        Some(_) => [channels, grid[2], 1, 1],
+        None => [channels, columns, rows, images],
+    };
+    let steps = match row {
+        Some(step) => [step, 0, 0],
+        None => [x.strides[2], x.strides[1], x.strides[0]],
+    };
+    // An axis of one position is never stepped along, but the map wants a step.
+    let strides = steps.map(|s| if s == 0 { u64::from(channels) * 2 } else { s as u64 * 2 });
+    let [[top, bottom], [left, right]] = match row {
+        Some(_) => [[0, 0]; 2],
+        None => [0, 1].map(|axis| corners(product, axis)),
+    };
+    let map = Im2colMap {
+        address,
+        extents: extents.map(u64::from),
+        strides,
+        lower: [left as i32, top as i32],
+        upper: [right as i32, bottom as i32],
+        channels: BLOCK_K,
+        pixels,
+        steps: [1, window.stride[1], window.stride[0], 1],
+        swizzle: Swizzle::B128,
+    };
+    Walk { grid, map }
+}
+
+/// The pixels of a region: runs of pixels that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Runs {
+    first: u32,
+    pixels: u32,
+    stride: u32,
+    count: u32,
+}
+
+impl Runs {
+    /// Pixels are counted through samples, rows and columns of the whole output.
+    fn of(region: &Region, [_, rows, columns]: [u32; 3]) -> Runs {
+        let (samples, image) = (region.batch.len() as u32, rows * columns);
+        let first = region.batch.start * image + region.rows.start * columns;
+        let band = region.rows.len() as u32 * columns;
+        if band == image {
+            return Runs {
+                first,
+                pixels: samples * image,
+                stride: 0,
+                count: 1,
+            };
+        }
+        Runs {
+            first,
+            pixels: band,
+            stride: image,
+            count: samples,
+        }
+    }
+}
+
+impl ConvWgmma {
+    fn params(&self, at: &Addresses<'_>, product: &Product<'_>, region: &Region) -> Result<Params, BindError> {
+        let [samples, rows, columns, channels] = product.out.extents;
+        if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
+            return Err(BindError::Reference);
+        }
+        let [tile_pixels, tile_channels] = [self.entry.tile.0, self.entry.tile.1].map(u32::from);
+        let walk = walk(product, at.view(product.input)?, tile_pixels);
+        let runs = Runs::of(region, [samples, rows, columns]);
+        let run_tiles = runs.pixels.div_ceil(tile_pixels);
+        let channel_tiles = channels.div_ceil(tile_channels);
+        let tiles = runs.count.checked_mul(run_tiles).and_then(|n| n.checked_mul(channel_tiles));
+        let window = &product.window;
+        Ok(Params {
+            image: at.maps.im2col(&walk.map)?,
+            weights: at.pack(self.weights)?.address,
+            k_blocks: k_blocks(product) as u32,
+            channel_blocks: product.x.extents[3].div_ceil(BLOCK_K),
+            splits: self.splits,
+            kernel_columns: window.kernel[1],
+            dilation: [window.dilation[0], window.dilation[1]],
+            stride: [window.stride[0], window.stride[1]],
+            pad: [window.pad_begin[0], window.pad_begin[1]],
+            walk_rows: walk.grid[1],
+            walk_columns: walk.grid[2],
+            rows,
+            columns,
+            channels,
+            first_pixel: runs.first,
+            run_pixels: runs.pixels,
+            run_stride: runs.stride,
+            run_tiles,
+            channel_tiles,
+            tiles: tiles.ok_or(BindError::Large("the number of tiles"))?,
+            padding: 0,
+            epilogue: Epilogue::new(at, &self.operator, product, self.bias, region)?,
+            end: [0; 4],
+        })
+    }
+}
+
+impl Kernel for ConvWgmma {
+    fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
+        let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
+        let params = self.params(at, &product, region)?;
+        // A cluster is not cut: where the width has no room for one, a block sums the chains of its tiles in turn.
+        let narrow = width != 0 && u32::from(width) < self.splits;
+        let entry = match self.entry.chains {
+            Chains::Cluster if narrow => *self.entry.without_cluster().ok_or(MISFIT)?,
+            _ => self.entry,
+        };
+        let cluster = if entry.chains == Chains::Cluster { self.splits } else { 1 };
+        let clusters = match u32::from(width) / cluster {
+            0 => params.tiles,
+            most => params.tiles.min(most),
+        };
+        let function = entry.function(is_plain(&params.epilogue, params.channels));
+        let launch = Launch::new("conv_wgmma", function, clusters * cluster, 0, entry.threads(), &params);
+        Ok(vec![Launch {
+            shared: entry.shared(),
+            cluster,
+            ..launch
+        }])
+    }
+}
+
+/// True if sums may be rounded to halves before they are turned round and stored 16 bytes at a time: the conditions of
+/// `kernels/conv_wgmma_store.cuh`.
+fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
+    let clips = matches!(epilogue.function, function::IDENTITY | function::RELU | function::CLIP);
+    let joins = matches!(epilogue.function, function::ADD | function::ADD_RELU);
+    let needed = flags::WIDE_STORE | if clips { 0 } else { flags::ROUNDED } | if joins { flags::WIDE_JOINED } else { 0 };
+    epilogue.flags & needed == needed && epilogue.function != function::TAIL && channels.is_multiple_of(GROUP as u32)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+use super::*;
+use std::mem::{offset_of, size_of};
+
+#[test]
+fn params_have_the_sources_bytes() {
+    assert_eq!(size_of::<Params>(), 224 + size_of::<Epilogue>() + 16);
+    assert_eq!((offset_of!(Params, weights), offset_of!(Params, k_blocks)), (128, 136));
+    assert_eq!((offset_of!(Params, walk_rows), offset_of!(Params, tiles)), (184, 216));
+    assert_eq!(offset_of!(Params, epilogue), 224);
+}
+
+#[test]
+fn blocks_of_every_entry_fit_an_sm() {
+    // 227 KiB of a block, 228 KiB of an SM with 1 KiB kept for each block; 64 Ki registers are the compiler's business.
+    for entry in crate::plan::tactic::conv_wgmma::MENU {
+        assert!(entry.shared() <= 227 << 10, "{entry:?}: {}", entry.shared());
+        let resident = u32::from(entry.blocks) * (entry.shared() + 1024);
+        assert!(resident <= 228 << 10, "{entry:?}: {resident}");
+        assert!(u32::from(entry.blocks) * entry.threads() <= 2048);
+    }
+}
+
+#[test]
+fn regions_become_runs_of_pixels() {
+    let grid = [3, 10, 7];
+    let region = |batch: std::ops::Range<u32>, rows: std::ops::Range<u32>| Region { batch, rows };
+    let whole = Runs::of(&region(1..3, 0..10), grid);
+    assert_eq!((whole.first, whole.pixels, whole.count), (70, 140, 1));
+    let band = Runs::of(&region(1..3, 4..6), grid);
+    assert_eq!((band.first, band.pixels, band.stride, band.count), (70 + 28, 14, 70, 2));
+    // A matrix of rank 2 is cut along its samples, single pixels.
+    let matrix = Runs::of(&region(5..9, 0..1), [32, 1, 1]);
+    assert_eq!((matrix.first, matrix.pixels, matrix.count), (5, 4, 1));
+}
+
+/// Every pixel of every chunk belongs to exactly one run, whatever the cut.
+#[test]
+fn chunks_cover_the_output_once() {
+    let grid = [4, 9, 5];
+    let cuts = [(0..4, 0..9), (0..1, 0..9), (2..4, 3..9)];
+    let rest = [(1..2, 0..9), (2..4, 0..3)];
+    let pixels = |chunks: &[(std::ops::Range<u32>, std::ops::Range<u32>)]| {
+        let mut seen = vec![0u32; 4 * 9 * 5];
+        for (batch, rows) in chunks {
+            let runs = Runs::of(
+                &Region {
+                    batch: batch.clone(),
+                    rows: rows.clone(),
+                },
+                grid,
+            );
+            for run in 0..runs.count {
+                for pixel in 0..runs.pixels {
+                    seen[(runs.first + run * runs.stride + pixel) as usize] += 1;
+                }
+            }
+        }
+        seen
+    };
+    assert!(pixels(&cuts[..1]).iter().all(|&n| n == 1));
+    let parts: Vec<_> = cuts[1..].iter().chain(&rest).cloned().collect();
+    assert!(pixels(&parts).iter().all(|&n| n == 1));
+}
+
+#[test]
+fn weights_are_packed_in_swizzled_blocks() {
+    // 10 channels of output (padded to 16), 2 taps, 72 channels of input (two blocks).
+    let code = |[o, i, j, c]: [usize; 4]| ((o * 2 + i + j) * 72 + c + 1) as u16;
+    let packed = swizzled_blocks([10, 2, 1, 72], |at| code(at).to_le_bytes());
+    assert_eq!(packed.len(), 4 * 16 * 64 * 2);
+    let halves: Vec<u16> = packed.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+    let mut used = 0;
+    for (o, tap, c) in (0..10).flat_map(|o| (0..2).flat_map(move |t| (0..72).map(move |c| (o, t, c)))) {
+        let row = (tap * 2 + c / 64) * 16 + o;
+        let byte = (c % 64) * 2;
+        // The 128-byte swizzle: bits 4..7 of an address are flipped by bits 7..10, here the row inside its 8.
+        let swizzled = byte ^ (o % 8) << 4;
+        assert_eq!(halves[row * 64 + swizzled / 2], code([o, tap, 0, c]));
+        used += 1;
+    }
+    assert_eq!(halves.iter().filter(|&&h| h != 0).count(), used);
+}

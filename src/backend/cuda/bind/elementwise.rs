@@ -1,0 +1,147 @@
+//! Chains of elementwise functions, and copies, over runs: `kernels/elementwise.cu`.
+
+use super::generic::{check, head, head_call, output};
+use super::tail::{FROM_MEMORY, Tail, TailCall, TailOperand};
+use super::views::{DeviceView, Divisor};
+use super::{Addresses, BindError, Kernel, Launch};
+use crate::limits::MAX_RANK;
+use crate::plan::format::Operator;
+use crate::primitive::{Primitive, Region};
+use bytemuck::{Pod, Zeroable};
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+/// Elements of a thread.
+const GROUP: u32 = 8;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    y: DeviceView,
+    head: TailCall,
+    tail: Tail,
+    extents: [Divisor; MAX_RANK],
+    length: u32,
+    copy: u32,
+    count: u32,
+    tiles: u32,
+}
+
+struct Elementwise {
+    operator: Operator,
+}
+
+/// Compiles an operator of elementwise functions, or a copy with a tail, of floats.
+pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    check(operator)?;
+    Ok(Box::new(Elementwise {
+        operator: operator.clone(),
+    }))
+}
+
+/// Bytes of an element, by its type's number.
+fn size(dtype: u32) -> i64 {
+    match dtype {
+        0 | 2 => 4,
+        1 => 2,
+        _ => 1,
+    }
+}
+
+/// Calls `change` with every tensor of the parameters: its address, the size of an element and its strides.
+fn every_tensor(p: &mut Params, mut change: impl FnMut(&mut u64, i64, &mut [i64; MAX_RANK])) {
+    change(&mut p.y.address, size(p.y.dtype), &mut p.y.strides);
+    let calls = std::iter::once(&mut p.head).chain(&mut p.tail.call);
+    for operand in calls.flat_map(|call| [&mut call.a, &mut call.b]).filter(|o| in_memory(o)) {
+        change(&mut operand.address, size(operand.dtype), &mut operand.strides);
+    }
+}
+
+fn in_memory(operand: &TailOperand) -> bool {
+    operand.source == FROM_MEMORY
+}
+
+impl Kernel for Elementwise {
+    fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
+        let view = output(&self.operator, 0)?;
+        let shape = view.layout.shape;
+        let mut ranges: [_; MAX_RANK] = std::array::from_fn(|a| 0..shape.dim(a));
+        if shape.rank() > 0 {
+            ranges[0] = region.batch.clone();
+        }
+        if let Some(rows) = shape.row_axis() {
+            ranges[rows] = region.rows.clone();
+        }
+        if ranges.iter().any(|r| r.is_empty()) {
+            return Ok(Vec::new());
+        }
+        let mut params = Params {
+            y: DeviceView::new(at, view)?,
+            head: head_call(at, &self.operator)?,
+            tail: Tail::new(at, &self.operator)?,
+            copy: u32::from(head(&self.operator)?.primitive == Primitive::Copy),
+            ..Params::zeroed()
+        };
+        // Addresses of the chunk's first element, so that coordinates count from there.
+        every_tensor(&mut params, |address, size, strides| {
+            let element: i64 = (0..MAX_RANK).map(|a| i64::from(ranges[a].start) * strides[a]).sum();
+            *address = address.wrapping_add_signed(element * size);
+        });
+        let mut extents: [u32; MAX_RANK] = std::array::from_fn(|a| ranges[a].len() as u32);
+        turn(&mut params, &mut extents);
+        params.y.extents = extents;
+        params.length = extents[0];
+        extents[0] = extents[0].div_ceil(GROUP);
+        let count: u64 = extents.iter().map(|&e| u64::from(e)).product();
+        params.count = u32::try_from(count)
+            .ok()
+            .filter(|&n| n < 1 << 31)
+            .ok_or(BindError::Large("a chunk"))?;
+        params.tiles = params.count.div_ceil(THREADS);
+        params.extents = extents.map(Divisor::new);
+        Ok(vec![Launch::new(
+            "elementwise",
+            "elementwise",
+            params.tiles,
+            width,
+            THREADS,
+            &params,
+        )])
+    }
+}
+
+/// Orders the axes from the output's innermost to its outermost, and joins those that lie behind each other in all tensors.
+fn turn(params: &mut Params, extents: &mut [u32; MAX_RANK]) {
+    let mut order: Vec<usize> = (0..MAX_RANK).filter(|&a| extents[a] > 1).collect();
+    order.sort_by_key(|&a| (params.y.strides[a].unsigned_abs(), std::cmp::Reverse(a)));
+    let mut axes: Vec<Vec<usize>> = Vec::new();
+    for axis in order {
+        // The axis continues the group if every tensor steps on from the group's end.
+        let joins = |params: &mut Params, group: &[usize]| {
+            let length: i64 = group.iter().map(|&a| i64::from(extents[a])).product();
+            let mut all = true;
+            every_tensor(params, |_, _, strides| all &= strides[axis] == strides[group[0]] * length);
+            all
+        };
+        match axes.last_mut() {
+            Some(group) if joins(params, group) => group.push(axis),
+            _ => axes.push(vec![axis]),
+        }
+    }
+    every_tensor(params, |_, _, strides| {
+        let old = *strides;
+        *strides = std::array::from_fn(|i| axes.get(i).map_or(0, |group| old[group[0]]));
+    });
+    let old = *extents;
+    *extents = std::array::from_fn(|i| axes.get(i).map_or(1, |group| group.iter().map(|&a| old[a]).product()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_struct_has_the_sources_bytes() {
+        assert_eq!(std::mem::size_of::<Params>(), 88 + 152 + 1080 + 72 + 16);
+    }
+}

@@ -1,0 +1,70 @@
+//! Softmax along any axis: `kernels/softmax.cu`.
+
+use super::generic::{ElementBox, Frame, THREADS, check, head, input, output};
+use super::views::DeviceView;
+use super::{Addresses, BindError, Kernel, Launch};
+use crate::plan::format::Operator;
+use crate::primitive::{Primitive, Region};
+use bytemuck::{Pod, Zeroable};
+
+/// Threads of a row.
+const LANES: u32 = 16;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    frame: Frame,
+    x: DeviceView,
+    x_step: i64,
+    y_step: i64,
+    extent: u32,
+    axis: u32,
+}
+
+struct Softmax {
+    operator: Operator,
+    axis: usize,
+}
+
+/// Compiles a softmax with any tail.
+pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    check(operator)?;
+    let Primitive::Softmax { axis } = head(operator)?.primitive else {
+        return Err(BindError::Tactic("it is no softmax"));
+    };
+    Ok(Box::new(Softmax {
+        operator: operator.clone(),
+        axis: usize::from(axis),
+    }))
+}
+
+impl Kernel for Softmax {
+    fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
+        let y = output(&self.operator, 0)?;
+        let rows = ElementBox::without(y, region, Some(self.axis))?;
+        if rows.count == 0 || y.layout.shape.dim(self.axis) == 0 {
+            return Ok(Vec::new());
+        }
+        let frame = Frame::new(at, &self.operator, rows, THREADS / LANES)?;
+        let x = DeviceView::new(at, input(&self.operator, 0)?)?;
+        let params = Params {
+            frame,
+            x,
+            x_step: x.strides[self.axis],
+            y_step: frame.y.strides[self.axis],
+            extent: x.extents[self.axis],
+            axis: self.axis as u32,
+        };
+        Ok(vec![Launch::new("softmax", "softmax", frame.tiles, width, THREADS, &params)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_struct_has_the_sources_bytes() {
+        assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 24);
+    }
+}

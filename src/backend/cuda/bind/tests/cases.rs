@@ -1,0 +1,491 @@
+//! Operators of every primitive that the plain kernels compute, in the layouts and types that networks have, and others.
+
+use super::bench::{Bench, Form, Link};
+use crate::limits::MAX_RANK;
+use crate::plan::format::{Operator, View};
+use crate::primitive::*;
+use crate::tensor::DType::{self, *};
+
+/// An operator, with the memory that it runs on.
+pub struct Case {
+    pub name: String,
+    pub bench: Bench,
+    pub operator: Operator,
+}
+
+/// Collects cases.
+pub struct Cases(pub Vec<Case>);
+
+fn scalar(x: f32) -> Scalar {
+    Scalar(x)
+}
+
+impl Cases {
+    /// Adds the operator that `make` builds on a bench of its own.
+    fn add(&mut self, name: impl Into<String>, make: impl FnOnce(&mut Bench) -> Operator) {
+        let mut bench = Bench::new(self.0.len() as u64);
+        let operator = make(&mut bench);
+        self.0.push(Case {
+            name: name.into(),
+            bench,
+            operator,
+        });
+    }
+}
+
+const FLOATS: [DType; 2] = [F32, F16];
+
+/// All cases.
+pub fn cases() -> Cases {
+    let mut all = Cases(Vec::new());
+    functions(&mut all);
+    integers(&mut all);
+    chains(&mut all);
+    copies(&mut all);
+    convolutions(&mut all);
+    transposed(&mut all);
+    poolings(&mut all);
+    resizes(&mut all);
+    reductions(&mut all);
+    softmaxes(&mut all);
+    products(&mut all);
+    moves(&mut all);
+    recurrences(&mut all);
+    all
+}
+
+fn window(kernel: [u32; 2], stride: u32, dilation: u32, begin: u32, end: u32) -> Window {
+    let mut w = Window::new(&kernel);
+    for a in 0..2 {
+        (w.stride[a], w.dilation[a], w.pad_begin[a], w.pad_end[a]) = (stride, dilation, begin, end);
+    }
+    w
+}
+
+/// The output's extents of a forward window with `channels` channels.
+fn under(w: &Window, x: &[u32], channels: u32) -> Vec<u32> {
+    vec![x[0], channels, w.output(0, x[2]).unwrap(), w.output(1, x[3]).unwrap()]
+}
+
+fn functions(all: &mut Cases) {
+    let unary = [
+        Unary::Relu,
+        Unary::LeakyRelu(scalar(0.1)),
+        Unary::Clip(scalar(-1.0), scalar(0.75)),
+        Unary::Sigmoid,
+        Unary::HardSigmoid(scalar(0.2), scalar(0.5)),
+        Unary::HardSwish,
+        Unary::Silu,
+        Unary::Tanh,
+        Unary::Exp,
+        Unary::Sqrt,
+        Unary::Neg,
+        Unary::Erf,
+        Unary::Gelu,
+        Unary::GeluTanh,
+        Unary::Round,
+        Unary::Log,
+        Unary::Abs,
+        Unary::Floor,
+        Unary::Ceil,
+    ];
+    for (dtype, kind) in FLOATS.into_iter().flat_map(|d| unary.map(|k| (d, k))) {
+        all.add(format!("{kind:?} of {dtype}"), |b| {
+            let (x, y) = (b.tensor(dtype, &[3, 1003], Form::Plain), b.tensor(dtype, &[3, 1003], Form::Plain));
+            b.operator(Primitive::Unary(kind), &[x], &[], &[y])
+        });
+    }
+    use Binary::*;
+    for (dtype, kind) in FLOATS
+        .into_iter()
+        .flat_map(|d| [Add, Sub, Mul, Div, Pow, Min, Max, PRelu].map(|k| (d, k)))
+    {
+        all.add(format!("{kind:?} of {dtype}"), |b| {
+            let dims = &[2, 19, 5, 7];
+            let (x, w) = (b.tensor(dtype, dims, Form::Slice), b.tensor(dtype, dims, Form::Channels));
+            let y = b.tensor(dtype, dims, Form::Pixels);
+            b.operator(Primitive::Binary(kind), &[x, w], &[], &[y])
+        });
+    }
+}
+
+fn integers(all: &mut Cases) {
+    let unary = [
+        Unary::Relu,
+        Unary::Neg,
+        Unary::Abs,
+        Unary::Ceil,
+        Unary::Clip(scalar(-3.5), scalar(7.5)),
+        Unary::Sqrt,
+    ];
+    use Binary::*;
+    for dtype in [I32, U8, Bool] {
+        for kind in unary {
+            all.add(format!("{kind:?} of {dtype}"), |b| {
+                let (x, y) = (b.tensor(dtype, &[3, 41], Form::Plain), b.tensor(dtype, &[3, 41], Form::Reversed));
+                b.operator(Primitive::Unary(kind), &[x], &[], &[y])
+            });
+        }
+        for kind in [Add, Sub, Mul, Div, Pow, Min, Max, PRelu] {
+            all.add(format!("{kind:?} of {dtype} with a tail"), |b| {
+                let make = |b: &mut Bench| b.tensor(dtype, &[3, 41], Form::Plain);
+                let (x, w, v, y) = (make(b), make(b), make(b), make(b));
+                let tail = [Link::With(Add, v), Link::Of(Unary::Relu), Link::Earlier(Sub, 0)];
+                b.operator(Primitive::Binary(kind), &[x, w], &tail, &[y])
+            });
+        }
+    }
+    all.add("power of floats to integers", |b| {
+        let (x, w) = (b.tensor(F32, &[41], Form::Plain), b.tensor(I32, &[41], Form::Plain));
+        let y = b.tensor(F32, &[41], Form::Plain);
+        b.operator(Primitive::Binary(Pow), &[x, w], &[], &[y])
+    });
+}
+
+/// Tails of every shape: chains, residuals, gates, values of earlier calls, tensors on the left.
+fn chains(all: &mut Cases) {
+    use Binary::*;
+    for (dtype, form) in FLOATS
+        .into_iter()
+        .flat_map(|d| [Form::Pixels, Form::Slice, Form::OddSlice, Form::Plain].map(|f| (d, f)))
+    {
+        all.add(format!("a chain of {dtype} over {form:?}"), |b| {
+            let dims = &[2, 21, 6, 5];
+            let (x, residual) = (b.tensor(dtype, dims, form), b.tensor(dtype, dims, Form::Pixels));
+            let (scale, gate) = (b.tensor(dtype, dims, Form::Channels), b.tensor(dtype, dims, Form::Gate));
+            let y = b.tensor(dtype, dims, form);
+            let tail = [
+                Link::With(Mul, scale),
+                Link::Of(Unary::Sigmoid),
+                Link::Earlier(Mul, 1),
+                Link::Behind(Sub, residual),
+                Link::With(Mul, gate),
+                Link::Of(Unary::Gelu),
+                Link::Earlier(Max, 3),
+            ];
+            b.operator(Primitive::Unary(Unary::HardSwish), &[x], &tail, &[y])
+        });
+    }
+}
+
+fn copies(all: &mut Cases) {
+    for (from, to) in [
+        (F16, F32),
+        (F32, F16),
+        (F32, F32),
+        (F32, I32),
+        (F32, U8),
+        (F16, Bool),
+        (U8, I32),
+        (I32, U8),
+        (I32, F16),
+        (Bool, F16),
+    ] {
+        for (there, here) in [
+            (Form::Pixels, Form::Plain),
+            (Form::Plain, Form::OddSlice),
+            (Form::Slice, Form::Pixels),
+        ] {
+            all.add(format!("a copy of {from} {there:?} to {to} {here:?}"), |b| {
+                let dims = &[2, 11, 4, 9];
+                let (x, y) = (b.tensor(from, dims, there), b.tensor(to, dims, here));
+                b.operator(Primitive::Copy, &[x], &[], &[y])
+            });
+        }
+    }
+}
+
+fn convolutions(all: &mut Cases) {
+    for dtype in FLOATS {
+        for (k, stride, dilation, pad) in [(3, 1, 1, 1), (3, 2, 1, 1), (5, 1, 1, 2), (5, 2, 1, 2), (3, 1, 2, 2), (2, 3, 1, 0)] {
+            for (channels, form) in [(16, Form::Pixels), (19, Form::OddSlice), (24, Form::Slice)] {
+                all.add(
+                    format!("depthwise {k}x{k} step {stride} apart {dilation} of {dtype} {form:?}"),
+                    |b| {
+                        let w = window([k, k], stride, dilation, pad, pad);
+                        let dims = [2, channels, 13, 11];
+                        let to = under(&w, &dims, channels);
+                        let x = b.tensor(dtype, &dims, form);
+                        let weights = b.constant(dtype, &[channels, 1, k, k], &[0, 2, 3, 1]);
+                        let bias = b.constant(dtype, &[channels], &[0]);
+                        let residual = b.tensor(dtype, &to, Form::Pixels);
+                        let y = b.tensor(dtype, &to, form);
+                        let tail = [Link::Of(Unary::HardSwish), Link::With(Binary::Add, residual)];
+                        let head = Primitive::Conv {
+                            window: w,
+                            groups: channels,
+                        };
+                        b.operator(head, &[x, weights, bias], &tail, &[y])
+                    },
+                );
+            }
+        }
+        for groups in [1, 2] {
+            all.add(format!("convolution in {groups} groups of {dtype}"), |b| {
+                let w = window([3, 2], 2, 1, 1, 0);
+                let dims = [2, 6, 9, 8];
+                let x = b.tensor(dtype, &dims, Form::Pixels);
+                let weights = b.constant(dtype, &[10, 6 / groups, 3, 2], &[0, 2, 3, 1]);
+                let bias = b.constant(dtype, &[10], &[0]);
+                let y = b.tensor(dtype, &under(&w, &dims, 10), Form::Plain);
+                b.operator(
+                    Primitive::Conv { window: w, groups },
+                    &[x, weights, bias],
+                    &[Link::Of(Unary::Relu)],
+                    &[y],
+                )
+            });
+        }
+        all.add(format!("convolution of three axes of {dtype}"), |b| {
+            let x = b.tensor(dtype, &[1, 3, 5, 4, 6], Form::Plain);
+            let weights = b.constant(dtype, &[4, 3, 2, 3, 2], &[0, 1, 2, 3, 4]);
+            let y = b.tensor(dtype, &[1, 4, 4, 2, 5], Form::Pixels);
+            let head = Primitive::Conv {
+                window: Window::new(&[2, 3, 2]),
+                groups: 1,
+            };
+            b.operator(head, &[x, weights], &[], &[y])
+        });
+        all.add(format!("convolution of one pixel of {dtype}"), |b| {
+            let (x, weights) = (
+                b.tensor(dtype, &[3, 72, 1, 1], Form::Pixels),
+                b.constant(dtype, &[21, 72, 1, 1], &[0, 2, 3, 1]),
+            );
+            let (bias, y) = (b.constant(dtype, &[21], &[0]), b.tensor(dtype, &[3, 21, 1, 1], Form::Pixels));
+            let head = Primitive::Conv {
+                window: Window::new(&[1, 1]),
+                groups: 1,
+            };
+            b.operator(head, &[x, weights, bias], &[Link::Of(Unary::Relu)], &[y])
+        });
+    }
+}
+
+fn transposed(all: &mut Cases) {
+    for dtype in FLOATS {
+        for (k, stride, pad, extra, groups) in [
+            (2, 2, 0, 0, 1),
+            (4, 2, 1, 0, 1),
+            (3, 2, 1, 1, 1),
+            (3, 3, 0, 0, 1),
+            (3, 1, 1, 0, 1),
+            (2, 2, 0, 0, 2),
+        ] {
+            for form in [Form::Pixels, Form::OddSlice] {
+                all.add(
+                    format!("transposed {k}x{k} step {stride} in {groups} groups of {dtype} {form:?}"),
+                    |b| {
+                        let w = window([k, k], stride, 1, pad, pad);
+                        let long = |n: u32| (n - 1) * stride + k - 2 * pad + extra;
+                        let x = b.tensor(dtype, &[2, 10, 5, 7], form);
+                        let weights = b.constant(dtype, &[10, 12 / groups, k, k], &[0, 2, 3, 1]);
+                        let bias = b.constant(dtype, &[12], &[0]);
+                        let y = b.tensor(dtype, &[2, 12, long(5), long(7)], form);
+                        let head = Primitive::ConvTranspose { window: w, groups };
+                        b.operator(head, &[x, weights, bias], &[Link::Of(Unary::Silu)], &[y])
+                    },
+                );
+            }
+        }
+    }
+}
+
+fn poolings(all: &mut Cases) {
+    let kinds = [
+        PoolKind::Max { column_major: false },
+        PoolKind::Average { count_pad: false },
+        PoolKind::Average { count_pad: true },
+    ];
+    for (dtype, kind) in FLOATS.into_iter().flat_map(|d| kinds.map(|k| (d, k))) {
+        for (k, stride, dilation, begin, end) in [(2, 2, 1, 0, 0), (3, 2, 1, 1, 1), (3, 1, 2, 1, 2), (5, 1, 1, 2, 2)] {
+            for form in [Form::Pixels, Form::OddSlice, Form::Plain] {
+                all.add(format!("{kind:?} {k}x{k} step {stride} of {dtype} {form:?}"), |b| {
+                    let w = window([k, k], stride, dilation, begin, end);
+                    let dims = [2, 13, 9, 10];
+                    let (x, y) = (b.tensor(dtype, &dims, form), b.tensor(dtype, &under(&w, &dims, 13), form));
+                    b.operator(Primitive::Pool { kind, window: w }, &[x], &[], &[y])
+                });
+            }
+        }
+    }
+    for (dtype, column_major) in [(F32, false), (F16, true), (I32, false), (U8, true)] {
+        all.add(format!("maxima with indices of {dtype}"), |b| {
+            let w = window([3, 2], 2, 1, 1, 0);
+            let dims = [2, 5, 9, 8];
+            let to = under(&w, &dims, 5);
+            let (x, y) = (b.tensor(dtype, &dims, Form::Pixels), b.tensor(dtype, &to, Form::Plain));
+            let indices = b.tensor(I32, &to, Form::Pixels);
+            let kind = PoolKind::Max { column_major };
+            b.operator(Primitive::Pool { kind, window: w }, &[x], &[], &[y, indices])
+        });
+    }
+}
+
+fn resizes(all: &mut Cases) {
+    let modes = [
+        ResizeMode::Nearest(Nearest::RoundPreferFloor),
+        ResizeMode::Nearest(Nearest::Floor),
+        ResizeMode::Linear { antialias: false },
+        ResizeMode::Linear { antialias: true },
+        ResizeMode::Cubic {
+            coefficient: scalar(-0.75),
+            exclude_outside: true,
+            antialias: false,
+        },
+    ];
+    let (mut start, mut end) = ([scalar(0.0); MAX_RANK], [scalar(1.0); MAX_RANK]);
+    (start[2], end[3]) = (scalar(-0.2), scalar(1.3));
+    let rules = [
+        Coordinates::HalfPixel,
+        Coordinates::AlignCorners,
+        Coordinates::Asymmetric,
+        Coordinates::CropAndResize {
+            start,
+            end,
+            outside: scalar(9.0),
+        },
+    ];
+    for (dtype, mode) in FLOATS.into_iter().flat_map(|d| modes.map(|m| (d, m))) {
+        for (coordinates, (rows, columns)) in rules.into_iter().zip([(14, 20), (7, 4), (21, 10), (5, 13)]) {
+            for form in [Form::Pixels, Form::OddSlice, Form::Plain] {
+                all.add(format!("{mode:?} {coordinates:?} to {rows}x{columns} of {dtype} {form:?}"), |b| {
+                    let mut scales = [scalar(1.0); MAX_RANK];
+                    (scales[2], scales[3]) = (scalar(rows as f32 / 7.0), scalar(columns as f32 / 10.0));
+                    let x = b.tensor(dtype, &[2, 9, 7, 10], form);
+                    let y = b.tensor(dtype, &[2, 9, rows, columns], form);
+                    let resize = Resize { mode, coordinates, scales };
+                    b.operator(Primitive::Resize(resize), &[x], &[], &[y])
+                });
+            }
+        }
+    }
+}
+
+fn reductions(all: &mut Cases) {
+    let kinds = [ReduceKind::Mean, ReduceKind::Max, ReduceKind::Sum];
+    for (dtype, kind) in FLOATS.into_iter().flat_map(|d| kinds.map(|k| (d, k))) {
+        for (dims, axes, form) in [
+            ([2, 70, 7, 7], 0b1100u8, Form::Pixels),
+            ([2, 19, 13, 29], 0b1100, Form::OddSlice),
+            ([2, 5, 3, 300], 0b1000, Form::Plain),
+            ([2, 3, 4, 31], 0b1000, Form::Plain),
+            ([2, 6, 5, 40], 0b1010, Form::Plain),
+            ([3, 6, 5, 4], 0b0001, Form::Pixels),
+        ] {
+            all.add(format!("{kind:?} {axes:b} of {dims:?} {dtype} {form:?}"), |b| {
+                let to: Vec<u32> = (0..4).map(|a| if axes & (1 << a) != 0 { 1 } else { dims[a] }).collect();
+                let (x, y) = (b.tensor(dtype, &dims, form), b.tensor(dtype, &to, Form::Plain));
+                b.operator(Primitive::Reduce { kind, axes }, &[x], &[Link::Of(Unary::Sigmoid)], &[y])
+            });
+        }
+    }
+    for kind in kinds {
+        all.add(format!("{kind:?} of integers"), |b| {
+            let (x, y) = (b.tensor(I32, &[4, 5, 6], Form::Plain), b.tensor(I32, &[4, 1, 6], Form::Plain));
+            b.operator(Primitive::Reduce { kind, axes: 0b010 }, &[x], &[], &[y])
+        });
+    }
+}
+
+fn softmaxes(all: &mut Cases) {
+    for (dtype, axis) in FLOATS.into_iter().flat_map(|d| [0u8, 1, 2, 3].map(|a| (d, a))) {
+        for form in [Form::Plain, Form::Pixels] {
+            all.add(format!("softmax along {axis} of {dtype} {form:?}"), |b| {
+                let dims = &[3, 37, 4, 70];
+                let (x, y) = (b.tensor(dtype, dims, form), b.tensor(dtype, dims, form));
+                b.operator(Primitive::Softmax { axis }, &[x], &[], &[y])
+            });
+        }
+    }
+}
+
+fn products(all: &mut Cases) {
+    for dtype in FLOATS {
+        for (a, b_dims, y) in [
+            (vec![70, 33], vec![33, 130], vec![70, 130]),
+            (vec![2, 5, 40], vec![2, 40, 65], vec![2, 5, 65]),
+            (vec![2, 3, 66, 17], vec![2, 3, 17, 9], vec![2, 3, 66, 9]),
+            (vec![1, 2, 2, 3, 4], vec![1, 2, 2, 4, 5], vec![1, 2, 2, 3, 5]),
+        ] {
+            for (form, biased) in [(Form::Plain, true), (Form::Reversed, false)] {
+                all.add(format!("product of {a:?} and {b_dims:?} {dtype} {form:?}"), |b| {
+                    let (x, w) = (b.tensor(dtype, &a, Form::Plain), b.tensor(dtype, &b_dims, form));
+                    let bias = b.tensor(dtype, &y, Form::Row);
+                    let out = b.tensor(dtype, &y, Form::Plain);
+                    let inputs: Vec<View> = if biased { vec![x, w, bias] } else { vec![x, w] };
+                    b.operator(Primitive::MatMul, &inputs, &[Link::Of(Unary::Tanh)], &[out])
+                });
+            }
+        }
+        for (rows, depth, columns) in [(1, 100, 37), (2, 1024, 64), (9, 257, 10), (17, 40, 21)] {
+            for order in [[0, 1], [1, 0]] {
+                all.add(
+                    format!("{rows} rows of {depth} times {columns} columns stored {order:?} {dtype}"),
+                    |b| {
+                        let (x, w) = (
+                            b.tensor(dtype, &[rows, depth], Form::Plain),
+                            b.constant(dtype, &[depth, columns], &order),
+                        );
+                        let (bias, y) = (
+                            b.tensor(dtype, &[rows, columns], Form::Row),
+                            b.tensor(dtype, &[rows, columns], Form::Plain),
+                        );
+                        b.operator(Primitive::MatMul, &[x, w, bias], &[Link::Of(Unary::Relu)], &[y])
+                    },
+                );
+            }
+        }
+    }
+}
+
+fn moves(all: &mut Cases) {
+    for mode in [PadMode::Constant(scalar(3.0)), PadMode::Reflect, PadMode::Edge, PadMode::Wrap] {
+        for (begin, to) in [([0, 1, 2, -1, 0, 0], [2, 4, 6, 4]), ([1, 0, -1, 2, 0, 0], [4, 3, 2, 7])] {
+            for dtype in [F32, F16, U8] {
+                all.add(format!("{mode:?} of {dtype} to {to:?}"), |b| {
+                    let (x, y) = (b.tensor(dtype, &[2, 3, 4, 5], Form::Pixels), b.tensor(dtype, &to, Form::Plain));
+                    b.operator(Primitive::Pad { mode, begin }, &[x], &[], &[y])
+                });
+            }
+        }
+    }
+    for (axis, indices, to) in [
+        (1u8, vec![2u32, 3], vec![4u32, 2, 3, 6]),
+        (0, vec![], vec![5, 6]),
+        (2, vec![7], vec![4, 5, 7]),
+    ] {
+        for dtype in [F32, F16, I32, Bool] {
+            all.add(format!("gathering {indices:?} along {axis} of {dtype}"), |b| {
+                let (x, i) = (b.tensor(dtype, &[4, 5, 6], Form::Plain), b.tensor(I32, &indices, Form::Plain));
+                let y = b.tensor(dtype, &to, Form::Reversed);
+                b.operator(Primitive::Gather { axis }, &[x, i], &[], &[y])
+            });
+        }
+    }
+}
+
+fn recurrences(all: &mut Cases) {
+    for (steps, rows, hidden) in [(1, 1, 1), (3, 5, 7), (4, 3, 65)] {
+        for (dtype, reverse) in FLOATS.into_iter().flat_map(|d| [false, true].map(|r| (d, r))) {
+            all.add(format!("{steps} steps of {rows} rows of {hidden} {dtype}"), |b| {
+                let gates = b.tensor(dtype, &[steps, rows, 4 * hidden], Form::Plain);
+                let weights = b.constant(dtype, &[4 * hidden, hidden], &[0, 1]);
+                let (h, c) = (
+                    b.tensor(dtype, &[rows, hidden], Form::Plain),
+                    b.tensor(dtype, &[rows, hidden], Form::Plain),
+                );
+                let (y, last) = (
+                    b.tensor(dtype, &[steps, rows, hidden], Form::Plain),
+                    b.tensor(dtype, &[rows, hidden], Form::Plain),
+                );
+                let inputs: Vec<View> = if reverse {
+                    vec![gates, weights, h, c]
+                } else {
+                    vec![gates, weights]
+                };
+                let outputs: Vec<View> = if reverse { vec![y, last] } else { vec![y] };
+                b.operator(Primitive::Lstm { reverse }, &inputs, &[], &outputs)
+            });
+        }
+    }
+}

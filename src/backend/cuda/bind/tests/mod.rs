@@ -1,0 +1,184 @@
+//! Every tactic of the plain kernels, bound without a GPU.
+
+mod bench;
+mod cases;
+
+use super::{Addresses, Area, BindError, Im2colMap, Launch, MAX_PARAMS, Packer, Packs, TensorMap, TensorMaps, TiledMap, compile};
+use crate::plan::format::{Family, Kernel, Operator};
+use crate::plan::tactic::{Target, menu};
+use crate::primitive::Region;
+use crate::tensor::Shape;
+use bench::{Bench, Random};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// No kernel here asks for a tensor map.
+struct NoMaps;
+
+impl TensorMaps for NoMaps {
+    fn tiled(&self, _: &TiledMap) -> Result<TensorMap, BindError> {
+        Err(BindError::TensorMap(0))
+    }
+
+    fn im2col(&self, _: &Im2colMap) -> Result<TensorMap, BindError> {
+        Err(BindError::TensorMap(0))
+    }
+}
+
+/// Places of a bench's arena, sections and packs, one behind the other from `base` on.
+struct Placed {
+    arena: Area,
+    sections: Vec<Area>,
+    packs: Vec<Area>,
+}
+
+impl Placed {
+    fn new(bench: &Bench, packs: &Packs, base: u64) -> Placed {
+        let mut next = base;
+        let mut take = |bytes: usize| {
+            let area = Area {
+                address: next,
+                bytes: bytes as u64,
+            };
+            next = (next + bytes as u64).next_multiple_of(256);
+            area
+        };
+        Placed {
+            arena: take(bench.arena.len()),
+            sections: bench.sections.iter().map(|s| take(s.len())).collect(),
+            packs: packs.bytes().iter().map(|p| take(p.len())).collect(),
+        }
+    }
+
+    fn addresses<'a>(&'a self, bench: &'a Bench) -> Addresses<'a> {
+        Addresses {
+            plan: &bench.plan,
+            arena: self.arena,
+            persistent: Area::default(),
+            input: Area::default(),
+            output: Area::default(),
+            images: &[],
+            weights: &self.sections,
+            packs: &self.packs,
+            slot: 0,
+            workspace: Area::default(),
+            maps: &NoMaps,
+        }
+    }
+}
+
+/// The launches of every tactic of the operator's menu over every list of chunks, under a width.
+fn bound(bench: &Bench, operator: &Operator, chunks: &[Region], width: u16, base: u64) -> Vec<(Kernel, Vec<Launch>, Packs)> {
+    let sections: Vec<&[u8]> = bench.sections.iter().map(Vec::as_slice).collect();
+    let mut all = Vec::new();
+    for tactic in menu(&bench.plan, operator, Target::Cuda { wgmma: false }) {
+        let mut packs = Packs::default();
+        let mut packer = Packer {
+            plan: &bench.plan,
+            sections: &sections,
+            packs: &mut packs,
+        };
+        let chosen = Operator {
+            tactic,
+            ..operator.clone()
+        };
+        let kernel = compile(&mut packer, &chosen).unwrap();
+        let placed = Placed::new(bench, &packs, base);
+        let at = placed.addresses(bench);
+        assert_eq!(kernel.workspace(), 0);
+        let launches = chunks.iter().flat_map(|c| kernel.launches(&at, c, width).unwrap()).collect();
+        all.push((tactic.kernel, launches, packs));
+    }
+    all
+}
+
+/// The operator's output cut at random along the axes that its head can be cut along.
+fn cuts(random: &mut Random, operator: &Operator, shape: Shape) -> Vec<Region> {
+    let splits = operator.calls[0].primitive.splits(shape);
+    let whole = Region::whole(shape);
+    let mut cut = |range: std::ops::Range<u32>, allowed: bool| {
+        if !allowed || range.len() < 2 {
+            return vec![range];
+        }
+        let middle = range.start + 1 + random.below(range.len() as u64 - 1) as u32;
+        vec![range.start..middle, middle..range.end]
+    };
+    let (batches, rows) = (cut(whole.batch, splits.batch), cut(whole.rows, splits.rows));
+    let region = |batch: &std::ops::Range<u32>, rows: &std::ops::Range<u32>| Region {
+        batch: batch.clone(),
+        rows: rows.clone(),
+    };
+    batches.iter().flat_map(|b| rows.iter().map(move |r| region(b, r))).collect()
+}
+
+#[test]
+fn every_tactic_of_the_menu_is_bound() {
+    let mut kernels = BTreeMap::new();
+    let mut random = Random(5);
+    for case in cases::cases().0 {
+        let shape = case.operator.outputs[0].layout.shape;
+        let chunks = cuts(&mut random, &case.operator, shape);
+        let menu = bound(&case.bench, &case.operator, &[Region::whole(shape)], 0, 1 << 40);
+        assert!(!menu.is_empty(), "{}: nothing runs it", case.name);
+        for (kernel, launches, _) in &menu {
+            assert_eq!(launches.len(), 1, "{}: {kernel:?}", case.name);
+            let launch = &launches[0];
+            let source = crate::backend::cuda::sources::unit(launch.unit).unwrap().source;
+            assert!(
+                source.contains(&format!(" {}(", launch.function)),
+                "{}: {}",
+                launch.unit,
+                launch.function
+            );
+            assert!(launch.params.len() <= MAX_PARAMS && launch.blocks > 0 && launch.threads % 32 == 0);
+            *kernels.entry(*kernel).or_insert(0) += 1;
+        }
+        // A narrower launch differs in its blocks alone.
+        for ((_, all, _), (_, few, _)) in menu
+            .iter()
+            .zip(bound(&case.bench, &case.operator, &[Region::whole(shape)], 3, 1 << 40))
+        {
+            assert_eq!(few[0].blocks, all[0].blocks.min(3), "{}", case.name);
+            assert_eq!((&few[0].params, &few[0].function), (&all[0].params, &all[0].function));
+        }
+        for (kernel, launches, _) in bound(&case.bench, &case.operator, &chunks, 0, 1 << 40) {
+            let distinct: BTreeSet<&[u8]> = launches.iter().map(|l| &*l.params).collect();
+            assert_eq!(distinct.len(), chunks.len(), "{}: {kernel:?}", case.name);
+        }
+    }
+    use Kernel::*;
+    for kernel in [
+        Generic,
+        MatVec,
+        ConvDepthwise,
+        ConvTranspose,
+        MatMul,
+        Elementwise,
+        Copy,
+        Pool,
+        Reduce,
+        Softmax,
+        Resize,
+        Recurrent,
+    ] {
+        assert!(kernels.get(&kernel).is_some_and(|&n| n >= 6), "{kernel:?} in {kernels:?}");
+    }
+}
+
+#[test]
+fn packs_are_shared_by_what_they_are_made_of() {
+    let case = cases::cases().0.into_iter().find(|c| c.name.starts_with("depthwise")).unwrap();
+    let sections: Vec<&[u8]> = case.bench.sections.iter().map(Vec::as_slice).collect();
+    let mut packs = Packs::default();
+    let mut packer = Packer {
+        plan: &case.bench.plan,
+        sections: &sections,
+        packs: &mut packs,
+    };
+    let tactic = menu(&case.bench.plan, &case.operator, Target::Cuda { wgmma: false })[0];
+    let operator = Operator { tactic, ..case.operator };
+    compile(&mut packer, &operator).unwrap();
+    let once = packer.packs.bytes().len();
+    compile(&mut packer, &operator).unwrap();
+    assert_eq!((once, packer.packs.bytes().len()), (2, 2));
+    assert_eq!(operator.class.family, Family::Fma);
+}

@@ -1,0 +1,226 @@
+// Storing the sums of a warp: from the fragments of a warpgroup product to runs of channels.
+//
+// The usual tails are applied to the fragments, which cost fewer instructions there than pixel by pixel; then the warp
+// turns 16 rows of up to 64 channels round in its strip of shared memory and stores 16 bytes a thread. What does not
+// qualify goes through `finish`, with the same bits.
+#pragma once
+
+#include "epilogue.cuh"
+#include "hopper.cuh"
+
+constexpr u32 WARP_ROWS = 16;                   // rows of a fragment
+constexpr u32 STRIP = 64;                       // channels that are turned round at a time
+constexpr u32 STRIP_ROW_BYTES = STRIP * 2 + 16; // 8 rows of 16 bytes then meet different banks
+constexpr u32 STRIP_BYTES = WARP_ROWS * STRIP_ROW_BYTES;
+constexpr u32 NARROW = 32;                      // channels at a time where f32 goes through the strip
+constexpr u32 NARROW_STRIDE = NARROW + 4;       // floats
+
+static_assert(WARP_ROWS * NARROW_STRIDE * 4 <= STRIP_BYTES, "f32 fits the strip, half as many channels at a time");
+
+__device__ __forceinline__ float infinite() { return __int_as_float(0x7f800000); }
+
+// The rows of a warp in the output. Each of 16 lanes knows its row's offset; the others repeat them.
+struct WarpRows {
+    u32 output, joined;  // of row lane % 16, in groups of 8 channels
+    u32 live;            // rows that are stored
+};
+
+// Functions that bounds alone express: they commute with the rounding of the store.
+__device__ __forceinline__ bool is_clip(const Epilogue& e) { return e.function == EPILOGUE_IDENTITY || e.function == EPILOGUE_RELU || e.function == EPILOGUE_CLIP; }
+
+__device__ __forceinline__ bool is_join(const Epilogue& e) { return e.function == EPILOGUE_ADD || e.function == EPILOGUE_ADD_RELU; }
+
+__device__ __forceinline__ u32 row_groups(const ChannelsLast& tensor, const Place& place) {
+    return static_cast<u32>((place.batch * tensor.batch + place.row * tensor.row + place.pixel * tensor.pixel) / GROUP);
+}
+
+// The bounds of a clip, of both halves of a word; of other functions, none. They act on rounded values: rounding keeps
+// order, so it commutes with bounds that are rounded themselves. NaN passes.
+struct Bounds {
+    u32 low, high;
+
+    __device__ __forceinline__ explicit Bounds(const Epilogue& e) {
+        const float least = e.function == EPILOGUE_RELU ? 0.0f : e.function == EPILOGUE_CLIP ? e.first : -infinite();
+        const float most = e.function == EPILOGUE_CLIP ? e.second : infinite();
+        low = two_halves(least, least);
+        high = two_halves(most, most);
+    }
+
+    __device__ __forceinline__ u32 halves(float a, float b) const {
+        u32 bits = two_halves(a, b);
+        asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(bits) : "r"(low));
+        asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(bits) : "r"(high));
+        return bits;
+    }
+};
+
+// Adds the biases to `COUNT` values of a fragment from `FIRST` on, the first of column `channel`, bounds them, rounds
+// them to halves and writes them to the strip.
+template <u32 FIRST, u32 COUNT, u32 N>
+__device__ __forceinline__ void fragment_to_strip(const float (&sums)[N], const Epilogue& e, u32 strip, u32 channel, u32 channels, u32 lane) {
+    const Bounds bounds(e);
+    const float2* bias = reinterpret_cast<const float2*>(e.bias + 4ull * (channel + lane % 4 * 2));
+    // Lanes 8 i .. 8 i + 7 name the rows of the i-th 8 by 8 matrix: upper and lower rows of two groups of columns.
+    const u32 at = strip + (lane / 8 % 2 * 8 + lane % 8) * STRIP_ROW_BYTES + lane / 16 * 16;
+    u32 halves[COUNT / 2];
+#pragma unroll
+    for (u32 j = 0; j < COUNT / 4; ++j) {
+        float2 b = make_float2(0.0f, 0.0f);
+        if (e.bias != 0 && channel + j * GROUP < channels) b = bias[j * GROUP / 2];
+        const float* value = sums + FIRST + 4 * j;
+        halves[2 * j] = bounds.halves(__fadd_rn(value[0], b.x), __fadd_rn(value[1], b.y));
+        halves[2 * j + 1] = bounds.halves(__fadd_rn(value[2], b.x), __fadd_rn(value[3], b.y));
+    }
+    __syncwarp();
+#pragma unroll
+    for (u32 j = 0; j < COUNT / 2; j += 4) {
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at + j * 8), "r"(halves[j]),
+                     "r"(halves[j + 1]), "r"(halves[j + 2]), "r"(halves[j + 3])
+                     : "memory");
+    }
+    __syncwarp();
+}
+
+__device__ __forceinline__ uint4 load_strip(u32 address) {
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address) : "memory");
+    return v;
+}
+
+// Applies `f` to 8 channels.
+template <class F>
+__device__ __forceinline__ uint4 each_half(const uint4& bits, const F& f) {
+    const auto pair = [&](u32 halves) { return two_halves(f(low_half(halves)), f(high_half(halves))); };
+    return make_uint4(pair(bits.x), pair(bits.y), pair(bits.z), pair(bits.w));
+}
+
+__device__ __forceinline__ u32 join_halves(u32 a, u32 b, float low) {
+    return two_halves(greater(low, __fadd_rn(low_half(a), low_half(b))), greater(low, __fadd_rn(high_half(a), high_half(b))));
+}
+
+// Adds 8 channels of the other tensor.
+__device__ __forceinline__ uint4 join(const uint4& a, const uint4& b, const Epilogue& e) {
+    const float low = e.function == EPILOGUE_ADD_RELU ? 0.0f : -infinite();
+    return make_uint4(join_halves(a.x, b.x, low), join_halves(a.y, b.y, low), join_halves(a.z, b.z, low), join_halves(a.w, b.w, low));
+}
+
+// Applies a function of one value that is no clip to 8 rounded channels.
+__device__ __forceinline__ uint4 apply_to_group(const uint4& bits, const Epilogue& e) {
+    switch (e.function) {
+        case EPILOGUE_LEAKY_RELU: return each_half(bits, [&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; });
+        case EPILOGUE_HARD_SWISH: return each_half(bits, [](float x) { return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f)); });
+        default: return each_half(bits, [](float x) { return __fmul_rn(x, sigmoid(x)); });
+    }
+}
+
+// Stores the first `WIDTH` columns of the strip.
+template <u32 WIDTH>
+__device__ __forceinline__ void strip_to_output(const Epilogue& e, const WarpRows& rows, u32 strip, u32 channel, u32 channels, u32 lane) {
+    constexpr u32 PIECES = WIDTH / GROUP, AT_ONCE = 32 / PIECES, TURNS = WARP_ROWS / AT_ONCE;
+    const u32 first = lane / PIECES, own = channel + lane % PIECES * GROUP;
+    const u32 live = own < channels ? rows.live : 0;
+    const u32 from = strip + first * STRIP_ROW_BYTES + lane % PIECES * 16;
+    // Address of this lane's group in row `i * AT_ONCE + first`; all lanes take part.
+    const auto address = [&](const ChannelsLast& tensor, u32 groups, u32 i) {
+        return tensor.address + (static_cast<u64>(__shfl_sync(0xffffffff, groups, i * AT_ONCE + first)) * GROUP + own) * 2;
+    };
+    if (is_clip(e)) {
+#pragma unroll
+        for (u32 i = 0; i < TURNS; ++i) {
+            const u64 to = address(e.output, rows.output, i);
+            if (i * AT_ONCE + first < live) *reinterpret_cast<uint4*>(to) = load_strip(from + i * AT_ONCE * STRIP_ROW_BYTES);
+        }
+    } else if (is_join(e)) {
+        uint4 joined[TURNS];
+#pragma unroll
+        for (u32 i = 0; i < TURNS; ++i) {
+            const u64 other = address(e.joined, rows.joined, i);
+            if (i * AT_ONCE + first < live) joined[i] = *reinterpret_cast<const uint4*>(other);
+        }
+#pragma unroll
+        for (u32 i = 0; i < TURNS; ++i) {
+            const u64 to = address(e.output, rows.output, i);
+            const uint4 sum = join(load_strip(from + i * AT_ONCE * STRIP_ROW_BYTES), joined[i], e);
+            if (i * AT_ONCE + first < live) *reinterpret_cast<uint4*>(to) = sum;
+        }
+    } else {
+#pragma unroll 1
+        for (u32 i = 0; i < TURNS; ++i) {
+            const u64 to = address(e.output, rows.output, i);
+            const uint4 bits = apply_to_group(load_strip(from + i * AT_ONCE * STRIP_ROW_BYTES), e);
+            if (i * AT_ONCE + first < live) *reinterpret_cast<uint4*>(to) = bits;
+        }
+    }
+}
+
+// The plain way, `STRIP` columns at a time.
+template <u32 N, u32 FIRST = 0>
+__device__ __forceinline__ void store_plain(const Epilogue& e, const float (&sums)[N], const WarpRows& rows, u32 strip, u32 channel,
+                                            u32 channels, u32 lane) {
+    constexpr u32 WIDTH = N * 2 < STRIP ? N * 2 : STRIP;
+    if (channel >= channels) return;
+    fragment_to_strip<FIRST, WIDTH / 2>(sums, e, strip, channel, channels, lane);
+    strip_to_output<WIDTH>(e, rows, strip, channel, channels, lane);
+    if constexpr (FIRST + WIDTH / 2 < N) store_plain<N, FIRST + WIDTH / 2>(e, sums, rows, strip, channel + WIDTH, channels, lane);
+}
+
+// Stores 8 channels of a pixel, whose offsets are given in groups of 8 channels, the plain way.
+__device__ __forceinline__ void store_plain_group(const Epilogue& e, const float (&sums)[GROUP], u32 output, u32 joined, u32 channel) {
+    float bias[GROUP];
+    load_bias(bias, e, channel);
+    const Bounds bounds(e);
+    u32 words[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        words[i] = bounds.halves(__fadd_rn(sums[2 * i], bias[2 * i]), __fadd_rn(sums[2 * i + 1], bias[2 * i + 1]));
+    }
+    uint4 bits = make_uint4(words[0], words[1], words[2], words[3]);
+    if (is_join(e)) {
+        bits = join(bits, *reinterpret_cast<const uint4*>(e.joined.address + (static_cast<u64>(joined) * GROUP + channel) * 2), e);
+    } else if (!is_clip(e)) {
+        bits = apply_to_group(bits, e);
+    }
+    *reinterpret_cast<uint4*>(e.output.address + (static_cast<u64>(output) * GROUP + channel) * 2) = bits;
+}
+
+// Picks `COUNT` of a fragment's values; `index` counts in `COUNT` and is the same in all lanes.
+template <u32 COUNT, u32 N, u32 INDEX = 0>
+__device__ __forceinline__ void pick(float (&values)[COUNT], const float (&sums)[N], u32 index) {
+    if (index == INDEX) {
+#pragma unroll
+        for (u32 i = 0; i < COUNT; ++i) values[i] = sums[INDEX * COUNT + i];
+    } else if constexpr ((INDEX + 1) * COUNT < N) {
+        pick<COUNT, N, INDEX + 1>(values, sums, index);
+    }
+}
+
+// The general way, in f32 and group by group; `place_at(row)` is where a row of the warp lies. What finishes a group is
+// long and stands here once, in a loop.
+template <u32 N, class PlaceAt>
+__device__ __forceinline__ void store_general(const Epilogue& e, const float (&sums)[N], u32 live, const PlaceAt& place_at,
+                                              u32 strip, u32 channel, u32 channels, u32 lane) {
+    constexpr u32 GROUPS = NARROW / GROUP, AT_ONCE = 32 / GROUPS;
+#pragma unroll 1
+    for (u32 c = 0; c < N * 2 && channel + c < channels; c += NARROW) {
+        float values[NARROW / 2];
+        pick(values, sums, c / NARROW);
+        __syncwarp();
+        const u32 fragment = strip + (lane / 4 * NARROW_STRIDE + lane % 4 * 2) * 4;
+#pragma unroll
+        for (u32 j = 0; j < NARROW / 8; ++j) {
+            store_pair(fragment + j * 32, values[4 * j], values[4 * j + 1]);
+            store_pair(fragment + (8 * NARROW_STRIDE + j * 8) * 4, values[4 * j + 2], values[4 * j + 3]);
+        }
+        __syncwarp();
+#pragma unroll 1
+        for (u32 row = lane / GROUPS; row < min(WARP_ROWS, live); row += AT_ONCE) {
+            const u32 at = strip + (row * NARROW_STRIDE + lane % GROUPS * GROUP) * 4;
+            const uint4 low = load_strip(at), high = load_strip(at + 16);
+            float group[GROUP] = {__uint_as_float(low.x), __uint_as_float(low.y), __uint_as_float(low.z), __uint_as_float(low.w),
+                                  __uint_as_float(high.x), __uint_as_float(high.y), __uint_as_float(high.z), __uint_as_float(high.w)};
+            Place place = place_at(row);
+            place.channel = channel + c + lane % GROUPS * GROUP;
+            if (place.channel < channels) finish(group, e, place, min(GROUP, channels - place.channel));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+// Depthwise convolution of two spatial axes, channels side by side: eight channels a thread, at several pixels of a row.
+//
+// As on the CPU every output starts at its bias and takes one fused multiply-add for each tap in row-major order; a tap
+// outside the input counts as zero.
+#include "groups.cuh"
+#include "window.cuh"
+
+struct Depthwise {
+    PixelFrame frame;
+    Pixels x;
+    Window window;
+    u64 weights;  // packed: [tap][channels rounded up to 8], of the input's type
+    u64 bias;     // packed: f32, channels rounded up to 8
+    u32 pitch;    // channels rounded up to 8
+    u32 padding;
+};
+
+static_assert(sizeof(Depthwise) == sizeof(PixelFrame) + 48 + 64 + 24, "mirrored in bind/depthwise.rs");
+
+// RUN outputs along a row. Square windows of K taps without dilation at step S have their input pixels of a row of taps
+// loaded once; K = 0 takes any window.
+template <u32 K, u32 S, u32 RUN>
+__device__ __forceinline__ void depthwise(const Depthwise& p) {
+    every_spot(p.frame, RUN, [&](const Spot& s) {
+        float sums[RUN][8];
+        load_run(p.bias, F32, s.channel, 1, 8, sums[0]);
+#pragma unroll
+        for (u32 o = 1; o < RUN; ++o) {
+#pragma unroll
+            for (u32 k = 0; k < 8; ++k) sums[o][k] = sums[0][k];
+        }
+        const u32 rows = K == 0 ? p.window.kernel[0] : K, columns = K == 0 ? p.window.kernel[1] : K;
+        const i64 top = landing(p.window, 0, s.row, 0), left = landing(p.window, 1, s.pixel, 0);
+        const auto load = [&](i64 row, i64 pixel, float(&x)[8]) {
+            if (row >= 0 && row < p.x.height && pixel >= 0 && pixel < p.x.width) {
+                load_pixel(p.x, s, row, pixel, x);
+            } else {
+#pragma unroll
+                for (u32 k = 0; k < 8; ++k) x[k] = 0.0f;
+            }
+        };
+        for (u32 i = 0; i < rows; ++i) {
+            const i64 row = top + i * p.window.dilation[0];
+            if constexpr (K != 0) {
+                constexpr u32 PIXELS = (RUN - 1) * S + K;
+                float w[K][8];
+#pragma unroll
+                for (u32 j = 0; j < K; ++j) load_run(p.weights, p.x.dtype, static_cast<i64>(i * K + j) * p.pitch + s.channel, 1, 8, w[j]);
+                // An input pixel meets the outputs whose windows it lies in; each of these meets its pixels from left to right.
+#pragma unroll
+                for (u32 pixel = 0; pixel < PIXELS; ++pixel) {
+                    float x[8];
+                    load(row, left + pixel, x);
+#pragma unroll
+                    for (u32 o = 0; o < RUN; ++o) {
+                        const i32 j = static_cast<i32>(pixel) - static_cast<i32>(o * S);
+                        if (j < 0 || j >= static_cast<i32>(K)) continue;
+#pragma unroll
+                        for (u32 k = 0; k < 8; ++k) sums[o][k] = __fmaf_rn(x[k], w[j][k], sums[o][k]);
+                    }
+                }
+            } else {
+                for (u32 j = 0; j < columns; ++j) {
+                    float w[8];
+                    load_run(p.weights, p.x.dtype, static_cast<i64>(i * columns + j) * p.pitch + s.channel, 1, 8, w);
+#pragma unroll
+                    for (u32 o = 0; o < RUN; ++o) {
+                        float x[8];
+                        load(row, left + static_cast<i64>(o) * p.window.stride[1] + j * p.window.dilation[1], x);
+#pragma unroll
+                        for (u32 k = 0; k < 8; ++k) sums[o][k] = __fmaf_rn(x[k], w[k], sums[o][k]);
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (u32 o = 0; o < RUN; ++o) {
+            if (s.pixel + o < p.frame.y.width) finish_pixel(p.frame, s, s.pixel + o, sums[o]);
+        }
+    });
+}
+
+// Pixels a thread; as bind/depthwise.rs cuts rows.
+constexpr u32 DEPTHWISE_RUN = 2;
+
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_any(const __grid_constant__ Depthwise p) { depthwise<0, 1, DEPTHWISE_RUN>(p); }
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_3_1(const __grid_constant__ Depthwise p) { depthwise<3, 1, DEPTHWISE_RUN>(p); }
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_3_2(const __grid_constant__ Depthwise p) { depthwise<3, 2, DEPTHWISE_RUN>(p); }
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_5_1(const __grid_constant__ Depthwise p) { depthwise<5, 1, DEPTHWISE_RUN>(p); }
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_5_2(const __grid_constant__ Depthwise p) { depthwise<5, 2, DEPTHWISE_RUN>(p); }

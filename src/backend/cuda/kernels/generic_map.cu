@@ -1,0 +1,72 @@
+// Primitives that compute nothing over neighbours: elementwise functions, copies, padding, nearest resizing, gathering.
+#include "generic.cuh"
+
+struct GenericMap {
+    Generic common;
+    TailCall head;  // both inputs in memory
+    u32 copy;       // the head is its first input as it is
+    u32 padding;
+};
+
+static_assert(sizeof(GenericMap) == sizeof(Generic) + 152 + 8, "mirrored in bind/generic/map.rs");
+
+extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_map(const __grid_constant__ GenericMap p) {
+    every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
+        const auto read = [&](const TailOperand& o) { return load_scalar(o.address, o.dtype, element_of(o.strides, at)); };
+        const Scalar a = read(p.head.a);
+        if (p.copy) return a;
+        return p.head.function < TAIL_ADD ? unary_scalar(p.head, a) : binary_scalar(p.head.function, a, read(p.head.b));
+    });
+}
+
+// No table: positions stay as they are.
+constexpr u32 NO_TABLE = 0xffffffffu;
+
+struct GenericRemap {
+    Generic common;
+    View x;
+    u64 tables;             // i32 input positions; -1 outside the input
+    u32 table[MAX_RANK];    // first entry of an axis, or NO_TABLE
+    float outside;
+    u32 padding;
+};
+
+static_assert(sizeof(GenericRemap) == sizeof(Generic) + 88 + 8 + 24 + 8, "mirrored in bind/generic/map.rs");
+
+extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_remap(const __grid_constant__ GenericRemap p) {
+    every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
+        i64 element = 0;
+        bool inside = true;
+#pragma unroll
+        for (u32 axis = 0; axis < MAX_RANK; ++axis) {
+            i32 position = static_cast<i32>(at[axis]);
+            if (p.table[axis] != NO_TABLE) position = *pointer_to<i32>(p.tables, static_cast<i64>(p.table[axis]) + at[axis]);
+            inside = inside && position >= 0;
+            element += static_cast<i64>(position) * p.x.strides[axis];
+        }
+        if (inside) return load_scalar(p.x.address, p.x.dtype, element);
+        return is_real(p.x.dtype) ? of_float(p.outside) : of_int(float_to_int(p.outside));
+    });
+}
+
+struct GenericGather {
+    Generic common;
+    View data;     // strides as the output's axes see them, 0 along the indices'
+    View indices;  // the same, 0 along the data's
+    i64 step;      // of the data along the gathered axis
+    u32 extent;    // of that axis
+    u32 padding;
+};
+
+static_assert(sizeof(GenericGather) == sizeof(Generic) + 2 * 88 + 16, "mirrored in bind/generic/map.rs");
+
+// Negative indices count from the end; indices outside are clamped.
+extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_gather(const __grid_constant__ GenericGather p) {
+    every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
+        i64 index = as_int(load_scalar(p.indices.address, p.indices.dtype, element_of(p.indices.strides, at)));
+        const i64 last = static_cast<i64>(p.extent) - 1;
+        if (index < 0) index += p.extent;
+        index = index < 0 ? 0 : index > last ? last : index;
+        return load_scalar(p.data.address, p.data.dtype, element_of(p.data.strides, at) + index * p.step);
+    });
+}

@@ -1,0 +1,58 @@
+// Maximum and average pooling of two spatial axes, channels side by side. Taps in row-major order; a NaN beats every number.
+#include "groups.cuh"
+#include "window.cuh"
+
+struct Pool {
+    PixelFrame frame;
+    Pixels x;
+    Window window;
+    u32 average;
+    u32 count_pad;  // of an average: positions in the declared padding count
+};
+
+static_assert(sizeof(Pool) == sizeof(PixelFrame) + 48 + 64 + 8, "mirrored in bind/pool.rs");
+
+// Positions of taps 0..count of a window along one axis, of which those from `first` to `end` are below `limit`.
+__device__ __forceinline__ u32 taps_below(const Window& w, u32 axis, i64 at, i64 limit) {
+    const i64 room = limit - at;
+    if (room <= 0) return 0;
+    const u32 taps = static_cast<u32>((room + w.dilation[axis] - 1) / w.dilation[axis]);
+    return taps < w.kernel[axis] ? taps : w.kernel[axis];
+}
+
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) pool(const __grid_constant__ Pool p) {
+    every_spot(p.frame, 1, [&](const Spot& s) {
+        const i64 top = landing(p.window, 0, s.row, 0), left = landing(p.window, 1, s.pixel, 0);
+        const u32 row_end = taps_below(p.window, 0, top, p.x.height), row_first = taps_below(p.window, 0, top, 0);
+        const u32 column_end = taps_below(p.window, 1, left, p.x.width), column_first = taps_below(p.window, 1, left, 0);
+        float v[8];
+        const float start = p.average ? 0.0f : __uint_as_float(0xff800000u);
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) v[i] = start;
+        for (u32 i = row_first; i < row_end; ++i) {
+#pragma unroll 3
+            for (u32 j = column_first; j < column_end; ++j) {
+                float x[8];
+                load_pixel(p.x, s, top + i * p.window.dilation[0], left + j * p.window.dilation[1], x);
+                if (p.average) {
+#pragma unroll
+                    for (u32 k = 0; k < 8; ++k) v[k] = __fadd_rn(v[k], x[k]);
+                } else {
+#pragma unroll
+                    for (u32 k = 0; k < 8; ++k) v[k] = x[k] != x[k] ? (v[k] != v[k] ? v[k] : x[k]) : greater(x[k], v[k]);
+                }
+            }
+        }
+        if (p.average) {
+            u32 count = (row_end - row_first) * (column_end - column_first);
+            if (p.count_pad) {
+                count = taps_below(p.window, 0, top, static_cast<i64>(p.x.height) + p.window.pad_end[0]) *
+                        taps_below(p.window, 1, left, static_cast<i64>(p.x.width) + p.window.pad_end[1]);
+            }
+            const float divisor = static_cast<float>(count);
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i) v[i] = __fdiv_rn(v[i], divisor);
+        }
+        finish_pixel(p.frame, s, s.pixel, v);
+    });
+}

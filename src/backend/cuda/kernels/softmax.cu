@@ -1,0 +1,59 @@
+// Softmax along one axis: sixteen threads a row, each with the partial sum of the positions of its remainder.
+//
+// As on the CPU: the maximum, then `e^(x - max)` summed in sixteen partial sums by the position modulo sixteen, which are
+// folded in halves, then the quotient. Values are read three times instead of being kept, so rows may have any length.
+#include "generic.cuh"
+
+struct Softmax {
+    Generic common;  // the box has one position along the axis; tiles are of SOFTMAX_ROWS rows
+    View x;
+    i64 x_step;      // along the axis
+    i64 y_step;
+    u32 extent;      // of the axis
+    u32 axis;
+};
+
+static_assert(sizeof(Softmax) == sizeof(Generic) + 88 + 24, "mirrored in bind/softmax.rs");
+
+constexpr u32 LANES = 16;
+constexpr u32 SOFTMAX_ROWS = GENERIC_THREADS / LANES;
+
+// A function of 16 lanes folded in halves: lane 0's result, in all lanes.
+template <typename F>
+__device__ __forceinline__ float folded(float value, F f) {
+#pragma unroll
+    for (u32 half = LANES / 2; half > 0; half /= 2) value = f(value, __shfl_down_sync(0xffffffffu, value, half, LANES));
+    return __shfl_sync(0xffffffffu, value, 0, LANES);
+}
+
+extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) softmax(const __grid_constant__ Softmax p) {
+    const Generic& g = p.common;
+    const u32 lane = threadIdx.x % LANES;
+    for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
+        const u32 row = tile * SOFTMAX_ROWS + threadIdx.x / LANES;
+        // Threads without a row take part in the exchange of the others.
+        const bool present = row < g.box.count;
+        u32 at[MAX_RANK];
+        coordinates(g.box, present ? row : 0, at);
+        const i64 from = element_of(p.x.strides, at), to = element_of(g.y.strides, at);
+        const auto value = [&](u32 i) { return load_float(p.x.address, p.x.dtype, from + static_cast<i64>(i) * p.x_step); };
+        float greatest = __uint_as_float(0xff800000u);
+#pragma unroll 4
+        for (u32 i = lane; i < p.extent; i += LANES) greatest = greater(value(i), greatest);
+        greatest = folded(greatest, [](float a, float b) { return greater(b, a); });
+        float sum = 0.0f;
+#pragma unroll 4
+        for (u32 i = lane; i < p.extent; i += LANES) sum = __fadd_rn(sum, exponential(__fsub_rn(value(i), greatest)));
+        sum = folded(sum, [](float a, float b) { return __fadd_rn(a, b); });
+        if (!present) continue;
+#pragma unroll 4
+        for (u32 i = lane; i < p.extent; i += LANES) {
+            const float y = __fdiv_rn(exponential(__fsub_rn(value(i), greatest)), sum);
+            u32 here[MAX_RANK];
+#pragma unroll
+            for (u32 axis = 0; axis < MAX_RANK; ++axis) here[axis] = axis == p.axis ? i : at[axis];
+            const Scalar result = tail_scalar(g.tail, of_float(y), here);
+            store_scalar(g.y.address, g.y.dtype, to + static_cast<i64>(i) * p.y_step, result);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+"""PyTorch as the other side of the zoo: one line of JSON in, one line of JSON out. Follows the text of zoo/models.py.
+
+First line out:  {"version": "...", "device": "..."}
+{"load": [{"network": name, "batch": n}, ...], "dtype": "f32"|"f16", "mode": "eager"|"inductor", "streams": bool, "threads": n}
+    ->  {"loaded": count, "mode": "..."}
+{"run": count, "warm": count}  ->  {"ns": [time of the whole set, ...]}
+Whatever fails gives {"error": "..."}.
+
+On a GPU the networks are captured into one CUDA graph, one after another or, with `streams`, each on a stream of its own; a
+time is that of the graph's launch and the wait for its end. TF32 is off. The variable SMS=n confines the process to n
+multiprocessors by a green context. Without a GPU the networks run one after another on `threads` threads. `inductor` is
+torch.compile in its default mode, with frozen weights.
+"""
+
+import json
+import os
+import sys
+import time
+import warnings
+
+
+def say(message):
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def prepared(name, batch, dtype, mode):
+    """The module and its input."""
+    construct, (kind, first, second), _ = MODELS[name]
+    torch.manual_seed(0)
+    model = construct().eval().to(DEVICE)
+    if mode == "eager":
+        model = fused(model)
+    model = model.to(dtype)
+    if kind == "image":
+        layout = torch.channels_last
+        model = model.to(memory_format=layout)
+        data = torch.randn(batch, 3, first, second, device=DEVICE, dtype=dtype).to(memory_format=layout)
+    else:
+        data = torch.randint(0, second, (batch, first), device=DEVICE)
+    if mode == "inductor":
+        model = torch.compile(model, dynamic=False)
+    return model, data
+
+
+def fused(model):
+    """Batch normalisations folded into convolutions, where the module can be traced."""
+    from torch.fx.experimental.optimization import fuse
+
+    try:
+        return fuse(model)
+    except Exception:
+        return model
+
+
+def all_of(networks, streams):
+    """A function that runs all networks."""
+
+    def in_turn():
+        return [model(data) for model, data in networks]
+
+    def side_by_side():
+        current = torch.cuda.current_stream()
+        results = []
+        for stream, (model, data) in zip(streams, networks):
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
+                results.append(model(data))
+        for stream in streams:
+            current.wait_stream(stream)
+        return results
+
+    return side_by_side if streams else in_turn
+
+
+def captured(work):
+    """The work as a CUDA graph, warmed up on a stream of its own."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(WARM):
+            work()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        keep = work()
+    # The results live as long as the graph that writes them.
+    graph.results = keep
+    return graph
+
+
+def load(request):
+    torch.set_num_threads(request["threads"])
+    dtype = {"f32": torch.float32, "f16": torch.float16}[request["dtype"]]
+    networks = [prepared(n["network"], n["batch"], dtype, request["mode"]) for n in request["load"]]
+    on_gpu = DEVICE == "cuda"
+    streams = [torch.cuda.Stream() for _ in networks] if on_gpu and request.get("streams") else []
+    work = all_of(networks, streams)
+    if not on_gpu:
+        work()
+        return work
+    graph = captured(work)
+
+    def replay():
+        graph.replay()
+        torch.cuda.synchronize()
+
+    return replay
+
+
+def run(work, request):
+    times = []
+    for _ in range(request["warm"] + request["run"]):
+        start = time.perf_counter_ns()
+        work()
+        times.append(time.perf_counter_ns() - start)
+    return times[request["warm"] :]
+
+
+# Runs before a capture: libraries choose their kernels in the first ones.
+WARM = 5
+
+try:
+    warnings.filterwarnings("ignore")
+    import torch
+
+    MODELS = zoo()
+    DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+    if DEVICE == "cuda" and os.environ.get("SMS"):
+        from torch.cuda.green_contexts import GreenContext
+
+        CONFINED = GreenContext.create(num_sms=int(os.environ["SMS"]), device_id=0)
+        CONFINED.set_context()
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    import torch._inductor.config
+
+    torch._inductor.config.freezing = True
+    torch._inductor.config.layout_optimization = True
+except Exception as error:
+    say({"error": f"{type(error).__name__}: {error}"})
+    sys.exit(0)
+
+say({"version": torch.__version__, "device": torch.cuda.get_device_name() if DEVICE == "cuda" else "cpu"})
+loaded = None
+with torch.no_grad():
+    for line in sys.stdin:
+        try:
+            wanted = json.loads(line)
+            if "load" in wanted:
+                loaded = None
+                loaded = load(wanted)
+                say({"loaded": len(wanted["load"]), "mode": wanted["mode"]})
+            else:
+                say({"ns": run(loaded, wanted)})
+        except Exception as error:
+            say({"error": f"{type(error).__name__}: {error}"})

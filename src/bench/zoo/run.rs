@@ -1,0 +1,205 @@
+//! Networks of the zoo at work: what to run, an engine on it, its times and its results.
+
+use super::build::Model;
+use super::{ALL, Network, find};
+use crate::bench::measure::{REST, Samples, TURN, WARM};
+use crate::bench::peers::Peer;
+use crate::bench::{BenchError, ours};
+use crate::board::BoardRecord;
+use crate::ids::TenantId;
+use crate::plan::format::Port;
+use crate::planner::{self, CompileOptions};
+use crate::runtime::{Draft, Engine, Options};
+use crate::tensor::Tensor;
+use crate::units::Nanos;
+use std::time::Instant;
+
+/// A network with its batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// The network.
+    pub network: Network,
+    /// Its batch, at least 1.
+    pub batch: u32,
+}
+
+/// Networks that run side by side, one tenant each.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Their names as they were given, such as `r50+v16:4`.
+    pub name: String,
+    /// The networks.
+    pub members: Vec<Member>,
+}
+
+/// A network's outputs by name.
+pub type Results = Vec<(String, Tensor)>;
+
+impl Group {
+    /// Networks by their short names, joined by `+`, each with an own batch behind a `:`; else `batch`, else its usual one.
+    pub fn parse(text: &str, batch: Option<u32>) -> Result<Group, BenchError> {
+        let unknown = || BenchError::Network {
+            name: text.to_string(),
+            known: ALL.map(|n| n.name).join(", "),
+        };
+        let member = |part: &str| {
+            let (name, own) = match part.split_once(':') {
+                Some((name, own)) => (name, Some(own.parse().map_err(|_| unknown())?)),
+                None => (part, None),
+            };
+            let network = *find(name).ok_or_else(unknown)?;
+            let batch = own.or(batch).unwrap_or(network.batch);
+            if batch == 0 {
+                Err(unknown())
+            } else {
+                Ok(Member { network, batch })
+            }
+        };
+        Ok(Group {
+            name: text.to_string(),
+            members: text.split('+').map(member).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Names of the tenants: the network's, numbered from its second appearance on.
+    fn tenants(&self) -> Vec<String> {
+        let appearance = |at: usize| {
+            let name = self.members[at].network.name;
+            match self.members[..at].iter().filter(|m| m.network.name == name).count() {
+                0 => name.to_string(),
+                before => format!("{name}.{}", before + 1),
+            }
+        };
+        (0..self.members.len()).map(appearance).collect()
+    }
+}
+
+/// An engine on one group, with its inputs.
+pub struct Zoo {
+    engine: Engine,
+    inputs: Vec<Tensor>,
+}
+
+impl Zoo {
+    /// Compiles a group and opens an engine on it. `models` are the group's, in its order.
+    pub fn open(
+        group: &Group,
+        models: Vec<Model>,
+        board: &BoardRecord,
+        compile: &CompileOptions,
+        options: &Options,
+    ) -> Result<Zoo, BenchError> {
+        let tenants = group
+            .tenants()
+            .into_iter()
+            .zip(models)
+            .map(|(name, model)| (name, model.graph))
+            .collect();
+        let compiled = planner::compile_graphs(&group.name, tenants, board, compile).map_err(|error| BenchError::Plan {
+            name: group.name.clone(),
+            error: Box::new(error),
+        })?;
+        let deployment = ours::deployment(vec![compiled], board)?;
+        Ok(Zoo {
+            engine: Engine::with(deployment, options)?,
+            inputs: group.members.iter().map(|m| m.network.data(m.batch)).collect(),
+        })
+    }
+
+    /// Runs frames one after another: `warm` uncounted ones, then `count` of which the times are returned, each from its
+    /// submission until the last result is there. Inputs are in place before the clock is read.
+    pub fn run(&mut self, warm: usize, count: usize) -> Result<Vec<Nanos>, BenchError> {
+        let mut times = Vec::with_capacity(count);
+        for run in 0..warm + count {
+            let draft = self.draft()?;
+            let start = Instant::now();
+            let ticket = draft.submit()?;
+            self.engine.wait(&ticket, None)?;
+            let time = start.elapsed();
+            self.engine.release(ticket)?;
+            if run >= warm {
+                times.push(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+            }
+        }
+        Ok(times)
+    }
+
+    /// Runs a frame: the results of each tenant.
+    pub fn results(&mut self) -> Result<Vec<Results>, BenchError> {
+        let ticket = self.draft()?.submit()?;
+        self.engine.wait(&ticket, None)?;
+        let mut all = Vec::with_capacity(self.inputs.len());
+        for tenant in 0..self.inputs.len() {
+            let result = self.engine.result(&ticket, TenantId(tenant as u16))?;
+            let tensor = |(port, bytes): (&Port, &[u8])| {
+                let tensor = Tensor::from_bytes(port.view.dtype, port.view.layout.shape, bytes)?;
+                Some((port.name.clone(), tensor))
+            };
+            all.push(result.tensors().filter_map(tensor).collect());
+        }
+        self.engine.release(ticket)?;
+        Ok(all)
+    }
+
+    /// A frame with its inputs in place.
+    fn draft(&mut self) -> Result<Draft<'_>, BenchError> {
+        let mut draft = self.engine.begin()?;
+        for (tenant, input) in self.inputs.iter().enumerate() {
+            draft.copy_input(TenantId(tenant as u16), 0, input.bytes())?;
+        }
+        Ok(draft)
+    }
+
+    /// Stops the engine.
+    pub fn close(self) {
+        self.engine.close();
+    }
+}
+
+/// Runs `frames` counted frames of each side in turns: our times, and the peer's. `progress` gets the number of those done.
+pub fn compare(
+    ours: &mut Zoo,
+    mut peer: Option<&mut Peer>,
+    frames: usize,
+    mut progress: impl FnMut(usize),
+) -> Result<(Samples, Option<Samples>), BenchError> {
+    let mut own = Samples::default();
+    let mut other = peer.as_ref().map(|_| Samples::default());
+    let mut done = 0;
+    while done < frames {
+        let count = TURN.min(frames - done);
+        own.extend(ours.run(WARM, count)?);
+        if let (Some(peer), Some(samples)) = (&mut peer, &mut other) {
+            std::thread::sleep(REST);
+            samples.extend(peer.run(WARM, count)?);
+            std::thread::sleep(REST);
+        }
+        done += count;
+        progress(done);
+    }
+    Ok((own, other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_name_networks_and_batches() {
+        let group = Group::parse("r50+v16:4+r50", None).unwrap();
+        let batches: Vec<u32> = group.members.iter().map(|m| m.batch).collect();
+        assert_eq!(batches, [8, 4, 8]);
+        assert_eq!(group.tenants(), ["r50", "v16", "r50.2"]);
+        let batches: Vec<u32> = Group::parse("r50+v16:4", Some(2))
+            .unwrap()
+            .members
+            .iter()
+            .map(|m| m.batch)
+            .collect();
+        assert_eq!(batches, [2, 4]);
+        for wrong in ["", "r51", "r50:", "r50:0", "r50:-1", "r50+"] {
+            let error = Group::parse(wrong, None).unwrap_err().to_string();
+            assert!(error.contains("d121"), "{wrong}: {error}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `platoon bench --zoo`: the zoo's networks on our engine, beside PyTorch in the same run; and their weights and results as files.
+
+use super::{npy, output};
+use crate::bench::BenchError;
+use crate::bench::peers::{Mode, Peer};
+use crate::bench::report::Provenance;
+use crate::bench::zoo::build::Model;
+use crate::bench::zoo::report::{HEADINGS, Measured, Report};
+use crate::bench::zoo::run::{Group, Results, Zoo, compare};
+use crate::bench::zoo::{ALL, count};
+use crate::board::BoardRecord;
+use crate::planner::CompileOptions;
+use crate::planner::graph::ValueId;
+use crate::runtime;
+use crate::tensor::{DType, Tensor};
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub struct ZooArguments {
+    /// Networks of the zoo instead of task sets: `all`, or NAME[:BATCH], those that run side by side joined by `+`
+    #[arg(long, value_name = "NAME[:BATCH][+..]", num_args = 1.., conflicts_with_all = ["mix", "profile"])]
+    pub zoo: Vec<String>,
+    /// How PyTorch runs the networks
+    #[arg(long, value_enum, default_value = "inductor", value_name = "MODE", requires = "zoo")]
+    torch: ModeName,
+    /// Write each network's parameters, input and results to DIR/NAME as .npy files instead of measuring
+    #[arg(long, value_name = "DIR", requires = "zoo", conflicts_with_all = ["peer", "json", "torch"])]
+    pub export: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ModeName {
+    /// Operator by operator
+    Eager,
+    /// torch.compile with frozen weights
+    Inductor,
+}
+
+impl ModeName {
+    fn mode(self) -> Mode {
+        match self {
+            ModeName::Eager => Mode::Eager,
+            ModeName::Inductor => Mode::Inductor,
+        }
+    }
+}
+
+/// How the networks are compiled and run.
+pub struct Setting<'a> {
+    pub board: &'a BoardRecord,
+    pub compile: &'a CompileOptions,
+    pub engine: &'a runtime::Options,
+    /// Our workers, and the peer's threads.
+    pub workers: usize,
+    /// Counted frames of each side.
+    pub frames: usize,
+}
+
+impl ZooArguments {
+    /// What was asked for.
+    pub fn groups(&self, batch: Option<u32>) -> Result<Vec<Group>, BenchError> {
+        let all = || ALL.iter().map(|n| n.name);
+        let names = self.zoo.iter().flat_map(|name| match name.as_str() {
+            "all" => all().collect(),
+            one => vec![one],
+        });
+        names.map(|name| Group::parse(name, batch)).collect()
+    }
+}
+
+fn models(group: &Group) -> Vec<Model> {
+    group.members.iter().map(|m| m.network.model(m.batch)).collect()
+}
+
+/// Measures the groups, with a peer where there is one: the table, and everything as JSON.
+pub fn measure(
+    arguments: &ZooArguments,
+    groups: Vec<Group>,
+    setting: &Setting<'_>,
+    mut peer: Option<Peer>,
+) -> anyhow::Result<(String, Value)> {
+    let version = peer.as_ref().map(|p| (p.name.to_string(), p.version.clone()));
+    let mode = arguments.torch.mode();
+    let dtype = if setting.compile.dtype == DType::F16 { "f16" } else { "f32" };
+    let mut report = Report {
+        provenance: Provenance::here(&setting.board.name, setting.workers, version),
+        dtype,
+        peer_mode: mode.name(),
+        groups: Vec::new(),
+    };
+    for group in groups {
+        let bar = ProgressBar::new(setting.frames as u64);
+        bar.println(format!("{}: compiling", group.name));
+        let models = models(&group);
+        let multiply_adds = models.iter().map(|m| count::multiply_adds(&m.graph)).sum();
+        let mut zoo = Zoo::open(&group, models, setting.board, setting.compile, setting.engine)?;
+        if let Some(peer) = &mut peer {
+            let networks: Vec<(&str, u32)> = group.members.iter().map(|m| (m.network.name, m.batch)).collect();
+            peer.load_zoo(&networks, dtype, mode, setting.workers).map_err(BenchError::from)?;
+        }
+        let measured = compare(&mut zoo, peer.as_mut(), setting.frames, |done| bar.set_position(done as u64));
+        zoo.close();
+        bar.finish_and_clear();
+        let (ours, peer) = measured?;
+        report.groups.push(Measured {
+            group,
+            multiply_adds,
+            ours,
+            peer,
+        });
+    }
+    let mut table = output::Table::new(&HEADINGS);
+    report.rows().into_iter().for_each(|row| table.row(row));
+    let text = format!("{}{}; {}", table.render(), report.provenance.line(), report.dtype);
+    Ok((text, report.json()))
+}
+
+/// Writes parameters, input and our results of each network: one line each.
+pub fn export(groups: Vec<Group>, setting: &Setting<'_>, folder: &Path) -> anyhow::Result<String> {
+    let mut lines = Vec::new();
+    for group in groups {
+        let [member] = group.members[..] else {
+            anyhow::bail!("{}: networks are exported one by one", group.name);
+        };
+        let folder = folder.join(member.network.name);
+        let model = member.network.model(member.batch);
+        let parameters: Vec<(String, Tensor)> = model.parameters.iter().filter_map(|&id| constant(&model, id)).collect();
+        let data: Results = model
+            .graph
+            .inputs
+            .iter()
+            .map(|n| (n.name.clone(), member.network.data(member.batch)))
+            .collect();
+        let mut zoo = Zoo::open(&group, vec![model], setting.board, setting.compile, setting.engine)?;
+        let results = zoo.results();
+        zoo.close();
+        let results = results?.pop().unwrap_or_default();
+        ensure!(!results.is_empty(), "{}: no results", group.name);
+        write(&folder.join("parameters"), &parameters)?;
+        write(&folder.join("inputs"), &data)?;
+        write(&folder.join("outputs"), &results)?;
+        lines.push(format!(
+            "{} parameters, {} inputs, {} outputs: {}",
+            parameters.len(),
+            data.len(),
+            results.len(),
+            folder.display()
+        ));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// A parameter by its name, with its elements.
+fn constant(model: &Model, id: ValueId) -> Option<(String, Tensor)> {
+    let value = model.graph.value(id);
+    Some((value.name.clone(), Tensor::clone(value.data.as_deref()?)))
+}
+
+/// Tensors as files of a folder. Names are torchvision's: letters, digits, dots and underscores.
+fn write(folder: &Path, tensors: &[(String, Tensor)]) -> anyhow::Result<()> {
+    let context = |file: &Path| format!("{}: cannot be written", file.display());
+    std::fs::create_dir_all(folder).with_context(|| context(folder))?;
+    for (name, tensor) in tensors {
+        let file = folder.join(format!("{name}.npy"));
+        std::fs::write(&file, npy::write(tensor, false)).with_context(|| context(&file))?;
+    }
+    Ok(())
+}

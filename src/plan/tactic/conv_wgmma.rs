@@ -1,0 +1,264 @@
+//! The tiles of the kernels that convolve with `wgmma`, what the copy engine demands of an operator, and how K is split.
+
+use super::Misfit;
+use super::forms::need;
+use super::product::Product;
+use crate::plan::format::{Kernel, Operator, Plan, Tactic};
+use crate::tensor::DType;
+
+/// Input channels of a K block: every tap's channels are filled up with zeros to a multiple of it.
+pub const BLOCK_K: u32 = 64;
+
+/// Farthest tap from a window's first, in positions of an axis, that an im2col copy can express.
+const MAX_REACH: u32 = 255;
+/// Corners of the box of base pixels that an im2col copy can express.
+const CORNERS: std::ops::RangeInclusive<i64> = -128..=127;
+/// Largest stride of an im2col copy.
+const MAX_STRIDE: u32 = 8;
+/// Halves in 16 bytes, of which the copy engine's addresses are multiples.
+const ALIGNED: u32 = 8;
+
+/// Who sums the chains of a split K.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chains {
+    /// K is not split.
+    One,
+    /// One block sums all chains of a tile, one after another.
+    InTurn,
+    /// The blocks of a cluster sum a chain each.
+    Cluster,
+}
+
+/// One kernel of `conv_wgmma.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WgmmaTile {
+    /// Pixels (64 for each warpgroup) and output channels of a block's tile.
+    pub tile: (u16, u16),
+    /// K blocks in shared memory at once.
+    pub stages: u16,
+    /// Blocks that share an SM.
+    pub blocks: u16,
+    /// Who sums the chains of a split K.
+    pub chains: Chains,
+}
+
+const fn one(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
+    WgmmaTile {
+        tile,
+        stages,
+        blocks,
+        chains: Chains::One,
+    }
+}
+
+const fn turns(tile: (u16, u16), stages: u16) -> WgmmaTile {
+    WgmmaTile {
+        chains: Chains::InTurn,
+        ..one(tile, stages, 1)
+    }
+}
+
+const fn cluster(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
+    WgmmaTile {
+        chains: Chains::Cluster,
+        ..one(tile, stages, blocks)
+    }
+}
+
+/// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
+pub const MENU: &[WgmmaTile] = &[
+    one((128, 256), 4, 1),
+    one((128, 128), 5, 1),
+    one((128, 128), 3, 2),
+    one((128, 64), 6, 1),
+    one((128, 64), 4, 2),
+    one((64, 256), 4, 1),
+    one((64, 128), 4, 2),
+    one((64, 64), 4, 3),
+    one((64, 64), 3, 4),
+    one((64, 64), 8, 1),
+    one((64, 32), 8, 1),
+    turns((128, 128), 5),
+    turns((128, 64), 6),
+    turns((64, 128), 6),
+    turns((64, 64), 8),
+    turns((64, 32), 8),
+    cluster((128, 128), 4, 1),
+    cluster((128, 64), 6, 1),
+    cluster((64, 128), 6, 1),
+    cluster((64, 64), 8, 1),
+    cluster((64, 32), 8, 1),
+    cluster((64, 32), 4, 3),
+];
+
+impl WgmmaTile {
+    /// The kernel's name in `conv_wgmma.cu`; `plain` for tails that are stored the plain way.
+    pub fn function(&self, plain: bool) -> String {
+        let WgmmaTile { tile, stages, blocks, .. } = self;
+        let chains = match self.chains {
+            Chains::One => "one",
+            Chains::InTurn => "turns",
+            Chains::Cluster => "cluster",
+        };
+        let any = if plain { "" } else { "_any" };
+        format!("conv_wgmma_{}x{}_s{stages}_b{blocks}_{chains}{any}", tile.0, tile.1)
+    }
+
+    /// The entry for a launch that is too narrow for a cluster: the same tile and bits, the chains in turn.
+    pub fn without_cluster(&self) -> Option<&'static WgmmaTile> {
+        MENU.iter().find(|e| e.tile == self.tile && e.chains == Chains::InTurn)
+    }
+
+    /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
+    pub fn of(tactic: Tactic) -> Option<&'static WgmmaTile> {
+        let entry = MENU.get(usize::from(tactic.variant))?;
+        (tactic.kernel == Kernel::ConvWgmma && tactic.tile == entry.tile).then_some(entry)
+    }
+
+    /// The tactics of the whole menu.
+    pub fn tactics() -> impl Iterator<Item = Tactic> {
+        MENU.iter().enumerate().map(|(variant, entry)| Tactic {
+            kernel: Kernel::ConvWgmma,
+            tile: entry.tile,
+            variant: variant as u16,
+        })
+    }
+}
+
+/// First and last base pixel of a product along rows (0) or columns (1), the last counted from the input's last position.
+pub fn corners(product: &Product<'_>, axis: usize) -> [i64; 2] {
+    let [pad, stride] = [product.window.pad_begin[axis], product.window.stride[axis]].map(i64::from);
+    let [extent, outputs] = [product.x.extents[axis + 1], product.out.extents[axis + 1]].map(i64::from);
+    [-pad, (outputs - 1) * stride - pad - (extent - 1)]
+}
+
+/// K blocks of a product.
+pub fn k_blocks(product: &Product<'_>) -> u64 {
+    product.window.taps() * u64::from(product.x.extents[3].div_ceil(BLOCK_K))
+}
+
+/// The product that an operator begins with, if the kernels take it.
+pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
+    let product = Product::of(plan, operator)?;
+    let halves = [product.input.dtype, product.weights.dtype, product.output.dtype] == [DType::F16; 3];
+    need(halves && operator.calls.iter().all(|c| c.dtype == DType::F16), Misfit::Type)?;
+    let (x, window) = (&product.x, &product.window);
+    let aligned = x.extents[3].is_multiple_of(ALIGNED) && product.input.origin.is_multiple_of(u64::from(ALIGNED)) && x.wide();
+    let carried = (0..3).all(|a| x.extents[a] <= 1 || x.strides[a] > 0);
+    need(x.extents[3] > 0 && aligned && carried, Misfit::Layout)?;
+    need(x.channels_last() && product.out.channels_last(), Misfit::Layout)?;
+    let expressible = |a: usize| {
+        let reach = window.reach(a).is_some_and(|r| r - 1 <= MAX_REACH);
+        reach && window.stride[a] <= MAX_STRIDE && corners(&product, a).iter().all(|c| CORNERS.contains(c))
+    };
+    need((0..2).all(expressible), Misfit::Primitive)?;
+    let pixels = product.out.extents[..3].iter().try_fold(1u32, |all, &n| all.checked_mul(n));
+    let small = pixels.is_some_and(|n| (1..=i32::MAX as u32).contains(&n)) && k_blocks(&product) <= u64::from(u16::MAX);
+    need(small, Misfit::Primitive)?;
+    Ok(product)
+}
+
+/// Most chains: the blocks of the largest portable cluster.
+const MAX_SPLITS: u16 = 8;
+/// Tiles of 64 by 64 of one sample, counted once for each chain, beyond which nothing is split further.
+const SPLIT_TILES: u64 = 160;
+/// Fewest K blocks of a chain.
+const SPLIT_BLOCKS: u64 = 4;
+
+/// Chains of products that are summed on their own and then in order: more where a sample has too few tiles to occupy a
+/// large GPU. A power of two, as the blocks of a cluster share out the rows of a tile. Matrices are taken as one sample of
+/// few rows, whatever their batch.
+pub fn splits(product: &Product<'_>) -> u16 {
+    let [_, rows, columns, channels] = product.out.extents.map(u64::from);
+    let tiles = (rows * columns).div_ceil(64) * channels.div_ceil(64);
+    let mut splits = 1;
+    while splits < MAX_SPLITS && tiles * u64::from(splits) * 2 <= SPLIT_TILES && k_blocks(product) >= u64::from(splits) * 2 * SPLIT_BLOCKS {
+        splits *= 2;
+    }
+    splits
+}
+
+/// Checks that an entry of the menu computes a product whose class has `split_k` chains.
+pub fn fits(entry: &WgmmaTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
+    need(split_k == splits(product), Misfit::Class)?;
+    need((split_k == 1) == (entry.chains == Chains::One), Misfit::Tile)
+}
+
+/// The menu's tactics for a product, best first by estimate: the time is that of the rounds in which a large GPU takes the
+/// tiles, each a fixed cost and its share of products.
+pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
+    let mut all: Vec<(u64, Tactic)> = WgmmaTile::tactics()
+        .filter_map(|tactic| {
+            let entry = WgmmaTile::of(tactic)?;
+            fits(entry, product, split_k).ok()?;
+            Some((entry.estimate(product, split_k), tactic))
+        })
+        .collect();
+    all.sort_by_key(|(cost, _)| *cost);
+    all.into_iter().map(|(_, tactic)| tactic).collect()
+}
+
+impl WgmmaTile {
+    /// Relative time of a product, in cycles of a tensor core that multiplies 64 by 64 by 16 in 32.
+    fn estimate(&self, product: &Product<'_>, split_k: u16) -> u64 {
+        /// Multiprocessors of a large GPU.
+        const PROCESSORS: u64 = 128;
+        /// What a launch costs, and a tile before and behind its products, for each 64 by 64 outputs.
+        const START: u64 = 2000;
+        const FINISH: u64 = 600;
+        /// What a cluster's exchange costs.
+        const EXCHANGE: u64 = 1200;
+        let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
+        let [pixels, across] = [self.tile.0, self.tile.1].map(u64::from);
+        let side_by_side = if self.chains == Chains::Cluster { u64::from(split_k) } else { 1 };
+        let tiles = (samples * rows * columns).div_ceil(pixels) * channels.div_ceil(across);
+        let rounds = (tiles * side_by_side).div_ceil(PROCESSORS);
+        let area = (pixels / 64) * across.div_ceil(64);
+        // Narrow tiles are bound by what they read of shared memory, and a K block costs its barriers.
+        let block = area * 128 * (256 + across) / (128 + across).max(256) + 40;
+        let products = k_blocks(product).div_ceil(side_by_side) * block;
+        let finish = match self.chains {
+            Chains::Cluster => EXCHANGE,
+            _ => FINISH * area / u64::from(self.blocks),
+        };
+        START + rounds * (products + finish)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_a_kernel_of_the_source() {
+        let source = include_str!("../../backend/cuda/kernels/conv_wgmma.cu");
+        let mut kernels = 0;
+        for entry in MENU {
+            let list = match entry.chains {
+                Chains::One => "ONE",
+                Chains::InTurn => "TURNS",
+                Chains::Cluster => "CLUSTER",
+            };
+            let line = format!(
+                "\nCONV_WGMMA_{list}({}, {}, {}, {})\n",
+                entry.tile.0, entry.tile.1, entry.stages, entry.blocks
+            );
+            assert_eq!(source.matches(&line).count(), 1, "{line}");
+            kernels += 1;
+        }
+        assert_eq!(source.lines().filter(|l| l.starts_with("CONV_WGMMA_")).count(), kernels);
+    }
+
+    #[test]
+    fn tactics_name_entries_and_clusters_can_be_undone() {
+        for (tactic, entry) in WgmmaTile::tactics().zip(MENU) {
+            assert_eq!(WgmmaTile::of(tactic), Some(entry));
+            let wrong = Tactic {
+                tile: (entry.tile.0 + 64, entry.tile.1),
+                ..tactic
+            };
+            assert_eq!(WgmmaTile::of(wrong), None);
+            assert!(entry.chains != Chains::Cluster || entry.without_cluster().is_some_and(|e| e.chains == Chains::InTurn));
+        }
+    }
+}

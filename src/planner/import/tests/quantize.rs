@@ -1,0 +1,94 @@
+//! Quantization read as arithmetic: what is left of it in the graph, and what is refused.
+
+use super::*;
+use crate::tensor::DType;
+
+fn bytes(name: &str, data_type: i32, values: &[i32]) -> TensorProto {
+    TensorProto {
+        name: name.into(),
+        dims: if values.len() == 1 { vec![] } else { vec![values.len() as i64] },
+        data_type,
+        int32_data: values.to_vec(),
+        ..Default::default()
+    }
+}
+
+fn scale(values: &[f32]) -> TensorProto {
+    TensorProto {
+        name: "s".into(),
+        dims: if values.len() == 1 { vec![] } else { vec![values.len() as i64] },
+        data_type: data_type::FLOAT,
+        float_data: values.to_vec(),
+        ..Default::default()
+    }
+}
+
+fn quantize() -> NodeProto {
+    node("QuantizeLinear", &["x", "s", "z"], &["q"], vec![])
+}
+
+fn dequantize() -> NodeProto {
+    node("DequantizeLinear", &["q", "s", "z"], &["y"], vec![])
+}
+
+/// The functions on the way back from the first output to the input.
+fn chain(graph: &Graph) -> Vec<Primitive> {
+    let mut value = graph.outputs[0].value;
+    let mut found = vec![];
+    while let Some(node) = graph.nodes.iter().find(|n| n.outputs.contains(&value)) {
+        if let Op::Primitive(primitive) = node.op {
+            found.push(primitive);
+        }
+        value = node.inputs[0];
+    }
+    found
+}
+
+#[test]
+fn a_pair_stays_in_floats() {
+    for (data_type, low, high) in [(data_type::UINT8, 0.0, 255.0), (data_type::INT8, -128.0, 127.0)] {
+        let z = bytes("z", data_type, &[3]);
+        let graph = imported(&model(13, &[2, 4], vec![quantize(), dequantize()], vec![scale(&[0.5]), z]));
+        let [mul, sub, clip, add, round, div] = chain(&graph)[..] else {
+            panic!("{:?}", chain(&graph));
+        };
+        let expected = [Binary::Mul, Binary::Sub, Binary::Add, Binary::Div].map(Primitive::Binary);
+        assert_eq!([mul, sub, add, div], expected);
+        assert_eq!(clip, Primitive::Unary(Unary::Clip(Scalar(low), Scalar(high))));
+        assert_eq!(round, Primitive::Unary(Unary::Round));
+        assert_eq!(graph.value(graph.outputs[0].value).dtype, DType::F32);
+    }
+}
+
+#[test]
+fn quantized_weights_fold_per_axis() {
+    let nodes = vec![
+        node("DequantizeLinear", &["q", "s", "z"], &["w"], vec![int("axis", 0)]),
+        node("Mul", &["x", "w"], &["y"], vec![]),
+    ];
+    let constants = vec![
+        bytes("q", data_type::INT8, &[-128, 127, 5]),
+        scale(&[0.5, 2.0, 1.0]),
+        bytes("z", data_type::INT8, &[0, -1, 5]),
+    ];
+    let graph = imported(&model(13, &[2, 3], nodes, constants));
+    let weights = graph.values.iter().find_map(|v| v.data.as_ref().filter(|d| d.len() == 3));
+    assert_eq!(weights.unwrap().as_f32().unwrap(), [-64.0, 256.0, 0.0]);
+    assert!(graph.nodes.iter().all(|n| !matches!(n.op, Op::Primitive(Primitive::Copy))));
+}
+
+#[test]
+fn what_is_no_byte_is_refused_by_name() {
+    let z = |data_type, value| vec![scale(&[0.5]), bytes("z", data_type, &[value])];
+    let pair = || vec![quantize(), dequantize()];
+    let message = refused(&model(21, &[2, 4], pair(), z(data_type::INT32, 0)));
+    assert!(message.contains("quantized to I32"), "{message}");
+    let message = refused(&model(13, &[2, 4], pair(), z(data_type::INT8, 128)));
+    assert!(message.contains("out of the element type's range"), "{message}");
+    let blocks = node("QuantizeLinear", &["x", "s", "z"], &["y"], vec![int("block_size", 2)]);
+    let message = refused(&model(21, &[2, 4], vec![blocks], z(data_type::UINT8, 0)));
+    assert!(message.contains("block_size"), "{message}");
+    let bytes = vec![node("Cast", &["x"], &["y"], vec![int("to", i64::from(data_type::INT8))])];
+    let message = refused(&model(13, &[2, 4], bytes, vec![]));
+    assert!(message.contains("INT8 but by QuantizeLinear"), "{message}");
+}
