@@ -59,7 +59,7 @@ struct Shape {
     static constexpr u32 THREADS = WORKERS + WARP;
     static constexpr u32 IMAGE_BYTES = M * K_BYTES, WEIGHT_BYTES = N * K_BYTES;
     static constexpr u32 STAGE_BYTES = IMAGE_BYTES + WEIGHT_BYTES;
-    // From the first multiple of 1024 bytes on: stages, a strip for each warp, barriers, and in a cluster a tile of sums.
+    // Shared memory: stages, a strip for each warp, barriers, and in a cluster a tile of sums.
     static constexpr u32 STRIPS = DEPTH * STAGE_BYTES;
     static constexpr u32 BARRIERS = STRIPS + WORKERS / WARP * STRIP_BYTES;
     static constexpr u32 SHARE = BARRIERS + 128;
@@ -245,9 +245,9 @@ __device__ __forceinline__ void store(const ConvWgmmaParams& p, const Tile& t, c
 
 template <class S, Chains CHAINS, bool PLAIN>
 __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
-    extern __shared__ u8 dynamic[];
-    u8* const aligned = dynamic + (0u - shared_address(dynamic) & 1023);
-    const u32 base = shared_address(aligned);
+    // The swizzle's pattern begins at multiples of 1024 bytes, as dynamic shared memory does where nothing else is shared.
+    extern __shared__ __align__(1024) u8 stages[];
+    const u32 base = shared_address(stages);
     const u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const u32 peers = CHAINS == Chains::CLUSTER ? p.splits : 1, rank = CHAINS == Chains::CLUSTER ? cluster_rank() : 0;
     if (threadIdx.x == 0) {
@@ -290,7 +290,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 }
             }
             if constexpr (CHAINS == Chains::CLUSTER) {
-                share<S>(sums, first_row, reinterpret_cast<float*>(aligned + S::SHARE), lane);
+                share<S>(sums, first_row, reinterpret_cast<float*>(stages + S::SHARE), lane);
                 __syncwarp();
                 cluster_meet();
                 gather<S, PLAIN>(p, t, rank, base + S::SHARE, threadIdx.x);
@@ -328,7 +328,7 @@ CONV_WGMMA_ONE(128, 64, 4, 2)
 CONV_WGMMA_ONE(64, 256, 4, 1)
 CONV_WGMMA_ONE(64, 128, 4, 2)
 CONV_WGMMA_ONE(64, 64, 4, 3)
-CONV_WGMMA_ONE(64, 64, 3, 4)
+CONV_WGMMA_ONE(64, 64, 2, 4)
 CONV_WGMMA_ONE(64, 64, 8, 1)
 CONV_WGMMA_ONE(64, 32, 8, 1)
 CONV_WGMMA_TURNS(128, 128, 5, 1)
