@@ -51,10 +51,10 @@ const fn one(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
     }
 }
 
-const fn turns(tile: (u16, u16), stages: u16) -> WgmmaTile {
+const fn turns(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
     WgmmaTile {
         chains: Chains::InTurn,
-        ..one(tile, stages, 1)
+        ..one(tile, stages, blocks)
     }
 }
 
@@ -72,17 +72,21 @@ pub const MENU: &[WgmmaTile] = &[
     one((128, 128), 3, 2),
     one((128, 64), 6, 1),
     one((128, 64), 4, 2),
+    one((128, 64), 2, 3),
     one((64, 256), 4, 1),
     one((64, 128), 4, 2),
+    one((64, 128), 2, 3),
     one((64, 64), 4, 3),
-    one((64, 64), 3, 4),
+    one((64, 64), 2, 4),
     one((64, 64), 8, 1),
     one((64, 32), 8, 1),
-    turns((128, 128), 5),
-    turns((128, 64), 6),
-    turns((64, 128), 6),
-    turns((64, 64), 8),
-    turns((64, 32), 8),
+    turns((128, 128), 5, 1),
+    turns((128, 64), 6, 1),
+    turns((64, 128), 6, 1),
+    turns((64, 128), 4, 2),
+    turns((64, 64), 4, 3),
+    turns((64, 64), 8, 1),
+    turns((64, 32), 8, 1),
     cluster((128, 128), 4, 1),
     cluster((128, 64), 6, 1),
     cluster((64, 128), 6, 1),

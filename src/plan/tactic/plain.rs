@@ -28,6 +28,8 @@ pub(super) const KERNELS: [Kernel; 11] = [
 const SPLITS: u16 = 32;
 /// Ranges of K of a split product are a multiple of this: what a lane reads at once.
 pub const PRODUCT_STEP: u32 = 8;
+/// Fewest weights of a fully connected layer whose cost is that of reading them.
+const STREAMED: u64 = 1 << 16;
 /// Shortest f16 reduction that is split.
 const SPLIT_REDUCTION: u64 = 128;
 /// Longest f16 reduction that the kernel takes, so that positions of empty ranges stay in 32 bits.
@@ -52,12 +54,15 @@ pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass>
     })
 }
 
-/// A product of one row a sample with a constant matrix, whose cost is that of reading the matrix: fully connected layers,
-/// and 1x1 convolutions of one pixel.
+/// A product of one row a sample with a constant matrix, whose cost is that of reading the matrix: large fully connected
+/// layers, and 1x1 convolutions of one pixel, whose few outputs leave tensor cores idle.
 fn streams(plan: &Plan, call: &Call) -> bool {
     let Some(x) = view(call, 0) else { return false };
     let row = match &call.primitive {
-        Primitive::MatMul => x.layout.shape.rank() == 2,
+        Primitive::MatMul => {
+            let weights = u64::from(x.layout.shape.dim(1)) * u64::from(call.shape.dim(1));
+            x.layout.shape.rank() == 2 && weights >= STREAMED
+        }
         Primitive::Conv { window, groups: 1 } => *window == Window::new(&[1, 1]) && x.layout.shape.dims()[2..] == [1, 1],
         _ => false,
     };

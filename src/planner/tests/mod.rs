@@ -109,7 +109,14 @@ fn the_same_input_gives_the_same_bytes() {
         )
     };
     assert_eq!(bytes(&options), bytes(&options));
-    assert_ne!(bytes(&options).0, bytes(&CompileOptions { seed: 6, ..options }).0);
+    assert_ne!(
+        bytes(&options).0,
+        bytes(&CompileOptions {
+            seed: 6,
+            ..options.clone()
+        })
+        .0
+    );
 }
 
 #[test]

@@ -16,11 +16,9 @@ const WARPGROUP_ROWS: u32 = 64;
 /// Bytes of a row of a K block.
 const K_BYTES: u32 = BLOCK_K * 2;
 /// Bytes of a warp's strip, in which it turns its sums round.
-const STRIP_BYTES: u32 = 16 * (64 * 2 + 16);
+const STRIP_BYTES: u32 = 16 * 64 * 2;
 /// Bytes kept for barriers.
 const BARRIER_BYTES: u32 = 128;
-/// Stages begin at a multiple of this, the span of a swizzle pattern.
-const ALIGNMENT: u32 = 1024;
 /// Floats behind each row of a tile that the blocks of a cluster share.
 const SHARE_PADDING: u32 = 8;
 /// Rows of a swizzle pattern; output channels of packed weights are padded to a multiple.
@@ -73,7 +71,7 @@ impl WgmmaTile {
         } else {
             0
         };
-        ALIGNMENT + stages + strips + BARRIER_BYTES + share
+        stages + strips + BARRIER_BYTES + share
     }
 }
 

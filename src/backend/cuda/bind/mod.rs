@@ -340,7 +340,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Reduce => reduce::compile(operator),
         Named::Softmax => softmax::compile(operator),
         Named::Resize => resize::compile(packer, operator),
-        Named::Recurrent => recurrent::compile(operator),
+        Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),
         Named::ConvWgmma => conv_wgmma::compile(packer, operator),

@@ -1,8 +1,9 @@
 //! Recurrent layers: `kernels/recurrent.cu`.
 
+use super::constants::{Constant, floats};
 use super::generic::{check, head, input, optional_input, output};
 use super::views::DeviceView;
-use super::{Addresses, BindError, Kernel, Launch};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region};
 use bytemuck::{Pod, Zeroable};
@@ -30,17 +31,35 @@ struct Params {
 struct Recurrent {
     operator: Operator,
     reverse: bool,
+    /// Constant weights, the gates of each k side by side.
+    packed: Option<PackId>,
 }
 
+/// Gates of a thread: rows of packed weights are a multiple of this.
+const GROUP: u32 = 8;
+
 /// Compiles a layer of long short-term memory.
-pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
     let Primitive::Lstm { reverse } = head(operator)?.primitive else {
         return Err(BindError::Tactic("it is no recurrent layer"));
     };
+    let weights = input(operator, 1)?;
+    let [gates, hidden] = [0, 1].map(|axis| weights.layout.shape.dim(axis));
+    let pitch = gates.next_multiple_of(GROUP);
+    let transposed = |read: &dyn Fn(&[u32]) -> f32| {
+        let value = |k: u32, gate: u32| if gate < gates { read(&[gate, k]) } else { 0.0 };
+        let values = (0..hidden).flat_map(|k| (0..pitch).map(move |gate| (k, gate)));
+        floats(weights.dtype, values.map(|(k, gate)| value(k, gate)))
+    };
+    let packed = match packer.section(weights) {
+        Some(_) => Some(Constant::new(packer, weights)?.pack(packer, "gates side by side", transposed)?),
+        None => None,
+    };
     Ok(Box::new(Recurrent {
         operator: operator.clone(),
         reverse,
+        packed,
     }))
 }
 
@@ -51,9 +70,15 @@ impl Kernel for Recurrent {
         }
         let view = |view: Option<_>| view.map_or(Ok(DeviceView::default()), |v| DeviceView::new(at, v));
         let y = DeviceView::new(at, output(&self.operator, 0)?)?;
+        let mut weights = DeviceView::new(at, input(&self.operator, 1)?)?;
+        if let Some(pack) = self.packed {
+            weights.address = at.pack(pack)?.address;
+            weights.strides[0] = 1;
+            weights.strides[1] = i64::from(weights.extents[0].next_multiple_of(GROUP));
+        }
         let params = Params {
             gates: DeviceView::new(at, input(&self.operator, 0)?)?,
-            weights: DeviceView::new(at, input(&self.operator, 1)?)?,
+            weights,
             first_h: view(optional_input(&self.operator, 2))?,
             first_c: view(optional_input(&self.operator, 3))?,
             y,

@@ -59,7 +59,7 @@ struct Shape {
     static constexpr u32 THREADS = WORKERS + WARP;
     static constexpr u32 IMAGE_BYTES = M * K_BYTES, WEIGHT_BYTES = N * K_BYTES;
     static constexpr u32 STAGE_BYTES = IMAGE_BYTES + WEIGHT_BYTES;
-    // From the first multiple of 1024 bytes on: stages, a strip for each warp, barriers, and in a cluster a tile of sums.
+    // Shared memory: stages, a strip for each warp, barriers, and in a cluster a tile of sums.
     static constexpr u32 STRIPS = DEPTH * STAGE_BYTES;
     static constexpr u32 BARRIERS = STRIPS + WORKERS / WARP * STRIP_BYTES;
     static constexpr u32 SHARE = BARRIERS + 128;
@@ -143,8 +143,8 @@ __device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         barrier_wait(full, ring.parity);
         const u32 image = base + ring.stage * S::STAGE_BYTES;
-        const u64 a = swizzled_matrix(image + group * WARPGROUP_ROWS * K_BYTES);
-        const u64 b = swizzled_matrix(image + S::IMAGE_BYTES);
+        const u32 a = swizzled_matrix(image + group * WARPGROUP_ROWS * K_BYTES);
+        const u32 b = swizzled_matrix(image + S::IMAGE_BYTES);
         products_begin();
 #pragma unroll
         for (u32 i = 0; i < BLOCK_K / PRODUCT_K; ++i) {
@@ -245,10 +245,11 @@ __device__ __forceinline__ void store(const ConvWgmmaParams& p, const Tile& t, c
 
 template <class S, Chains CHAINS, bool PLAIN>
 __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
-    extern __shared__ u8 dynamic[];
-    u8* const aligned = dynamic + (0u - shared_address(dynamic) & 1023);
-    const u32 base = shared_address(aligned);
-    const u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    // The swizzle's pattern begins at multiples of 1024 bytes, as dynamic shared memory does where nothing else is shared.
+    extern __shared__ __align__(1024) u8 stages[];
+    const u32 base = shared_address(stages);
+    // Taken from one lane, so that the compiler knows it to be the same in all.
+    const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
     const u32 peers = CHAINS == Chains::CLUSTER ? p.splits : 1, rank = CHAINS == Chains::CLUSTER ? cluster_rank() : 0;
     if (threadIdx.x == 0) {
         prefetch_map(&p.image);
@@ -290,7 +291,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 }
             }
             if constexpr (CHAINS == Chains::CLUSTER) {
-                share<S>(sums, first_row, reinterpret_cast<float*>(aligned + S::SHARE), lane);
+                share<S>(sums, first_row, reinterpret_cast<float*>(stages + S::SHARE), lane);
                 __syncwarp();
                 cluster_meet();
                 gather<S, PLAIN>(p, t, rank, base + S::SHARE, threadIdx.x);
@@ -325,15 +326,19 @@ CONV_WGMMA_ONE(128, 128, 5, 1)
 CONV_WGMMA_ONE(128, 128, 3, 2)
 CONV_WGMMA_ONE(128, 64, 6, 1)
 CONV_WGMMA_ONE(128, 64, 4, 2)
+CONV_WGMMA_ONE(128, 64, 2, 3)
 CONV_WGMMA_ONE(64, 256, 4, 1)
 CONV_WGMMA_ONE(64, 128, 4, 2)
+CONV_WGMMA_ONE(64, 128, 2, 3)
 CONV_WGMMA_ONE(64, 64, 4, 3)
-CONV_WGMMA_ONE(64, 64, 3, 4)
+CONV_WGMMA_ONE(64, 64, 2, 4)
 CONV_WGMMA_ONE(64, 64, 8, 1)
 CONV_WGMMA_ONE(64, 32, 8, 1)
 CONV_WGMMA_TURNS(128, 128, 5, 1)
 CONV_WGMMA_TURNS(128, 64, 6, 1)
 CONV_WGMMA_TURNS(64, 128, 6, 1)
+CONV_WGMMA_TURNS(64, 128, 4, 2)
+CONV_WGMMA_TURNS(64, 64, 4, 3)
 CONV_WGMMA_TURNS(64, 64, 8, 1)
 CONV_WGMMA_TURNS(64, 32, 8, 1)
 CONV_WGMMA_CLUSTER(128, 128, 4, 1)

@@ -10,12 +10,11 @@
 
 constexpr u32 WARP_ROWS = 16;                   // rows of a fragment
 constexpr u32 STRIP = 64;                       // channels that are turned round at a time
-constexpr u32 STRIP_ROW_BYTES = STRIP * 2 + 16; // 8 rows of 16 bytes then meet different banks
+constexpr u32 STRIP_ROW_BYTES = STRIP * 2;
 constexpr u32 STRIP_BYTES = WARP_ROWS * STRIP_ROW_BYTES;
 constexpr u32 NARROW = 32;                      // channels at a time where f32 goes through the strip
-constexpr u32 NARROW_STRIDE = NARROW + 4;       // floats
 
-static_assert(WARP_ROWS * NARROW_STRIDE * 4 <= STRIP_BYTES, "f32 fits the strip, half as many channels at a time");
+static_assert(WARP_ROWS * NARROW * 4 <= STRIP_BYTES, "f32 fits the strip, half as many channels at a time");
 
 __device__ __forceinline__ float infinite() { return __int_as_float(0x7f800000); }
 
@@ -54,6 +53,10 @@ struct Bounds {
     }
 };
 
+// Byte of a strip where a piece of 8 channels of a row lies: pieces are permuted, so that the same piece of 8 rows meets
+// different banks.
+__device__ __forceinline__ u32 strip_piece(u32 row, u32 piece) { return row * STRIP_ROW_BYTES + (piece ^ row % 8) * 16; }
+
 // Adds the biases to `COUNT` values of a fragment from `FIRST` on, the first of column `channel`, bounds them, rounds
 // them to halves and writes them to the strip.
 template <u32 FIRST, u32 COUNT, u32 N>
@@ -61,7 +64,7 @@ __device__ __forceinline__ void fragment_to_strip(const float (&sums)[N], const 
     const Bounds bounds(e);
     const float2* bias = reinterpret_cast<const float2*>(e.bias + 4ull * (channel + lane % 4 * 2));
     // Lanes 8 i .. 8 i + 7 name the rows of the i-th 8 by 8 matrix: upper and lower rows of two groups of columns.
-    const u32 at = strip + (lane / 8 % 2 * 8 + lane % 8) * STRIP_ROW_BYTES + lane / 16 * 16;
+    const u32 row = lane % 16, piece = lane / 16;
     u32 halves[COUNT / 2];
 #pragma unroll
     for (u32 j = 0; j < COUNT / 4; ++j) {
@@ -74,7 +77,8 @@ __device__ __forceinline__ void fragment_to_strip(const float (&sums)[N], const 
     __syncwarp();
 #pragma unroll
     for (u32 j = 0; j < COUNT / 2; j += 4) {
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at + j * 8), "r"(halves[j]),
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(strip + strip_piece(row, piece + j / 2)),
+                     "r"(halves[j]),
                      "r"(halves[j + 1]), "r"(halves[j + 2]), "r"(halves[j + 3])
                      : "memory");
     }
@@ -119,7 +123,6 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, const WarpRow
     constexpr u32 PIECES = WIDTH / GROUP, AT_ONCE = 32 / PIECES, TURNS = WARP_ROWS / AT_ONCE;
     const u32 first = lane / PIECES, own = channel + lane % PIECES * GROUP;
     const u32 live = own < channels ? rows.live : 0;
-    const u32 from = strip + first * STRIP_ROW_BYTES + lane % PIECES * 16;
     // Address of this lane's group in row `i * AT_ONCE + first`; all lanes take part.
     const auto address = [&](const ChannelsLast& tensor, u32 groups, u32 i) {
         return tensor.address + (static_cast<u64>(__shfl_sync(0xffffffff, groups, i * AT_ONCE + first)) * GROUP + own) * 2;
@@ -128,7 +131,7 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, const WarpRow
 #pragma unroll
         for (u32 i = 0; i < TURNS; ++i) {
             const u64 to = address(e.output, rows.output, i);
-            if (i * AT_ONCE + first < live) *reinterpret_cast<uint4*>(to) = load_strip(from + i * AT_ONCE * STRIP_ROW_BYTES);
+            if (i * AT_ONCE + first < live) *reinterpret_cast<uint4*>(to) = load_strip(strip + strip_piece(i * AT_ONCE + first, lane % PIECES));
         }
     } else if (is_join(e)) {
         uint4 joined[TURNS];
@@ -140,14 +143,14 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, const WarpRow
 #pragma unroll
         for (u32 i = 0; i < TURNS; ++i) {
             const u64 to = address(e.output, rows.output, i);
-            const uint4 sum = join(load_strip(from + i * AT_ONCE * STRIP_ROW_BYTES), joined[i], e);
+            const uint4 sum = join(load_strip(strip + strip_piece(i * AT_ONCE + first, lane % PIECES)), joined[i], e);
             if (i * AT_ONCE + first < live) *reinterpret_cast<uint4*>(to) = sum;
         }
     } else {
 #pragma unroll 1
         for (u32 i = 0; i < TURNS; ++i) {
             const u64 to = address(e.output, rows.output, i);
-            const uint4 bits = apply_to_group(load_strip(from + i * AT_ONCE * STRIP_ROW_BYTES), e);
+            const uint4 bits = apply_to_group(load_strip(strip + strip_piece(i * AT_ONCE + first, lane % PIECES)), e);
             if (i * AT_ONCE + first < live) *reinterpret_cast<uint4*>(to) = bits;
         }
     }
@@ -205,16 +208,16 @@ __device__ __forceinline__ void store_general(const Epilogue& e, const float (&s
         float values[NARROW / 2];
         pick(values, sums, c / NARROW);
         __syncwarp();
-        const u32 fragment = strip + (lane / 4 * NARROW_STRIDE + lane % 4 * 2) * 4;
+        const u32 fragment = strip + (lane / 4 * NARROW + lane % 4 * 2) * 4;
 #pragma unroll
         for (u32 j = 0; j < NARROW / 8; ++j) {
             store_pair(fragment + j * 32, values[4 * j], values[4 * j + 1]);
-            store_pair(fragment + (8 * NARROW_STRIDE + j * 8) * 4, values[4 * j + 2], values[4 * j + 3]);
+            store_pair(fragment + (8 * NARROW + j * 8) * 4, values[4 * j + 2], values[4 * j + 3]);
         }
         __syncwarp();
 #pragma unroll 1
         for (u32 row = lane / GROUPS; row < min(WARP_ROWS, live); row += AT_ONCE) {
-            const u32 at = strip + (row * NARROW_STRIDE + lane % GROUPS * GROUP) * 4;
+            const u32 at = strip + (row * NARROW + lane % GROUPS * GROUP) * 4;
             const uint4 low = load_strip(at), high = load_strip(at + 16);
             float group[GROUP] = {__uint_as_float(low.x), __uint_as_float(low.y), __uint_as_float(low.z), __uint_as_float(low.w),
                                   __uint_as_float(high.x), __uint_as_float(high.y), __uint_as_float(high.z), __uint_as_float(high.w)};

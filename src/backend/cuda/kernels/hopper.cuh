@@ -119,12 +119,6 @@ __device__ __forceinline__ void store_pair(u32 address, float a, float b) {
 
 // --- warpgroup products ---
 
-// A matrix in shared memory with rows of 128 bytes of K under the 128-byte swizzle; groups of 8 rows lie 1024 bytes apart.
-__device__ __forceinline__ u64 swizzled_matrix(u32 address) {
-    constexpr u64 GROUP_STRIDE = 1024 >> 4, SWIZZLE_128 = 1;
-    return (u64)((address & 0x3ffff) >> 4) | (1ull << 16) | (GROUP_STRIDE << 32) | (SWIZZLE_128 << 62);
-}
-
 __device__ __forceinline__ void products_begin() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }

@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of};
 fn params_have_the_sources_bytes() {
     assert_eq!(size_of::<Params>(), 224 + size_of::<Epilogue>() + 16);
     assert_eq!((offset_of!(Params, weights), offset_of!(Params, k_blocks)), (128, 136));
-    assert_eq!((offset_of!(Params, walk_rows), offset_of!(Params, tiles)), (184, 216));
+    assert_eq!((offset_of!(Params, walk_rows), offset_of!(Params, tiles)), (176, 216));
     assert_eq!(offset_of!(Params, epilogue), 224);
 }
 

@@ -417,7 +417,7 @@ fn products(all: &mut Cases) {
                 });
             }
         }
-        for (rows, depth, columns) in [(1, 100, 37), (2, 1024, 64), (9, 257, 10), (17, 40, 21)] {
+        for (rows, depth, columns) in [(1, 1283, 60), (2, 1024, 64), (9, 1000, 70), (17, 3001, 23)] {
             for order in [[0, 1], [1, 0]] {
                 all.add(
                     format!("{rows} rows of {depth} times {columns} columns stored {order:?} {dtype}"),
