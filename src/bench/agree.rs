@@ -167,6 +167,7 @@ impl Judge<'_> {
             operator: values.operator,
             tactics: vec![self.plan.operators[values.operator.index()].tactic],
             repeats: 1,
+            rounds: 1,
         };
         let trials: Vec<Trial> = group.iter().map(once).collect();
         let refused = |error| BenchError::Plan {

@@ -24,6 +24,11 @@ impl Samples {
         self.0.sort_unstable();
     }
 
+    /// All times, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Nanos> + '_ {
+        self.0.iter().copied()
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.0.len()

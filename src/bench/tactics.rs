@@ -21,14 +21,16 @@ use crate::units::Nanos;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Times that a tactic runs in a frame.
-const REPEATS: u32 = 16;
+/// Times that a tactic runs in a row.
+const REPEATS: u32 = 8;
+/// Turns that every tactic has in a frame: a frame brings all operands to the device, which takes longer than using them.
+const ROUNDS: u32 = 5;
 /// Frames before those that count: they fetch code and weights into the caches and raise the clocks.
-const WARM: usize = 3;
+const WARM: usize = 1;
 /// Frames that count.
-const FRAMES: usize = 20;
+const FRAMES: usize = 4;
 /// Operators of one plan on the device.
-const GROUP: usize = 24;
+const GROUP: usize = 12;
 /// The range of noise in operands.
 const RANGE: (f32, f32) = (-1.0, 1.0);
 
@@ -100,6 +102,7 @@ fn open(plan: &Plan, board: &BoardRecord, table: &OpTable, seen: &mut BTreeSet<V
                 operator: crate::ids::OperatorId(index as u32),
                 tactics: left().map(|(t, _)| *t).collect(),
                 repeats: REPEATS,
+                rounds: ROUNDS,
             },
             keys: left().map(|(_, key)| key.clone()).collect(),
         });
@@ -115,6 +118,7 @@ fn time(deployment: &Deployment, id: PlanId, group: &[Open], table: &mut OpTable
         ..deployment.table.board.clone()
     };
     let trials: Vec<Trial> = group.iter().map(|o| o.trial.clone()).collect();
+    let began = Instant::now();
     let isolated = isolate(plan, &trials, &board).map_err(|error| BenchError::Plan {
         name: plan.task_set.clone(),
         error: Box::new(error),
@@ -122,13 +126,26 @@ fn time(deployment: &Deployment, id: PlanId, group: &[Open], table: &mut OpTable
     let segments = isolated.plan.cycle.iter().map(|f| f.segments.len()).sum::<usize>();
     let options = Options {
         trace: segments * (WARM + FRAMES),
+        slots: Some(1),
         ..options.clone()
     };
+    let planned = began.elapsed();
     let engine = Engine::with(alone(deployment, plan, &isolated, &board)?, &options)?;
+    let opened = began.elapsed();
     let samples = run(engine, &isolated, segments)?;
+    let (spent, steps) = (began.elapsed(), isolated.plan.operators.len());
+    log::debug!(
+        "{} operators in {steps} steps: planned in {planned:.0?}, prepared in {:.0?}, run in {:.0?}",
+        group.len(),
+        opened - planned,
+        spent - opened
+    );
     for (open, ends) in group.iter().zip(&isolated.operators) {
-        for (key, segment) in open.keys.iter().zip(&ends.segments) {
-            let all = &samples[segment.index()];
+        for (turn, key) in open.keys.iter().enumerate() {
+            let mut all = Samples::default();
+            for segment in ends.segments.iter().skip(turn).step_by(open.keys.len()) {
+                all.extend(samples[segment.index()].iter());
+            }
             if all.count() > 0 {
                 let measured = Measured {
                     median: all.median(),

@@ -38,7 +38,7 @@ pub struct Ends {
     pub inputs: Vec<(usize, View)>,
     /// What it writes: index of the result, and the view in that plan.
     pub outputs: Vec<(usize, View)>,
-    /// The segments that hold nothing but the operator, one for each tactic that was asked for.
+    /// The segments that hold nothing but the operator: one for each tactic that was asked for, round after round.
     pub segments: Vec<SegmentId>,
 }
 
@@ -49,8 +49,10 @@ pub struct Trial {
     pub operator: OperatorId,
     /// The tactics to run it with, one after the other; the results are the last one's.
     pub tactics: Vec<Tactic>,
-    /// How often each is run, at least once; every time into memory of its own.
+    /// How often each is run in a row, at least once; every time into memory of its own.
     pub repeats: u32,
+    /// How often all of them take their turns, at least once.
+    pub rounds: u32,
 }
 
 /// The elements that a view names, each once: axes that repeat one element (stride 0) have extent 1.
@@ -179,7 +181,8 @@ impl<'a> Builder<'a> {
             }
         }
         let mut written = own.outputs.clone();
-        for &tactic in &trial.tactics {
+        let rounds = trial.rounds.max(1) as usize;
+        for &tactic in trial.tactics.iter().cycle().take(trial.tactics.len() * rounds) {
             self.fresh = true;
             own.tactic = tactic;
             for _ in 0..trial.repeats.max(1) {
