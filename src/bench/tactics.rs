@@ -119,10 +119,21 @@ fn time(deployment: &Deployment, id: PlanId, group: &[Open], table: &mut OpTable
     };
     let trials: Vec<Trial> = group.iter().map(|o| o.trial.clone()).collect();
     let began = Instant::now();
-    let isolated = isolate(plan, &trials, &board).map_err(|error| BenchError::Plan {
-        name: plan.task_set.clone(),
-        error: Box::new(error),
-    })?;
+    let isolated = match isolate(plan, &trials, &board) {
+        Ok(isolated) => isolated,
+        // Slices of concatenations make accesses that a plan may only hold so many of.
+        Err(_) if group.len() > 1 => {
+            let (some, others) = group.split_at(group.len() / 2);
+            time(deployment, id, some, table, options)?;
+            return time(deployment, id, others, table, options);
+        }
+        Err(error) => {
+            return Err(BenchError::Plan {
+                name: plan.task_set.clone(),
+                error: Box::new(error),
+            });
+        }
+    };
     let segments = isolated.plan.cycle.iter().map(|f| f.segments.len()).sum::<usize>();
     let options = Options {
         trace: segments * (WARM + FRAMES),
