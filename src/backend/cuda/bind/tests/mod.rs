@@ -61,6 +61,7 @@ impl Placed {
             packs: &self.packs,
             slot: 0,
             workspace: Area::default(),
+            clusters: false,
             maps: &NoMaps,
         }
     }

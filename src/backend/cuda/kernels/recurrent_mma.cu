@@ -1,0 +1,264 @@
+// A recurrent layer (LSTM) of halves on tensor cores: all steps of 16 rows of the batch in one launch.
+//
+// A warp owns groups of four hidden units: a product of its 16 rows by their 16 gate values, ordered so that every thread
+// ends with the four gates of one unit for two rows. The sum over k is ascending, in f32 from zero; then the
+// pre-activation is added. c stays in f32, h is rounded to a half at every step.
+//
+// `recurrent_cluster`: the blocks of a cluster share the units of a layer, keep their weights in registers, and write each
+// step's h into the shared memory of all of them. `recurrent_stream`: a block reads all weights anew at every step.
+// Both give the same bits.
+#include "math.cuh"
+#include "mma.cuh"
+#include "view.cuh"
+
+constexpr u32 TILE_ROWS = 16;
+constexpr u32 GROUP_UNITS = 4;      // hidden units of a warp's product
+constexpr u32 DEEP = 16;            // k of an instruction
+constexpr u32 SKEW = 8;             // halves behind a row of h, so that its rows begin in different banks
+constexpr u32 CLUSTER_WARPS = 8;
+constexpr u32 RESIDENT = 16;        // blocks of k whose weights a thread keeps: up to 256 hidden units
+constexpr u32 STREAM_WARPS = 16;
+
+struct RecurrentMma {
+    View gates;    // [T, B, 4H] pre-activations, gates in the order i, o, f, c
+    View first_h;  // [B, H], address 0 for zeros
+    View first_c;
+    View y;        // [T, B, H]
+    View last_c;   // [B, H], address 0 if it is not asked for
+    u64 weights;   // by group, block of k and lane: four pairs of halves
+    u32 steps;
+    u32 hidden;
+    u32 deeps;     // blocks of k
+    u32 groups;
+    u32 reverse;
+    u32 first_row;
+    u32 rows;      // of the chunk
+    u32 tiles;     // of TILE_ROWS rows
+};
+
+static_assert(sizeof(RecurrentMma) == 5 * 88 + 40, "mirrored in bind/recurrent_mma.rs");
+
+// h, twice: what a step reads, and what it writes. In `recurrent_stream` c lies behind it.
+extern __shared__ __align__(16) u16 states[];
+
+__device__ __forceinline__ u32 pitch(const RecurrentMma& p) { return p.deeps * DEEP + SKEW; }
+
+// Where a thread's two cells lie: one hidden unit, rows `row` and `row + 8` of the tile.
+struct Cell {
+    u32 tile_row;  // first row of the tile in the chunk
+    u32 row;
+    u32 unit;
+};
+
+__device__ __forceinline__ bool present(const RecurrentMma& p, const Cell& cell, u32 half) {
+    return cell.tile_row + cell.row + 8 * half < p.rows && cell.unit < p.hidden;
+}
+
+__device__ __forceinline__ i64 row_of(const RecurrentMma& p, const Cell& cell, u32 half) {
+    return p.first_row + cell.tile_row + cell.row + 8 * half;
+}
+
+__device__ __forceinline__ u32 step_of(const RecurrentMma& p, u32 step) { return p.reverse ? p.steps - 1 - step : step; }
+
+// The cells' pre-activations at a step; zeros of what is not there, whose h and c then stay zero.
+__device__ __forceinline__ void load_gates(const RecurrentMma& p, const Cell& cell, u32 step, u16 (&z)[2][4]) {
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+        const i64 from = step_of(p, step) * p.gates.strides[0] + row_of(p, cell, half) * p.gates.strides[1];
+#pragma unroll
+        for (u32 gate = 0; gate < 4; ++gate) {
+            const i64 element = from + (static_cast<i64>(gate) * p.hidden + cell.unit) * p.gates.strides[2];
+            z[half][gate] = present(p, cell, half) ? *pointer_to<u16>(p.gates.address, element) : static_cast<u16>(0);
+        }
+    }
+}
+
+__device__ __forceinline__ float first_c(const RecurrentMma& p, const Cell& cell, u32 half) {
+    if (p.first_c.address == 0 || !present(p, cell, half)) return 0.0f;
+    return load_float(p.first_c.address, p.first_c.dtype, row_of(p, cell, half) * p.first_c.strides[0] + cell.unit * p.first_c.strides[1]);
+}
+
+__device__ __forceinline__ void store_last_c(const RecurrentMma& p, const Cell& cell, u32 half, float c) {
+    if (p.last_c.address == 0 || !present(p, cell, half)) return;
+    const i64 to = row_of(p, cell, half) * p.last_c.strides[0] + cell.unit * p.last_c.strides[1];
+    if (p.last_c.dtype == F16) {
+        *(reinterpret_cast<u16*>(p.last_c.address) + to) = float_to_half(c);
+    } else {
+        *(reinterpret_cast<float*>(p.last_c.address) + to) = c;
+    }
+}
+
+// A cell's next c, and its h as a half. `low` and `high` hold the sums of gates i, o and f, c.
+__device__ __forceinline__ u16 advance(const u16 (&z)[4], const float* low, const float* high, float& c) {
+    const float i = sigmoid(__fadd_rn(low[0], half_to_float(z[0])));
+    const float o = sigmoid(__fadd_rn(low[1], half_to_float(z[1])));
+    const float f = sigmoid(__fadd_rn(high[0], half_to_float(z[2])));
+    const float g = hyperbolic_tangent(__fadd_rn(high[1], half_to_float(z[3])));
+    c = __fmaf_rn(f, c, __fmul_rn(i, g));
+    return float_to_half(__fmul_rn(hyperbolic_tangent(c), o));
+}
+
+__device__ __forceinline__ void store_y(const RecurrentMma& p, const Cell& cell, u32 step, const u16 (&h)[2]) {
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+        if (!present(p, cell, half)) continue;
+        const i64 to = step_of(p, step) * p.y.strides[0] + row_of(p, cell, half) * p.y.strides[1] + cell.unit * p.y.strides[2];
+        *(reinterpret_cast<u16*>(p.y.address) + to) = h[half];
+    }
+}
+
+// Zeros in both states: what no cell writes is read as zero.
+__device__ __forceinline__ void clear_states(const RecurrentMma& p) {
+    for (u32 i = threadIdx.x; i < 2 * TILE_ROWS * pitch(p); i += blockDim.x) states[i] = 0;
+}
+
+// The tile's h before the first step.
+__device__ __forceinline__ void load_first_h(const RecurrentMma& p, u32 tile_row) {
+    for (u32 i = threadIdx.x; i < TILE_ROWS * p.hidden; i += blockDim.x) {
+        const u32 row = i / p.hidden, unit = i % p.hidden;
+        float h = 0.0f;
+        if (p.first_h.address != 0 && tile_row + row < p.rows) {
+            const i64 from = (p.first_row + tile_row + row) * p.first_h.strides[0] + unit * p.first_h.strides[1];
+            h = load_float(p.first_h.address, p.first_h.dtype, from);
+        }
+        states[row * pitch(p) + unit] = float_to_half(h);
+    }
+}
+
+// Address of the 16 bytes that this lane names to `load_matrices` in the first block of k of a state.
+__device__ __forceinline__ u32 operand_address(const RecurrentMma& p, u32 state) {
+    const u32 lane = threadIdx.x % 32;
+    return shared_address(states + (state * TILE_ROWS + lane % 16) * pitch(p) + lane / 16 * 8);
+}
+
+__device__ __forceinline__ uint4 weights_of(const RecurrentMma& p, u32 group, u32 deep) {
+    return *pointer_to<uint4>(p.weights, (static_cast<i64>(group) * p.deeps + deep) * 32 + threadIdx.x % 32);
+}
+
+extern "C" __global__ void __launch_bounds__(STREAM_WARPS * 32) recurrent_stream(const __grid_constant__ RecurrentMma p) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    float* cells = reinterpret_cast<float*>(states + 2 * TILE_ROWS * pitch(p));  // two of a thread side by side, by group
+    clear_states(p);
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        __syncthreads();
+        load_first_h(p, tile * TILE_ROWS);
+        const auto cell_of = [&](u32 group) { return Cell{tile * TILE_ROWS, lane / 4, group * GROUP_UNITS + lane % 4}; };
+        for (u32 group = warp; group < p.groups; group += STREAM_WARPS) {
+            const Cell cell = cell_of(group);
+#pragma unroll
+            for (u32 half = 0; half < 2; ++half) cells[(group * 32 + lane) * 2 + half] = first_c(p, cell, half);
+        }
+        __syncthreads();
+        for (u32 step = 0; step < p.steps; ++step) {
+            const u32 operand = operand_address(p, step % 2);
+            u16* next = states + (step + 1) % 2 * TILE_ROWS * pitch(p);
+            for (u32 group = warp; group < p.groups; group += STREAM_WARPS) {
+                const Cell cell = cell_of(group);
+                u16 z[2][4];
+                load_gates(p, cell, step, z);
+                float low[4] = {}, high[4] = {};
+#pragma unroll 8
+                for (u32 deep = 0; deep < p.deeps; ++deep) {
+                    const uint4 w = weights_of(p, group, deep);
+                    u32 a[4];
+                    load_matrices(a, operand + deep * DEEP * 2);
+                    multiply(low, a, w.x, w.y);
+                    multiply(high, a, w.z, w.w);
+                }
+                u16 h[2];
+#pragma unroll
+                for (u32 half = 0; half < 2; ++half) {
+                    float& c = cells[(group * 32 + lane) * 2 + half];
+                    h[half] = advance(z[half], low + 2 * half, high + 2 * half, c);
+                    next[(cell.row + 8 * half) * pitch(p) + cell.unit] = h[half];
+                    if (step + 1 == p.steps) store_last_c(p, cell, half, c);
+                }
+                store_y(p, cell, step, h);
+            }
+            __syncthreads();
+        }
+    }
+}
+
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ u32 cluster_rank() {
+    u32 rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+__device__ __forceinline__ u32 cluster_blocks() {
+    u32 blocks;
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+    return blocks;
+}
+
+// The two halves of meeting the cluster's blocks: what each thread wrote before it arrived is visible to all that waited.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// Writes the h of a warp's cells into the next state of every block: each lane the four units of one of its quad's rows.
+__device__ __forceinline__ void send(const RecurrentMma& p, const Cell& cell, u32 state, const u16 (&h)[2], u32 blocks) {
+    const u32 lane = threadIdx.x % 32, upper = lane % 2, both = h[0] | static_cast<u32>(h[1]) << 16;
+    u32 of[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) of[i] = __shfl_sync(0xffffffffu, both, lane / 4 * 4 + i);
+    const u32 pick = upper ? 0x7632u : 0x5410u;
+    const u32 first = __byte_perm(of[0], of[1], pick), second = __byte_perm(of[2], of[3], pick);
+    const u32 row = state * TILE_ROWS + cell.row + 8 * upper;
+    const u32 own = shared_address(states + row * pitch(p) + cell.unit / GROUP_UNITS * GROUP_UNITS);
+    for (u32 rank = lane % 4 / 2; rank < blocks; rank += 2) {
+        u32 remote;
+        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(own), "r"(rank));
+        asm volatile("st.shared::cluster.v2.b32 [%0], {%1, %2};" ::"r"(remote), "r"(first), "r"(second) : "memory");
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(CLUSTER_WARPS * 32) recurrent_cluster(const __grid_constant__ RecurrentMma p) {
+    const u32 lane = threadIdx.x % 32, blocks = cluster_blocks();
+    const u32 group = cluster_rank() * CLUSTER_WARPS + threadIdx.x / 32;
+    const bool active = group < p.groups;  // warps behind the last unit only meet the others
+    uint4 weights[RESIDENT];
+#pragma unroll
+    for (u32 deep = 0; deep < RESIDENT; ++deep) {
+        weights[deep] = active && deep < p.deeps ? weights_of(p, group, deep) : make_uint4(0, 0, 0, 0);
+    }
+    clear_states(p);
+    // Before the first write into another block it must run, and have cleared its states.
+    cluster_arrive();
+    cluster_wait();
+    for (u32 tile = blockIdx.x / blocks; tile < p.tiles; tile += gridDim.x / blocks) {
+        const Cell cell{tile * TILE_ROWS, lane / 4, group * GROUP_UNITS + lane % 4};
+        // The others may be at the first step already: it writes the other state.
+        load_first_h(p, tile * TILE_ROWS);
+        float c[2] = {first_c(p, cell, 0), first_c(p, cell, 1)};
+        u16 z[2][4];
+        load_gates(p, cell, 0, z);
+        __syncthreads();
+        for (u32 step = 0; step < p.steps; ++step) {
+            u16 h[2];
+            if (active) {
+                const u32 operand = operand_address(p, step % 2);
+                float low[4] = {}, high[4] = {};
+#pragma unroll
+                for (u32 deep = 0; deep < RESIDENT; ++deep) {
+                    if (deep >= p.deeps) continue;
+                    u32 a[4];
+                    load_matrices(a, operand + deep * DEEP * 2);
+                    multiply(low, a, weights[deep].x, weights[deep].y);
+                    multiply(high, a, weights[deep].z, weights[deep].w);
+                }
+#pragma unroll
+                for (u32 half = 0; half < 2; ++half) h[half] = advance(z[half], low + 2 * half, high + 2 * half, c[half]);
+                if (step + 1 < p.steps) send(p, cell, (step + 1) % 2, h, blocks);
+            }
+            cluster_arrive();
+            if (active) store_y(p, cell, step, h);
+            if (step + 1 < p.steps) load_gates(p, cell, step + 1, z);
+            cluster_wait();
+        }
+        store_last_c(p, cell, 0, c[0]);
+        store_last_c(p, cell, 1, c[1]);
+    }
+}
+#endif
