@@ -397,6 +397,15 @@ fn softmaxes(all: &mut Cases) {
             });
         }
     }
+    for (dtype, extent) in FLOATS.into_iter().flat_map(|d| [128, 1000, 8192, 8193].map(|e| (d, e))) {
+        all.add(format!("softmax of {extent} {dtype}"), |b| {
+            let (x, y) = (
+                b.tensor(dtype, &[3, extent], Form::Plain),
+                b.tensor(dtype, &[3, extent], Form::Plain),
+            );
+            b.operator(Primitive::Softmax { axis: 1 }, &[x], &[], &[y])
+        });
+    }
 }
 
 fn products(all: &mut Cases) {
