@@ -15,6 +15,8 @@ const ROWS: u32 = 16;
 const UNITS: u32 = 4;
 /// Products that an instruction sums.
 const DEEP: u32 = 16;
+/// Blocks of k that are read together: there is a multiple of them.
+const TOGETHER: u32 = 4;
 /// Halves behind a row of h in shared memory.
 const SKEW: u32 = 8;
 /// Warps of a block of a cluster; each has the weights of one group of units.
@@ -68,12 +70,17 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     }))
 }
 
+/// Blocks of k of a layer's product.
+fn deeps(hidden: u32) -> u32 {
+    hidden.div_ceil(DEEP).next_multiple_of(TOGETHER)
+}
+
 /// Coordinates in `[4H, H]` of what the threads hold as second operands of `mma.m16n8k16`, in the order in which they read
 /// it: by group of units, block of k, lane, and then two instructions of two pairs. `None` behind the last unit or k.
 ///
 /// A column of the first instruction is gate i or o of a unit, of the second f or c.
 fn operands(hidden: u32) -> impl Iterator<Item = Option<[u32; 2]>> {
-    let (groups, deeps) = (hidden.div_ceil(UNITS), hidden.div_ceil(DEEP));
+    let (groups, deeps) = (hidden.div_ceil(UNITS), deeps(hidden));
     (0..groups * deeps * LANES * 8).map(move |i| {
         let (place, lane, block) = (i % 8, i / 8 % LANES, i / 8 / LANES);
         let (instruction, pair, of_pair) = (place / 4, place / 2 % 2, place % 2);
@@ -102,7 +109,7 @@ impl Kernel for RecurrentMma {
             weights: at.pack(self.weights)?.address,
             steps: y.extents[0],
             hidden,
-            deeps: hidden.div_ceil(DEEP),
+            deeps: deeps(hidden),
             groups: hidden.div_ceil(UNITS),
             reverse: u32::from(self.reverse),
             first_row: region.rows.start,
@@ -115,7 +122,14 @@ impl Kernel for RecurrentMma {
         let room = width == 0 || u32::from(width) >= cluster;
         if at.clusters && cluster <= MAX_CLUSTER && room {
             let clusters = super::blocks(params.tiles, width / cluster as u16);
-            let launch = Launch::new("recurrent_mma", "recurrent_cluster", clusters * cluster, 0, CLUSTER_WARPS * LANES, &params);
+            let launch = Launch::new(
+                "recurrent_mma",
+                "recurrent_cluster",
+                clusters * cluster,
+                0,
+                CLUSTER_WARPS * LANES,
+                &params,
+            );
             return Ok(vec![Launch {
                 shared: states,
                 cluster,
@@ -151,10 +165,10 @@ mod tests {
             assert!(places.iter().all(|&[row, k]| row < 4 * hidden && k < hidden));
         }
         // Lane 5 has columns 1 (gate o of unit 0) and k 2, 3, 10, 11 of the first instruction, then gate c.
-        let lane: Vec<_> = operands(16).skip(5 * 8).take(8).flatten().collect();
+        let lane: Vec<_> = operands(64).skip(5 * 8).take(8).flatten().collect();
         assert_eq!(
             lane,
-            [[16, 2], [16, 3], [16, 10], [16, 11], [48, 2], [48, 3], [48, 10], [48, 11]]
+            [[64, 2], [64, 3], [64, 10], [64, 11], [192, 2], [192, 3], [192, 10], [192, 11]]
         );
     }
 }
