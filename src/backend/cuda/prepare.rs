@@ -277,6 +277,7 @@ impl Builder<'_> {
                 packs: &memory.weights.packs,
                 slot: slot.areas.block.address,
                 workspace: Area::default(),
+                clusters: self.context.facts().capability.0 >= 9,
                 maps: &**self.context,
             },
             workspaces: &memory.workspaces,

@@ -79,6 +79,7 @@ pub const UNITS: &[Unit] = &[
     unit!("pool"),
     unit!("prepare"),
     unit!("recurrent"),
+    unit!("recurrent_mma"),
     unit!("reduce"),
     unit!("resize"),
     unit!("softmax"),

@@ -6,7 +6,7 @@
 use super::conv_mma::{self, MmaTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
-use super::{FMA, Misfit, plain};
+use super::{FMA, Misfit, plain, recurrent};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
@@ -22,6 +22,12 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
         return ArithmeticClass {
             family: Family::TensorCore,
             split_k: conv_mma::splits(&product),
+        };
+    }
+    if recurrent::product(plan, operator).is_ok() {
+        return ArithmeticClass {
+            family: Family::TensorCore,
+            split_k: 1,
         };
     }
     plain::class(plan, operator).unwrap_or(FMA)
@@ -51,7 +57,7 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
     let first = operator.calls.first().ok_or(Misfit::Primitive)?;
     tail(operator)?;
-    need(family(tactic.kernel) == operator.class.family, Misfit::Class)?;
+    need(family(tactic.kernel, operator) == operator.class.family, Misfit::Class)?;
     use Primitive as P;
     match (tactic.kernel, &first.primitive) {
         (Kernel::ConvMma, P::Conv { .. } | P::MatMul) => {
@@ -62,6 +68,11 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
             conv_wgmma::fits(entry, &conv_wgmma::product(plan, operator)?, operator.class.split_k)
         }
+        (Kernel::Recurrent, P::Lstm { .. }) if operator.class.family == Family::TensorCore => {
+            need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
+            need(operator.calls.len() == 1 && operator.class.split_k <= 1, Misfit::Tail)?;
+            recurrent::product(plan, operator)
+        }
         (Kernel::Prepare, P::Prepare(_) | P::Crop(_))
         | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
@@ -71,9 +82,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
     }
 }
 
-/// The instruction family that a kernel computes in.
-fn family(kernel: Kernel) -> Family {
+/// The instruction family that a kernel computes the operator in. Recurrent layers have a kernel in two of them.
+fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
+        Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
         Kernel::ConvMma => Family::TensorCore,
         Kernel::ConvWgmma => Family::Wgmma,
         _ => Family::Fma,

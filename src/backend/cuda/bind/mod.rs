@@ -16,6 +16,7 @@ mod matmul;
 mod matvec;
 mod pool;
 mod recurrent;
+mod recurrent_mma;
 mod reduce;
 mod resize;
 mod softmax;
@@ -28,7 +29,7 @@ pub mod vision;
 mod window;
 
 use crate::ids::{BufferId, SectionId};
-use crate::plan::format::{Digest, Kernel as Named, Operator, Plan, Space, View};
+use crate::plan::format::{Digest, Family, Kernel as Named, Operator, Plan, Space, View};
 use crate::primitive::{PrimitiveError, Region};
 use std::collections::BTreeMap;
 
@@ -193,6 +194,8 @@ pub struct Addresses<'a> {
     pub slot: u64,
     /// Workspace of the stream: at least [`Kernel::workspace`] bytes.
     pub workspace: Area,
+    /// The GPU has clusters of blocks that share their memory (sm_90 and newer).
+    pub clusters: bool,
     /// Descriptors.
     pub maps: &'a dyn TensorMaps,
 }
@@ -340,6 +343,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Reduce => reduce::compile(operator),
         Named::Softmax => softmax::compile(operator),
         Named::Resize => resize::compile(packer, operator),
+        Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),

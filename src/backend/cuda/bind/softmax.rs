@@ -9,6 +9,10 @@ use bytemuck::{Pod, Zeroable};
 
 /// Threads of a row.
 const LANES: u32 = 16;
+/// Threads of a long row.
+const WIDE_THREADS: u32 = 256;
+/// Lengths of the rows that a block takes: what keeps its threads busy, and fits the shared memory that every GPU has.
+const WIDE: std::ops::RangeInclusive<u32> = 128..=8192;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -45,7 +49,8 @@ impl Kernel for Softmax {
         if rows.count == 0 || y.layout.shape.dim(self.axis) == 0 {
             return Ok(Vec::new());
         }
-        let frame = Frame::new(at, &self.operator, rows, THREADS / LANES)?;
+        let wide = WIDE.contains(&y.layout.shape.dim(self.axis));
+        let frame = Frame::new(at, &self.operator, rows, if wide { 1 } else { THREADS / LANES })?;
         let x = DeviceView::new(at, input(&self.operator, 0)?)?;
         let params = Params {
             frame,
@@ -55,6 +60,12 @@ impl Kernel for Softmax {
             extent: x.extents[self.axis],
             axis: self.axis as u32,
         };
+        if wide {
+            return Ok(vec![Launch {
+                shared: params.extent * 4,
+                ..Launch::new("softmax", "softmax_wide", frame.tiles, width, WIDE_THREADS, &params)
+            }]);
+        }
         Ok(vec![Launch::new("softmax", "softmax", frame.tiles, width, THREADS, &params)])
     }
 }

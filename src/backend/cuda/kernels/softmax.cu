@@ -1,7 +1,9 @@
-// Softmax along one axis: sixteen threads a row, each with the partial sum of the positions of its remainder.
+// Softmax along one axis: sixteen threads a row, each with the partial sum of the positions of its remainder, or a block a
+// row for long rows.
 //
 // As on the CPU: the maximum, then `e^(x - max)` summed in sixteen partial sums by the position modulo sixteen, which are
-// folded in halves, then the quotient. Values are read three times instead of being kept, so rows may have any length.
+// folded in halves, then the quotient. Sixteen threads read the values
+// three times instead of keeping them, so rows may have any length; a block keeps its row, and gives the same bits.
 #include "generic.cuh"
 
 struct Softmax {
@@ -17,6 +19,7 @@ static_assert(sizeof(Softmax) == sizeof(Generic) + 88 + 24, "mirrored in bind/so
 
 constexpr u32 LANES = 16;
 constexpr u32 SOFTMAX_ROWS = GENERIC_THREADS / LANES;
+constexpr u32 WIDE_THREADS = 256;
 
 // A function of 16 lanes folded in halves: lane 0's result, in all lanes.
 template <typename F>
@@ -55,5 +58,52 @@ extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) softmax(const __gr
             const Scalar result = tail_scalar(g.tail, of_float(y), here);
             store_scalar(g.y.address, g.y.dtype, to + static_cast<i64>(i) * p.y_step, result);
         }
+    }
+}
+
+// A row's values, then their exponentials.
+extern __shared__ float kept[];
+
+// A block a row: tiles are rows.
+extern "C" __global__ void __launch_bounds__(WIDE_THREADS) softmax_wide(const __grid_constant__ Softmax p) {
+    __shared__ float of_warps[WIDE_THREADS / 32];
+    __shared__ float total;
+    const Generic& g = p.common;
+    for (u32 row = blockIdx.x; row < g.tiles; row += gridDim.x) {
+        u32 at[MAX_RANK];
+        coordinates(g.box, row, at);
+        const i64 from = element_of(p.x.strides, at), to = element_of(g.y.strides, at);
+        // A maximum is the same in any order: NaNs are passed over, and the sign of a zero does not reach the exponential.
+        float greatest = __uint_as_float(0xff800000u);
+#pragma unroll 4
+        for (u32 i = threadIdx.x; i < p.extent; i += WIDE_THREADS) {
+            kept[i] = load_float(p.x.address, p.x.dtype, from + static_cast<i64>(i) * p.x_step);
+            greatest = greater(kept[i], greatest);
+        }
+#pragma unroll
+        for (u32 other = 16; other > 0; other /= 2) greatest = greater(__shfl_xor_sync(0xffffffffu, greatest, other), greatest);
+        if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = greatest;
+        __syncthreads();
+#pragma unroll
+        for (u32 warp = 0; warp < WIDE_THREADS / 32; ++warp) greatest = greater(of_warps[warp], greatest);
+        for (u32 i = threadIdx.x; i < p.extent; i += WIDE_THREADS) kept[i] = exponential(__fsub_rn(kept[i], greatest));
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            // Both halves of the warp sum the same.
+            float sum = 0.0f;
+#pragma unroll 8
+            for (u32 i = threadIdx.x % LANES; i < p.extent; i += LANES) sum = __fadd_rn(sum, kept[i]);
+            sum = folded(sum, [](float a, float b) { return __fadd_rn(a, b); });
+            if (threadIdx.x == 0) total = sum;
+        }
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < p.extent; i += WIDE_THREADS) {
+            u32 here[MAX_RANK];
+#pragma unroll
+            for (u32 axis = 0; axis < MAX_RANK; ++axis) here[axis] = axis == p.axis ? i : at[axis];
+            const Scalar result = tail_scalar(g.tail, of_float(__fdiv_rn(kept[i], total)), here);
+            store_scalar(g.y.address, g.y.dtype, to + static_cast<i64>(i) * p.y_step, result);
+        }
+        __syncthreads();
     }
 }

@@ -158,6 +158,7 @@ fn told(faults: &[InjectedFault], change: impl FnOnce(&mut Frame<'_>)) -> Vec<St
             packs: &[],
             slot: 4000,
             workspace: Area::default(),
+            clusters: false,
             maps: &NoMaps,
         },
         workspaces: &[area(70), area(71)],

@@ -169,6 +169,7 @@ impl Bench {
             packs: &placed,
             slot: 0,
             workspace: area(1 << 50, kernel.workspace() as usize),
+            clusters: false,
             maps: &NoMaps,
         };
         let mut launches = kernel.launches(&at, region, width).unwrap();

@@ -397,6 +397,15 @@ fn softmaxes(all: &mut Cases) {
             });
         }
     }
+    for (dtype, extent) in FLOATS.into_iter().flat_map(|d| [128, 1000, 8192, 8193].map(|e| (d, e))) {
+        all.add(format!("softmax of {extent} {dtype}"), |b| {
+            let (x, y) = (
+                b.tensor(dtype, &[3, extent], Form::Plain),
+                b.tensor(dtype, &[3, extent], Form::Plain),
+            );
+            b.operator(Primitive::Softmax { axis: 1 }, &[x], &[], &[y])
+        });
+    }
 }
 
 fn products(all: &mut Cases) {
@@ -465,7 +474,7 @@ fn moves(all: &mut Cases) {
 }
 
 fn recurrences(all: &mut Cases) {
-    for (steps, rows, hidden) in [(1, 1, 1), (3, 5, 7), (4, 3, 65)] {
+    for (steps, rows, hidden) in [(1, 1, 1), (3, 5, 7), (4, 3, 65), (2, 17, 300)] {
         for (dtype, reverse) in FLOATS.into_iter().flat_map(|d| [false, true].map(|r| (d, r))) {
             all.add(format!("{steps} steps of {rows} rows of {hidden} {dtype}"), |b| {
                 let gates = b.tensor(dtype, &[steps, rows, 4 * hidden], Form::Plain);

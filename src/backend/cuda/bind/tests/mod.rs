@@ -5,9 +5,9 @@ mod cases;
 
 use super::{Addresses, Area, BindError, Im2colMap, Launch, MAX_PARAMS, Packer, Packs, TensorMap, TensorMaps, TiledMap, compile};
 use crate::plan::format::{Family, Kernel, Operator};
-use crate::plan::tactic::{Target, menu};
+use crate::plan::tactic::{Target, arithmetic_class, menu};
 use crate::primitive::Region;
-use crate::tensor::Shape;
+use crate::tensor::{DType, Shape};
 use bench::{Bench, Random};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,6 +61,7 @@ impl Placed {
             packs: &self.packs,
             slot: 0,
             workspace: Area::default(),
+            clusters: false,
             maps: &NoMaps,
         }
     }
@@ -181,4 +182,45 @@ fn packs_are_shared_by_what_they_are_made_of() {
     compile(&mut packer, &operator).unwrap();
     assert_eq!((once, packer.packs.bytes().len()), (2, 2));
     assert_eq!(operator.class.family, Family::Fma);
+}
+
+/// The launch of a recurrent layer of halves on a GPU with clusters, under a width.
+fn recurrent(hidden: u32, width: u16) -> Launch {
+    let name = format!("rows of {hidden} {}", DType::F16);
+    let case = cases::cases().0.into_iter().find(|c| c.name.ends_with(&name)).unwrap();
+    let sections: Vec<&[u8]> = case.bench.sections.iter().map(Vec::as_slice).collect();
+    let mut packs = Packs::default();
+    let mut packer = Packer {
+        plan: &case.bench.plan,
+        sections: &sections,
+        packs: &mut packs,
+    };
+    let class = arithmetic_class(&case.bench.plan, &case.operator, Target::Cuda { wgmma: true });
+    let operator = Operator { class, ..case.operator };
+    let tactic = menu(&case.bench.plan, &operator, Target::Cuda { wgmma: true })[0];
+    assert_eq!((tactic.kernel, class.family), (Kernel::Recurrent, Family::TensorCore));
+    let operator = Operator { tactic, ..operator };
+    let kernel = compile(&mut packer, &operator).unwrap();
+    let placed = Placed::new(&case.bench, &packs, 1 << 40);
+    let at = Addresses {
+        clusters: true,
+        ..placed.addresses(&case.bench)
+    };
+    let whole = Region::whole(operator.outputs[0].layout.shape);
+    kernel.launches(&at, &whole, width).unwrap().remove(0)
+}
+
+#[test]
+fn a_recurrent_layer_takes_clusters_where_its_units_and_the_width_fit_them() {
+    let shape = |hidden, width| {
+        let launch = recurrent(hidden, width);
+        (launch.function, launch.blocks, launch.cluster)
+    };
+    // 65 units are 17 groups of four, eight a block.
+    assert_eq!(shape(65, 0), ("recurrent_cluster".into(), 3, 3));
+    assert_eq!(shape(65, 5), ("recurrent_cluster".into(), 3, 3));
+    assert_eq!(shape(65, 2), ("recurrent_stream".into(), 1, 1));
+    assert_eq!(shape(7, 1), ("recurrent_cluster".into(), 1, 1));
+    // More units than a cluster has weights of.
+    assert_eq!(shape(300, 0), ("recurrent_stream".into(), 2, 1));
 }

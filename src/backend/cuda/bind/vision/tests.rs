@@ -87,6 +87,7 @@ impl Rig {
             packs: &[],
             slot: SLOT,
             workspace: area(WORKSPACE, workspace),
+            clusters: false,
             maps: &NoMaps,
         };
         kernel.launches(&at, region, width)

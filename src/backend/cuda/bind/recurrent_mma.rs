@@ -1,0 +1,174 @@
+//! Recurrent layers on tensor cores: `kernels/recurrent_mma.cu`.
+
+use super::constants::{Constant, floats};
+use super::generic::{check, head, input, optional_input, output};
+use super::views::DeviceView;
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
+use crate::plan::format::Operator;
+use crate::primitive::{Primitive, Region};
+use crate::tensor::DType;
+use bytemuck::{Pod, Zeroable};
+
+/// Rows of the batch of a block.
+const ROWS: u32 = 16;
+/// Hidden units of a warp's product.
+const UNITS: u32 = 4;
+/// Products that an instruction sums.
+const DEEP: u32 = 16;
+/// Blocks of k that are read together: there is a multiple of them.
+const TOGETHER: u32 = 4;
+/// Halves behind a row of h in shared memory.
+const SKEW: u32 = 8;
+/// Warps of a block of a cluster; each has the weights of one group of units.
+const CLUSTER_WARPS: u32 = 8;
+/// Most blocks of a cluster.
+const MAX_CLUSTER: u32 = 8;
+/// Warps of a block on its own.
+const STREAM_WARPS: u32 = 16;
+/// Threads of a warp.
+const LANES: u32 = 32;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    gates: DeviceView,
+    first_h: DeviceView,
+    first_c: DeviceView,
+    y: DeviceView,
+    last_c: DeviceView,
+    weights: u64,
+    steps: u32,
+    hidden: u32,
+    deeps: u32,
+    groups: u32,
+    reverse: u32,
+    first_row: u32,
+    rows: u32,
+    tiles: u32,
+}
+
+struct RecurrentMma {
+    operator: Operator,
+    reverse: bool,
+    weights: PackId,
+}
+
+/// Compiles a layer of long short-term memory of f16 with constant weights.
+pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    check(operator)?;
+    let Primitive::Lstm { reverse } = head(operator)?.primitive else {
+        return Err(BindError::Tactic("it is no recurrent layer"));
+    };
+    let weights = input(operator, 1)?;
+    let hidden = weights.layout.shape.dim(1);
+    let make = |read: &dyn Fn(&[u32]) -> f32| floats(DType::F16, operands(hidden).map(|at| at.map_or(0.0, |at| read(&at))));
+    let weights = Constant::new(packer, weights)?.pack(packer, "operands of tensor cores", make)?;
+    Ok(Box::new(RecurrentMma {
+        operator: operator.clone(),
+        reverse,
+        weights,
+    }))
+}
+
+/// Blocks of k of a layer's product.
+fn deeps(hidden: u32) -> u32 {
+    hidden.div_ceil(DEEP).next_multiple_of(TOGETHER)
+}
+
+/// Coordinates in `[4H, H]` of what the threads hold as second operands of `mma.m16n8k16`, in the order in which they read
+/// it: by group of units, block of k, lane, and then two instructions of two pairs. `None` behind the last unit or k.
+///
+/// A column of the first instruction is gate i or o of a unit, of the second f or c.
+fn operands(hidden: u32) -> impl Iterator<Item = Option<[u32; 2]>> {
+    let (groups, deeps) = (hidden.div_ceil(UNITS), deeps(hidden));
+    (0..groups * deeps * LANES * 8).map(move |i| {
+        let (place, lane, block) = (i % 8, i / 8 % LANES, i / 8 / LANES);
+        let (instruction, pair, of_pair) = (place / 4, place / 2 % 2, place % 2);
+        let column = lane / 4;
+        let unit = block / deeps * UNITS + column / 2;
+        let gate = instruction * 2 + column % 2;
+        let k = block % deeps * DEEP + pair * 8 + lane % 4 * 2 + of_pair;
+        (unit < hidden && k < hidden).then_some([gate * hidden + unit, k])
+    })
+}
+
+impl Kernel for RecurrentMma {
+    fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
+        if region.is_empty() {
+            return Ok(Vec::new());
+        }
+        let view = |view: Option<_>| view.map_or(Ok(DeviceView::default()), |v| DeviceView::new(at, v));
+        let y = DeviceView::new(at, output(&self.operator, 0)?)?;
+        let (hidden, rows) = (y.extents[2], region.rows.len() as u32);
+        let params = Params {
+            gates: DeviceView::new(at, input(&self.operator, 0)?)?,
+            first_h: view(optional_input(&self.operator, 2))?,
+            first_c: view(optional_input(&self.operator, 3))?,
+            y,
+            last_c: view(self.operator.outputs.get(1))?,
+            weights: at.pack(self.weights)?.address,
+            steps: y.extents[0],
+            hidden,
+            deeps: deeps(hidden),
+            groups: hidden.div_ceil(UNITS),
+            reverse: u32::from(self.reverse),
+            first_row: region.rows.start,
+            rows,
+            tiles: rows.div_ceil(ROWS),
+        };
+        // h before and after a step.
+        let states = 2 * ROWS * (params.deeps * DEEP + SKEW) * 2;
+        let cluster = params.groups.div_ceil(CLUSTER_WARPS);
+        let room = width == 0 || u32::from(width) >= cluster;
+        if at.clusters && cluster <= MAX_CLUSTER && room {
+            let clusters = super::blocks(params.tiles, width / cluster as u16);
+            let launch = Launch::new(
+                "recurrent_mma",
+                "recurrent_cluster",
+                clusters * cluster,
+                0,
+                CLUSTER_WARPS * LANES,
+                &params,
+            );
+            return Ok(vec![Launch {
+                shared: states,
+                cluster,
+                ..launch
+            }]);
+        }
+        // c of two cells a thread.
+        let cells = params.groups * LANES * 2 * 4;
+        let threads = STREAM_WARPS * LANES;
+        Ok(vec![Launch {
+            shared: states + cells,
+            ..Launch::new("recurrent_mma", "recurrent_stream", params.tiles, width, threads, &params)
+        }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_struct_has_the_sources_bytes() {
+        assert_eq!(std::mem::size_of::<Params>(), 5 * 88 + 40);
+    }
+
+    #[test]
+    fn every_weight_is_an_operand_once() {
+        for hidden in [1, 7, 16, 65] {
+            let places: Vec<[u32; 2]> = operands(hidden).flatten().collect();
+            let distinct: BTreeSet<&[u32; 2]> = places.iter().collect();
+            assert_eq!((places.len(), distinct.len()), ((4 * hidden * hidden) as usize, places.len()));
+            assert!(places.iter().all(|&[row, k]| row < 4 * hidden && k < hidden));
+        }
+        // Lane 5 has columns 1 (gate o of unit 0) and k 2, 3, 10, 11 of the first instruction, then gate c.
+        let lane: Vec<_> = operands(64).skip(5 * 8).take(8).flatten().collect();
+        assert_eq!(
+            lane,
+            [[64, 2], [64, 3], [64, 10], [64, 11], [192, 2], [192, 3], [192, 10], [192, 11]]
+        );
+    }
+}

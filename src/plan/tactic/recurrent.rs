@@ -1,0 +1,26 @@
+//! Recurrent layers on tensor cores: what they take of a layer of long short-term memory.
+
+use super::Misfit;
+use super::forms::need;
+use crate::plan::format::{Operand, Operator, Plan, Space, View};
+use crate::primitive::Primitive;
+use crate::tensor::DType;
+
+/// Most hidden units: h and c of 16 rows lie in the shared memory of every GPU.
+const MAX_HIDDEN: u32 = 512;
+
+/// Gate pre-activations, weights and results are f16, the weights constant.
+pub(super) fn product(plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+    let call = operator.calls.first().ok_or(Misfit::Primitive)?;
+    need(matches!(call.primitive, Primitive::Lstm { .. }), Misfit::Primitive)?;
+    let view = |index: usize| match call.inputs.get(index) {
+        Some(Operand::View(view)) => Ok(view),
+        _ => Err(Misfit::Primitive),
+    };
+    let half = |v: &View| v.dtype == DType::F16;
+    let (gates, weights, y) = (view(0)?, view(1)?, operator.outputs.first().ok_or(Misfit::Primitive)?);
+    need(half(gates) && half(weights) && half(y) && call.dtype == DType::F16, Misfit::Type)?;
+    let buffer = plan.buffers.get(weights.buffer.index());
+    need(buffer.is_some_and(|b| matches!(b.space, Space::Weights(_))), Misfit::Weights)?;
+    need((1..=MAX_HIDDEN).contains(&weights.layout.shape.dim(1)), Misfit::Layout)
+}
