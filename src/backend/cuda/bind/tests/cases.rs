@@ -197,7 +197,15 @@ fn copies(all: &mut Cases) {
 
 fn convolutions(all: &mut Cases) {
     for dtype in FLOATS {
-        for (k, stride, dilation, pad) in [(3, 1, 1, 1), (3, 2, 1, 1), (5, 1, 1, 2), (5, 2, 1, 2), (3, 1, 2, 2), (5, 1, 2, 4), (2, 3, 1, 0)] {
+        for (k, stride, dilation, pad) in [
+            (3, 1, 1, 1),
+            (3, 2, 1, 1),
+            (5, 1, 1, 2),
+            (5, 2, 1, 2),
+            (3, 1, 2, 2),
+            (5, 1, 2, 4),
+            (2, 3, 1, 0),
+        ] {
             for (channels, form) in [(16, Form::Pixels), (19, Form::OddSlice), (24, Form::Slice)] {
                 all.add(
                     format!("depthwise {k}x{k} step {stride} apart {dilation} of {dtype} {form:?}"),
