@@ -26,12 +26,16 @@ pub(super) const KERNELS: [Kernel; 11] = [
 
 /// Ranges of K of a product or reduction that is split: one a lane of a warp.
 const SPLITS: u16 = 32;
+/// Ranges of the pixels of a large picture: one a thread of a block.
+const PIXEL_SPLITS: u16 = 256;
+/// Fewest pixels that are cut into so many ranges.
+const LARGE_PICTURE: u64 = 1024;
 /// Ranges of K of a split product are a multiple of this: what a lane reads at once.
 pub const PRODUCT_STEP: u32 = 8;
 /// Fewest weights of a fully connected layer whose cost is that of reading them.
 const STREAMED: u64 = 1 << 16;
 /// Shortest f16 reduction that is split.
-const SPLIT_REDUCTION: u64 = 128;
+const SPLIT_REDUCTION: u64 = 32;
 /// Longest f16 reduction that the kernel takes, so that positions of empty ranges stay in 32 bits.
 const LONGEST_REDUCTION: u64 = 1 << 26;
 /// Most hidden units of a recurrent layer: six floats of each lie in shared memory.
@@ -41,17 +45,27 @@ const MAX_HIDDEN: u32 = 4096;
 pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass> {
     let call = operator.calls.first()?;
     let (x, split) = (view(call, 0)?, call.dtype == DType::F16);
-    let splits = match call.primitive {
+    let split_k = match call.primitive {
         Primitive::Reduce {
             kind: ReduceKind::Mean | ReduceKind::Sum,
             axes,
-        } => axes & 1 == 0 && reduced(x, axes) >= SPLIT_REDUCTION,
-        _ => streams(plan, call),
+        } => match reduced(x, axes) {
+            LARGE_PICTURE.. if over_pixels(x, axes) && pixels(x, x).is_ok() => PIXEL_SPLITS,
+            SPLIT_REDUCTION.. if axes & 1 == 0 => SPLITS,
+            _ => 1,
+        },
+        _ if streams(plan, call) => SPLITS,
+        _ => 1,
     };
-    (split && splits).then_some(ArithmeticClass {
+    (split && split_k > 1).then_some(ArithmeticClass {
         family: Family::Fma,
-        split_k: SPLITS,
+        split_k,
     })
+}
+
+/// True for a reduction of the rows and columns of pictures.
+fn over_pixels(x: &View, axes: u8) -> bool {
+    axes == 0b1100 && x.layout.shape.rank() == 4
 }
 
 /// A product of one row a sample with a constant matrix, whose cost is that of reading the matrix: large fully connected
@@ -92,13 +106,15 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(x.layout.shape.dim(1) <= 1 || x.layout.stride(1) == 1, Misfit::Layout)
         }
         (Kernel::Reduce, P::Reduce { axes, .. }) => {
-            need(operator.class.split_k <= SPLITS, Misfit::Class)?;
+            let splits = operator.class.split_k;
             need(reduced(x, *axes) < LONGEST_REDUCTION, Misfit::Layout)?;
-            let last = x.layout.shape.rank().wrapping_sub(1);
-            if *axes == 0b1100 && x.layout.shape.rank() == 4 {
+            if over_pixels(x, *axes) {
+                need(splits <= SPLITS || splits == PIXEL_SPLITS, Misfit::Class)?;
                 return pixels(x, y);
             }
-            need(u32::from(*axes) == 1u32 << last && x.layout.stride(last) == 1, Misfit::Layout)
+            need(splits <= SPLITS, Misfit::Class)?;
+            let axis = axes.trailing_zeros() as usize;
+            need(axes.is_power_of_two() && x.layout.stride(axis) == 1, Misfit::Layout)
         }
         _ if !whole => Err(Misfit::Class),
         (Kernel::Elementwise, P::Unary(_) | P::Binary(_)) | (Kernel::Copy, P::Copy) => runs(y),

@@ -76,7 +76,11 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                 let primitives: Vec<_> = primitives.collect();
                 let spatial = primitives.iter().any(|(_, p)| is_spatial(p));
                 let mut like = None;
-                if primitives.iter().all(|(_, p)| keeps_order(p)) {
+                // A conversion of a result writes it where and as the result lies, in C order.
+                let mut made = nodes.iter().flat_map(|&n| &graph.nodes[n].outputs);
+                let converts = primitives.iter().all(|(_, p)| **p == Primitive::Copy)
+                    && made.any(|v| graph.outputs.iter().any(|named| named.value == *v));
+                if !converts && primitives.iter().all(|(_, p)| keeps_order(p)) {
                     let inputs = nodes.iter().flat_map(|&n| &graph.nodes[n].inputs);
                     let mut models = inputs.map(|v| layouts[v.index()]).filter(|l| !repeats(l));
                     like = models.next();

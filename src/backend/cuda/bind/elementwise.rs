@@ -25,6 +25,8 @@ struct Params {
     copy: u32,
     count: u32,
     tiles: u32,
+    group: u32,
+    padding: u32,
 }
 
 struct Elementwise {
@@ -90,8 +92,10 @@ impl Kernel for Elementwise {
         let mut extents: [u32; MAX_RANK] = std::array::from_fn(|a| ranges[a].len() as u32);
         turn(&mut params, &mut extents);
         params.y.extents = extents;
-        params.length = extents[0];
-        extents[0] = extents[0].div_ceil(GROUP);
+        let group = together(&params, &extents);
+        params.group = group as u32;
+        params.length = extents[group];
+        extents[group] = extents[group].div_ceil(GROUP);
         let count: u64 = extents.iter().map(|&e| u64::from(e)).product();
         params.count = u32::try_from(count)
             .ok()
@@ -136,12 +140,23 @@ fn turn(params: &mut Params, extents: &mut [u32; MAX_RANK]) {
     *extents = std::array::from_fn(|i| axes.get(i).map_or(1, |group| group.iter().map(|&a| old[a]).product()));
 }
 
+/// The axis along which a thread's elements lie: the output's innermost, unless the head's first input has neighbours of
+/// another axis side by side.
+fn together(params: &Params, extents: &[u32; MAX_RANK]) -> usize {
+    let from = params.head.a.strides;
+    let dense = |axis: &usize| extents[*axis] >= GROUP && from[*axis] == 1;
+    if extents[0] < GROUP || from[0].unsigned_abs() <= 1 {
+        return 0;
+    }
+    (1..MAX_RANK).find(dense).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_struct_has_the_sources_bytes() {
-        assert_eq!(std::mem::size_of::<Params>(), 88 + 152 + 1080 + 72 + 16);
+        assert_eq!(std::mem::size_of::<Params>(), 88 + 152 + 1080 + 72 + 24);
     }
 }

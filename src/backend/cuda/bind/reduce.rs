@@ -56,7 +56,7 @@ struct Reduce {
     axes: u8,
 }
 
-/// Compiles a reduction of rows and columns, or of the last axis.
+/// Compiles a reduction of rows and columns, or of an axis whose elements lie side by side.
 pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
     let Primitive::Reduce { kind, axes } = head(operator)?.primitive else {
@@ -81,11 +81,13 @@ impl Reduce {
 
     fn pixels(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let (x, mut frame) = (source(at, &self.operator)?, PixelFrame::new(at, &self.operator, region, 1)?);
-        let blocks = frame.channels.div_ceil(GROUPS * GROUP);
-        frame.groups = Divisor::new(blocks);
-        frame.tiles = blocks.checked_mul(region.batch.len() as u32).ok_or(BindError::Large("a chunk"))?;
         let pixels = x.height.checked_mul(x.width).ok_or(BindError::Large("a reduction"))?;
         let (share, splits) = self.ranges(pixels);
+        // Many ranges take all threads of a block for one group of channels.
+        let groups = if splits == THREADS { 1 } else { GROUPS };
+        let blocks = frame.channels.div_ceil(groups * GROUP);
+        frame.groups = Divisor::new(blocks);
+        frame.tiles = blocks.checked_mul(region.batch.len() as u32).ok_or(BindError::Large("a chunk"))?;
         let params = OfPixels {
             frame,
             x,
@@ -102,8 +104,8 @@ impl Reduce {
     fn rows(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let (view, x) = (output(&self.operator, 0)?, DeviceView::new(at, input(&self.operator, 0)?)?);
         let outputs = ElementBox::new(view, region)?;
-        let axis = (x.rank as usize).checked_sub(1).ok_or(BindError::Reference)?;
-        let length = x.extents[axis];
+        let axis = self.axes.trailing_zeros() as usize;
+        let length = *x.extents.get(axis).ok_or(BindError::Reference)?;
         let (share, splits) = self.ranges(length);
         let params = OfRows {
             y: DeviceView::new(at, view)?,

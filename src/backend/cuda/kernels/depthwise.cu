@@ -80,11 +80,78 @@ __device__ __forceinline__ void depthwise(const Depthwise& p) {
     });
 }
 
+// The same of f16 in whole groups: all taps of a row are loaded before the first is used. S = 0 takes any step and dilation.
+template <u32 K, u32 S, u32 RUN>
+__device__ __forceinline__ void depthwise_in_groups(const Depthwise& p) {
+    constexpr u32 PIXELS = S == 0 ? RUN * K : (RUN - 1) * S + K;
+    const u32 step = p.window.stride[1], apart = p.window.dilation[1];
+    every_spot(p.frame, RUN, [&](const Spot& s) {
+        float sums[RUN][8];
+        load_run(p.bias, F32, s.channel, 1, 8, sums[0]);
+#pragma unroll
+        for (u32 o = 1; o < RUN; ++o) {
+#pragma unroll
+            for (u32 k = 0; k < 8; ++k) sums[o][k] = sums[0][k];
+        }
+        const i32 top = static_cast<i32>(landing(p.window, 0, s.row, 0)), left = static_cast<i32>(landing(p.window, 1, s.pixel, 0));
+        const i32 height = static_cast<i32>(p.x.height), width = static_cast<i32>(p.x.width);
+        const uint4* weights = reinterpret_cast<const uint4*>(pointer_to<u16>(p.weights, s.channel));
+        const u32 pitch = p.pitch / GROUP_CHANNELS;
+#pragma unroll(K == 3 ? 3 : 1)
+        for (u32 i = 0; i < K; ++i) {
+            const i32 row = top + static_cast<i32>(S == 0 ? i * p.window.dilation[0] : i);
+            const bool inside = row >= 0 && row < height;
+            uint4 taps[K], pixels[PIXELS];
+#pragma unroll
+            for (u32 j = 0; j < K; ++j) taps[j] = weights[(i * K + j) * pitch];
+#pragma unroll
+            for (u32 j = 0; j < PIXELS; ++j) {
+                const i32 pixel = left + static_cast<i32>(S == 0 ? j / K * step + j % K * apart : j);
+                pixels[j] = load_group(p.x, s, row, pixel, inside && pixel >= 0 && pixel < width);
+            }
+#pragma unroll
+            for (u32 j = 0; j < K; ++j) {
+                float w[8];
+                widen(taps[j], w);
+#pragma unroll
+                for (u32 o = 0; o < RUN; ++o) {
+                    float x[8];
+                    widen(pixels[S == 0 ? o * K + j : o * S + j], x);
+#pragma unroll
+                    for (u32 k = 0; k < 8; ++k) sums[o][k] = __fmaf_rn(x[k], w[k], sums[o][k]);
+                }
+            }
+        }
+#pragma unroll
+        for (u32 o = 0; o < RUN; ++o) {
+            if (s.pixel + o < p.frame.y.width) finish_pixel(p.frame, s, s.pixel + o, sums[o]);
+        }
+    });
+}
+
 // Pixels a thread; as bind/depthwise.rs cuts rows.
 constexpr u32 DEPTHWISE_RUN = 2;
 
-extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_any(const __grid_constant__ Depthwise p) { depthwise<0, 1, DEPTHWISE_RUN>(p); }
-extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_3_1(const __grid_constant__ Depthwise p) { depthwise<3, 1, DEPTHWISE_RUN>(p); }
-extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_3_2(const __grid_constant__ Depthwise p) { depthwise<3, 2, DEPTHWISE_RUN>(p); }
-extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_5_1(const __grid_constant__ Depthwise p) { depthwise<5, 1, DEPTHWISE_RUN>(p); }
-extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_5_2(const __grid_constant__ Depthwise p) { depthwise<5, 2, DEPTHWISE_RUN>(p); }
+template <u32 K, u32 S>
+__device__ __forceinline__ void depthwise_square(const Depthwise& p) {
+    if (in_whole_groups(p.x, p.frame.channels)) {
+        depthwise_in_groups<K, S, DEPTHWISE_RUN>(p);
+    } else {
+        depthwise<K, S, DEPTHWISE_RUN>(p);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_any(const __grid_constant__ Depthwise p) {
+    const bool in_groups = in_whole_groups(p.x, p.frame.channels);
+    if (in_groups && p.window.kernel[0] == 3 && p.window.kernel[1] == 3) {
+        depthwise_in_groups<3, 0, DEPTHWISE_RUN>(p);
+    } else if (in_groups && p.window.kernel[0] == 5 && p.window.kernel[1] == 5) {
+        depthwise_in_groups<5, 0, DEPTHWISE_RUN>(p);
+    } else {
+        depthwise<0, 1, DEPTHWISE_RUN>(p);
+    }
+}
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_3_1(const __grid_constant__ Depthwise p) { depthwise_square<3, 1>(p); }
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_3_2(const __grid_constant__ Depthwise p) { depthwise_square<3, 2>(p); }
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_5_1(const __grid_constant__ Depthwise p) { depthwise_square<5, 1>(p); }
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_5_2(const __grid_constant__ Depthwise p) { depthwise_square<5, 2>(p); }

@@ -51,6 +51,17 @@ __device__ __forceinline__ void load_pixel(const Pixels& p, const Spot& s, i64 r
     load_run(p.address, p.dtype, element_of(p, s.batch, s.channel, row, pixel), 1, s.count, v);
 }
 
+// Of f16 in whole groups of channels that lie on 16 bytes: then a group is one load, and no thread asks how to load it.
+__device__ __forceinline__ bool in_whole_groups(const Pixels& p, u32 channels) {
+    return p.dtype == F16 && channels % GROUP_CHANNELS == 0 && p.address % 16 == 0 && (p.batch | p.row | p.pixel) % GROUP_CHANNELS == 0;
+}
+
+// The bits of such a group, zeros unless `inside`. Neighbouring loads stay in flight together, as none hides behind a branch.
+__device__ __forceinline__ uint4 load_group(const Pixels& p, const Spot& s, i64 row, i64 pixel, bool inside) {
+    const uint4* from = reinterpret_cast<const uint4*>(pointer_to<u16>(p.address, element_of(p, s.batch, s.channel, row, pixel)));
+    return inside ? *from : make_uint4(0, 0, 0, 0);
+}
+
 // Runs the tail on a pixel's group and stores it.
 __device__ __forceinline__ void finish_pixel(const PixelFrame& f, const Spot& s, u32 pixel, float (&v)[8]) {
     tail_pixel(f.tail, v, s.count, s.batch, s.channel, s.row, pixel);

@@ -20,7 +20,49 @@ __device__ __forceinline__ u32 taps_below(const Window& w, u32 axis, i64 at, i64
     return taps < w.kernel[axis] ? taps : w.kernel[axis];
 }
 
+// Takes a pixel's values into the window's.
+__device__ __forceinline__ void pooled(bool average, const float (&x)[8], float (&v)[8]) {
+#pragma unroll
+    for (u32 k = 0; k < 8; ++k) {
+        if (average) {
+            v[k] = __fadd_rn(v[k], x[k]);
+        } else {
+            v[k] = x[k] != x[k] ? (v[k] != v[k] ? v[k] : x[k]) : greater(x[k], v[k]);
+        }
+    }
+}
+
+// The taps from the first to the last inside of a square window of K of neighbouring pixels, all loaded before the first is
+// used; of f16 in whole groups.
+template <u32 K>
+__device__ __forceinline__ void pool_in_groups(const Pool& p, const Spot& s, i64 top, i64 left, float (&v)[8]) {
+    uint4 taps[K][K];
+    const auto inside = [&](u32 i, u32 j) {
+        return top + i >= 0 && top + i < p.x.height && left + j >= 0 && left + j < p.x.width;
+    };
+#pragma unroll
+    for (u32 i = 0; i < K; ++i) {
+#pragma unroll
+        for (u32 j = 0; j < K; ++j) taps[i][j] = load_group(p.x, s, top + i, left + j, inside(i, j));
+    }
+#pragma unroll
+    for (u32 i = 0; i < K; ++i) {
+#pragma unroll
+        for (u32 j = 0; j < K; ++j) {
+            float x[8];
+            widen(taps[i][j], x);
+            if (inside(i, j)) pooled(p.average, x, v);
+        }
+    }
+}
+
+// True for a square window of `side` neighbouring pixels.
+__device__ __forceinline__ bool is_square(const Window& w, u32 side) {
+    return w.kernel[0] == side && w.kernel[1] == side && w.dilation[0] == 1 && w.dilation[1] == 1;
+}
+
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) pool(const __grid_constant__ Pool p) {
+    const bool in_groups = in_whole_groups(p.x, p.frame.channels);
     every_spot(p.frame, 1, [&](const Spot& s) {
         const i64 top = landing(p.window, 0, s.row, 0), left = landing(p.window, 1, s.pixel, 0);
         const u32 row_end = taps_below(p.window, 0, top, p.x.height), row_first = taps_below(p.window, 0, top, 0);
@@ -29,17 +71,17 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) pool(const __grid_co
         const float start = p.average ? 0.0f : __uint_as_float(0xff800000u);
 #pragma unroll
         for (u32 i = 0; i < 8; ++i) v[i] = start;
-        for (u32 i = row_first; i < row_end; ++i) {
+        if (in_groups && is_square(p.window, 3)) {
+            pool_in_groups<3>(p, s, top, left, v);
+        } else if (in_groups && is_square(p.window, 2)) {
+            pool_in_groups<2>(p, s, top, left, v);
+        } else {
+            for (u32 i = row_first; i < row_end; ++i) {
 #pragma unroll 3
-            for (u32 j = column_first; j < column_end; ++j) {
-                float x[8];
-                load_pixel(p.x, s, top + i * p.window.dilation[0], left + j * p.window.dilation[1], x);
-                if (p.average) {
-#pragma unroll
-                    for (u32 k = 0; k < 8; ++k) v[k] = __fadd_rn(v[k], x[k]);
-                } else {
-#pragma unroll
-                    for (u32 k = 0; k < 8; ++k) v[k] = x[k] != x[k] ? (v[k] != v[k] ? v[k] : x[k]) : greater(x[k], v[k]);
+                for (u32 j = column_first; j < column_end; ++j) {
+                    float x[8];
+                    load_pixel(p.x, s, top + i * p.window.dilation[0], left + j * p.window.dilation[1], x);
+                    pooled(p.average, x, v);
                 }
             }
         }

@@ -1,7 +1,9 @@
-// Mean, sum and maximum over the rows and columns of pixels (global pooling, squeezing), and over the last axis.
+// Mean, sum and maximum over the rows and columns of pixels (global pooling, squeezing), and over an axis whose
+// elements lie side by side.
 //
-// The reduced elements are cut into `splits` ranges of equal length, each summed from its first element to its last, and
-// the ranges' sums are added in order. How many there are is part of the operator's arithmetic class: from its shape alone.
+// The reduced elements are cut into `splits` ranges of equal length, each summed from its first element to its last. The
+// sums of 32 ranges are added in order, and so are the totals of such runs of ranges. How many ranges there are is part of
+// the operator's arithmetic class: from its shape alone.
 #include "groups.cuh"
 
 enum ReduceKind : u32 { REDUCE_MEAN = 0, REDUCE_MAX = 1, REDUCE_SUM = 2 };
@@ -9,9 +11,11 @@ enum ReduceKind : u32 { REDUCE_MEAN = 0, REDUCE_MAX = 1, REDUCE_SUM = 2 };
 constexpr u32 MAX_SPLITS = 32;
 constexpr u32 REDUCE_GROUPS = 8;  // of channels in a block
 constexpr u32 REDUCE_THREADS = MAX_SPLITS * REDUCE_GROUPS;
+constexpr u32 MANY_SPLITS = REDUCE_THREADS;  // of one group of channels in a block
+constexpr u32 REDUCE_BATCH = 16;             // pixels that a thread has in flight
 
 struct Reduce {
-    PixelFrame frame;  // groups: blocks of channels of a sample; tiles of one such block
+    PixelFrame frame;  // groups: blocks of channels of a sample; tiles of one such block: a group where there are many splits
     Pixels x;
     Divisor width;     // of the input
     u32 pixels;        // of the input, height times width
@@ -28,14 +32,46 @@ __device__ __forceinline__ float larger(float best, float x) { return x > best |
 
 __device__ __forceinline__ float joined(u32 kind, float sum, float x) { return kind == REDUCE_MAX ? larger(sum, x) : __fadd_rn(sum, x); }
 
+// Takes the pixels of a range in order.
+__device__ __forceinline__ void reduce_range(const Reduce& p, const Spot& s, u32 first, u32 end, float (&v)[8]) {
+    const auto take = [&](const float(&x)[8]) {
+#pragma unroll
+        for (u32 k = 0; k < 8; ++k) v[k] = joined(p.kind, v[k], x[k]);
+    };
+    if (!in_whole_groups(p.x, p.frame.channels)) {
+        for (u32 i = first; i < end; ++i) {
+            const u32 row = divide(i, p.width);
+            float x[8];
+            load_pixel(p.x, s, row, i - row * p.width.divisor, x);
+            take(x);
+        }
+        return;
+    }
+    for (u32 begin = first; begin < end; begin += REDUCE_BATCH) {
+        uint4 bits[REDUCE_BATCH];
+#pragma unroll
+        for (u32 j = 0; j < REDUCE_BATCH; ++j) {
+            const u32 row = divide(begin + j, p.width);
+            bits[j] = load_group(p.x, s, row, begin + j - row * p.width.divisor, begin + j < end);
+        }
+#pragma unroll
+        for (u32 j = 0; j < REDUCE_BATCH; ++j) {
+            float x[8];
+            widen(bits[j], x);
+            if (begin + j < end) take(x);
+        }
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_pixels(const __grid_constant__ Reduce p) {
-    __shared__ float partials[MAX_SPLITS][REDUCE_GROUPS * GROUP_CHANNELS];
-    const u32 group = threadIdx.x % REDUCE_GROUPS, split = threadIdx.x / REDUCE_GROUPS;
+    __shared__ float partials[REDUCE_THREADS][GROUP_CHANNELS];
+    const u32 groups = p.splits == MANY_SPLITS ? 1 : REDUCE_GROUPS;
+    const u32 group = threadIdx.x % groups, split = threadIdx.x / groups;
     const float start = p.kind == REDUCE_MAX ? __uint_as_float(0xff800000u) : 0.0f;
     for (u32 tile = blockIdx.x; tile < p.frame.tiles; tile += gridDim.x) {
         const u32 sample = divide(tile, p.frame.groups);
         Spot s;
-        const u32 first_channel = (tile - sample * p.frame.groups.divisor) * REDUCE_GROUPS * GROUP_CHANNELS;
+        const u32 first_channel = (tile - sample * p.frame.groups.divisor) * groups * GROUP_CHANNELS;
         s.batch = p.frame.first_batch + sample;
         s.channel = first_channel + group * GROUP_CHANNELS;
         s.row = s.pixel = 0;
@@ -45,23 +81,30 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_pixels(const
         for (u32 k = 0; k < 8; ++k) v[k] = start;
         if (s.count > 0 && split < p.splits) {
             const u32 first = split * p.share, end = first + p.share < p.pixels ? first + p.share : p.pixels;
-#pragma unroll 8
-            for (u32 i = first; i < end; ++i) {
-                const u32 row = divide(i, p.width);
-                float x[8];
-                load_pixel(p.x, s, row, i - row * p.width.divisor, x);
-#pragma unroll
-                for (u32 k = 0; k < 8; ++k) v[k] = joined(p.kind, v[k], x[k]);
-            }
+            reduce_range(p, s, first, end, v);
         }
 #pragma unroll
-        for (u32 k = 0; k < 8; ++k) partials[split][group * GROUP_CHANNELS + k] = v[k];
+        for (u32 k = 0; k < 8; ++k) partials[threadIdx.x][k] = v[k];
+        __syncthreads();
+        // Ranges behind the last element are left out. A thread adds the ranges of a run for one channel.
+        if (threadIdx.x < REDUCE_GROUPS * GROUP_CHANNELS) {
+            const u32 channel = threadIdx.x % GROUP_CHANNELS, run = threadIdx.x / GROUP_CHANNELS;
+            const u32 first = groups == 1 ? run * MAX_SPLITS : 0, line = groups == 1 ? first : run;
+            float total = partials[line][channel];
+#pragma unroll 8
+            for (u32 other = 1; other < MAX_SPLITS; ++other) {
+                const float next = partials[line + other * groups][channel];
+                if (first + other < p.splits && (first + other) * p.share < p.pixels) total = joined(p.kind, total, next);
+            }
+            partials[line][channel] = total;
+        }
         __syncthreads();
         if (split == 0 && s.count > 0) {
-            // Ranges behind the last element are left out.
-            for (u32 other = 1; other < p.splits && other * p.share < p.pixels; ++other) {
 #pragma unroll
-                for (u32 k = 0; k < 8; ++k) v[k] = joined(p.kind, v[k], partials[other][group * GROUP_CHANNELS + k]);
+            for (u32 k = 0; k < 8; ++k) v[k] = partials[threadIdx.x][k];
+            for (u32 other = MAX_SPLITS; other < p.splits && other * p.share < p.pixels; other += MAX_SPLITS) {
+#pragma unroll
+                for (u32 k = 0; k < 8; ++k) v[k] = joined(p.kind, v[k], partials[other][k]);
             }
             if (p.kind == REDUCE_MEAN) {
 #pragma unroll

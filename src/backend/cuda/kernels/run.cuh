@@ -3,6 +3,16 @@
 
 #include "view.cuh"
 
+// Eight halves as floats.
+__device__ __forceinline__ void widen(uint4 bits, float (&v)[8]) {
+    const u32 words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        v[2 * i] = half_to_float(static_cast<u16>(words[i]));
+        v[2 * i + 1] = half_to_float(static_cast<u16>(words[i] >> 16));
+    }
+}
+
 // The first `count` of N values from `element` on, `step` elements apart; behind them 0, or the one value where the step is 0.
 template <u32 N>
 __device__ __forceinline__ void load_run(u64 base, u32 dtype, i64 element, i64 step, u32 count, float (&v)[N]) {
@@ -16,13 +26,7 @@ __device__ __forceinline__ void load_run(u64 base, u32 dtype, i64 element, i64 s
         const u16* from = pointer_to<u16>(base, element);
         if constexpr (N == 8) {
             if (step == 1 && count == N && reinterpret_cast<u64>(from) % 16 == 0) {
-                const uint4 bits = *reinterpret_cast<const uint4*>(from);
-                const u32 words[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-                for (u32 i = 0; i < 4; ++i) {
-                    v[2 * i] = half_to_float(static_cast<u16>(words[i]));
-                    v[2 * i + 1] = half_to_float(static_cast<u16>(words[i] >> 16));
-                }
+                widen(*reinterpret_cast<const uint4*>(from), v);
                 return;
             }
         }
@@ -49,29 +53,29 @@ __device__ __forceinline__ u32 two_rounded(float low, float high) {
     return bits;
 }
 
-// Stores the first `count` of 8 floats side by side, as f16 or f32.
-__device__ __forceinline__ void store_run(u64 base, u32 dtype, i64 element, u32 count, const float (&v)[8]) {
+// Stores the first `count` of 8 floats, `step` elements apart, as f16 or f32.
+__device__ __forceinline__ void store_run(u64 base, u32 dtype, i64 element, u32 count, const float (&v)[8], i64 step = 1) {
     if (dtype == F16) {
         u16* to = reinterpret_cast<u16*>(base) + element;
-        if (count == 8 && reinterpret_cast<u64>(to) % 16 == 0) {
+        if (step == 1 && count == 8 && reinterpret_cast<u64>(to) % 16 == 0) {
             *reinterpret_cast<uint4*>(to) = make_uint4(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]), two_rounded(v[4], v[5]),
                                                        two_rounded(v[6], v[7]));
             return;
         }
 #pragma unroll
         for (u32 i = 0; i < 8; ++i) {
-            if (i < count) to[i] = float_to_half(v[i]);
+            if (i < count) to[static_cast<i64>(i) * step] = float_to_half(v[i]);
         }
         return;
     }
     float* to = reinterpret_cast<float*>(base) + element;
-    if (count == 8 && reinterpret_cast<u64>(to) % 16 == 0) {
+    if (step == 1 && count == 8 && reinterpret_cast<u64>(to) % 16 == 0) {
         reinterpret_cast<float4*>(to)[0] = make_float4(v[0], v[1], v[2], v[3]);
         reinterpret_cast<float4*>(to)[1] = make_float4(v[4], v[5], v[6], v[7]);
         return;
     }
 #pragma unroll
     for (u32 i = 0; i < 8; ++i) {
-        if (i < count) to[i] = v[i];
+        if (i < count) to[static_cast<i64>(i) * step] = v[i];
     }
 }

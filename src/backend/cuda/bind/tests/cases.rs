@@ -197,7 +197,15 @@ fn copies(all: &mut Cases) {
 
 fn convolutions(all: &mut Cases) {
     for dtype in FLOATS {
-        for (k, stride, dilation, pad) in [(3, 1, 1, 1), (3, 2, 1, 1), (5, 1, 1, 2), (5, 2, 1, 2), (3, 1, 2, 2), (2, 3, 1, 0)] {
+        for (k, stride, dilation, pad) in [
+            (3, 1, 1, 1),
+            (3, 2, 1, 1),
+            (5, 1, 1, 2),
+            (5, 2, 1, 2),
+            (3, 1, 2, 2),
+            (5, 1, 2, 4),
+            (2, 3, 1, 0),
+        ] {
             for (channels, form) in [(16, Form::Pixels), (19, Form::OddSlice), (24, Form::Slice)] {
                 all.add(
                     format!("depthwise {k}x{k} step {stride} apart {dilation} of {dtype} {form:?}"),
@@ -298,11 +306,11 @@ fn poolings(all: &mut Cases) {
     ];
     for (dtype, kind) in FLOATS.into_iter().flat_map(|d| kinds.map(|k| (d, k))) {
         for (k, stride, dilation, begin, end) in [(2, 2, 1, 0, 0), (3, 2, 1, 1, 1), (3, 1, 2, 1, 2), (5, 1, 1, 2, 2)] {
-            for form in [Form::Pixels, Form::OddSlice, Form::Plain] {
-                all.add(format!("{kind:?} {k}x{k} step {stride} of {dtype} {form:?}"), |b| {
+            for (channels, form) in [(13, Form::Pixels), (13, Form::OddSlice), (13, Form::Plain), (24, Form::Slice)] {
+                all.add(format!("{kind:?} {k}x{k} step {stride} of {channels} {dtype} {form:?}"), |b| {
                     let w = window([k, k], stride, dilation, begin, end);
-                    let dims = [2, 13, 9, 10];
-                    let (x, y) = (b.tensor(dtype, &dims, form), b.tensor(dtype, &under(&w, &dims, 13), form));
+                    let dims = [2, channels, 9, 10];
+                    let (x, y) = (b.tensor(dtype, &dims, form), b.tensor(dtype, &under(&w, &dims, channels), form));
                     b.operator(Primitive::Pool { kind, window: w }, &[x], &[], &[y])
                 });
             }
@@ -367,10 +375,13 @@ fn reductions(all: &mut Cases) {
         for (dims, axes, form) in [
             ([2, 70, 7, 7], 0b1100u8, Form::Pixels),
             ([2, 19, 13, 29], 0b1100, Form::OddSlice),
+            ([2, 24, 33, 37], 0b1100, Form::Slice),
+            ([2, 19, 33, 37], 0b1100, Form::OddSlice),
             ([2, 5, 3, 300], 0b1000, Form::Plain),
             ([2, 3, 4, 31], 0b1000, Form::Plain),
             ([2, 6, 5, 40], 0b1010, Form::Plain),
             ([3, 6, 5, 4], 0b0001, Form::Pixels),
+            ([2, 70, 5, 6], 0b0010, Form::Pixels),
         ] {
             all.add(format!("{kind:?} {axes:b} of {dims:?} {dtype} {form:?}"), |b| {
                 let to: Vec<u32> = (0..4).map(|a| if axes & (1 << a) != 0 { 1 } else { dims[a] }).collect();
