@@ -9,8 +9,8 @@ use crate::bench::zoo::report::{HEADINGS, Measured, Report};
 use crate::bench::zoo::run::{Group, Results, Zoo, compare};
 use crate::bench::zoo::{ALL, count};
 use crate::board::BoardRecord;
-use crate::planner::CompileOptions;
 use crate::planner::graph::ValueId;
+use crate::planner::{CompileOptions, Ports};
 use crate::runtime;
 use crate::tensor::{DType, Tensor};
 use anyhow::{Context, ensure};
@@ -58,6 +58,8 @@ pub struct Setting<'a> {
     pub workers: usize,
     /// Counted frames of each side.
     pub frames: usize,
+    /// The GPU in words; `None` on the processor.
+    pub device: Option<String>,
 }
 
 impl ZooArguments {
@@ -72,7 +74,7 @@ impl ZooArguments {
     }
 }
 
-fn models(group: &Group) -> Vec<Model> {
+pub fn models(group: &Group) -> Vec<Model> {
     group.members.iter().map(|m| m.network.model(m.batch)).collect()
 }
 
@@ -87,17 +89,22 @@ pub fn measure(
     let mode = arguments.torch.mode();
     let dtype = if setting.compile.dtype == DType::F16 { "f16" } else { "f32" };
     let mut report = Report {
-        provenance: Provenance::here(&setting.board.name, setting.workers, version),
+        provenance: Provenance::here(&setting.board.name, setting.workers, version).on(setting.device.clone()),
         dtype,
         peer_mode: mode.name(),
         groups: Vec::new(),
+    };
+    // The peer's inputs and results are of the activations' type too.
+    let compile = CompileOptions {
+        ports: Ports::Half,
+        ..setting.compile.clone()
     };
     for group in groups {
         let bar = ProgressBar::new(setting.frames as u64);
         bar.println(format!("{}: compiling", group.name));
         let models = models(&group);
         let multiply_adds = models.iter().map(|m| count::multiply_adds(&m.graph)).sum();
-        let mut zoo = Zoo::open(&group, models, setting.board, setting.compile, setting.engine)?;
+        let mut zoo = Zoo::open(&group, models, setting.board, &compile, setting.engine)?;
         if let Some(peer) = &mut peer {
             let networks: Vec<(&str, u32)> = group.members.iter().map(|m| (m.network.name, m.batch)).collect();
             peer.load_zoo(&networks, dtype, mode, setting.workers).map_err(BenchError::from)?;

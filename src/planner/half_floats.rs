@@ -1,7 +1,7 @@
 //! Half-precision activations and weights: every f32 value inside a network becomes f16, converted at its borders.
 //!
 //! Arithmetic stays in f32 (see [`crate::plan::format::Rounding`]). What a decoder works with stays f32, and so do tensor
-//! inputs and results, which keep the type that ONNX declares.
+//! inputs and results, which keep the type that ONNX declares, unless [`Ports::Half`] is asked for.
 
 use super::attach::{Attached, ResultOf};
 use super::graph::{Graph, Node, Op, ValueId};
@@ -11,8 +11,18 @@ use half::f16;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// The type of tensor inputs and results that the network declares as f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ports {
+    /// They stay f32.
+    #[default]
+    Declared,
+    /// They become f16.
+    Half,
+}
+
 /// Converts the network.
-pub fn convert(mut attached: Attached) -> Attached {
+pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
     let graph = &mut attached.graph;
     let keep = results(graph, &attached.results);
     let single: Vec<bool> = graph.outputs.iter().map(|n| graph.value(n.value).dtype == DType::F32).collect();
@@ -28,6 +38,9 @@ pub fn convert(mut attached: Attached) -> Attached {
         }
     }
     borders_out(graph, &single);
+    if ports == Ports::Half {
+        halve_ports(graph, &attached.results);
+    }
     attached
 }
 
@@ -80,6 +93,28 @@ fn borders_out(graph: &mut Graph, single: &[bool]) {
         let outer = graph.add_value(name.clone(), DType::F32, graph.value(value).shape);
         graph.nodes.push(copy(name, value, outer));
         graph.outputs[index].value = outer;
+    }
+}
+
+/// Makes f16 of what is f32 at the borders. The conversions there stay as copies, which leave the layout inside free.
+fn halve_ports(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
+    let ports = graph.inputs.iter().chain(&graph.outputs);
+    let copied: Vec<ValueId> = ports
+        .map(|n| n.value)
+        .filter(|value| !foreign.contains_key(value))
+        .filter(|value| {
+            graph
+                .nodes
+                .iter()
+                .filter(|n| n.inputs.contains(value) || n.outputs.contains(value))
+                .all(|n| matches!(n.op, Op::Primitive(Primitive::Copy)))
+        })
+        .collect();
+    for value in copied {
+        let value = &mut graph.values[value.index()];
+        if value.dtype == DType::F32 {
+            value.dtype = DType::F16;
+        }
     }
 }
 
