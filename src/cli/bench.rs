@@ -152,8 +152,10 @@ fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, optio
     if let Some(folder) = &arguments.zoo.export {
         return zoo::export(groups, &setting, folder);
     }
-    let peer = python(arguments).and_then(|program| at_hand(Peer::pytorch(&program, engine.sms)));
-    let (text, json) = zoo::measure(&arguments.zoo, groups, &setting, peer)?;
+    let program = python(arguments);
+    let another = || Peer::pytorch(program.as_deref().unwrap_or_default(), engine.sms);
+    let peer = program.as_ref().and_then(|_| at_hand(another()));
+    let (text, json) = zoo::measure(&arguments.zoo, groups, &setting, peer, &another)?;
     write_json(arguments, &json)?;
     Ok(text)
 }

@@ -114,15 +114,8 @@ pub struct Zoo {
 }
 
 impl Zoo {
-    /// Compiles a group and opens an engine on it. `models` are the group's, in its order.
-    pub fn open(
-        group: &Group,
-        models: Vec<Model>,
-        board: &BoardRecord,
-        compile: &CompileOptions,
-        options: &Options,
-    ) -> Result<Zoo, BenchError> {
-        let compiled = group.compile(models, board, compile)?;
+    /// Opens an engine on a compiled group.
+    pub fn open(group: &Group, compiled: Compiled, board: &BoardRecord, options: &Options) -> Result<Zoo, BenchError> {
         let segments = compiled.plan.cycle.iter().map(|f| f.segments.len()).max().unwrap_or(0);
         let inputs = group.members.iter().zip(&compiled.plan.tenants).map(|(member, tenant)| {
             let dtype = tenant.inputs.first().map(|port| port.view.dtype);
