@@ -126,3 +126,41 @@ fn copy(name: String, from: ValueId, to: ValueId) -> Node {
         outputs: vec![to],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::attach;
+    use crate::planner::graph::{Named, verify};
+    use crate::primitive::Unary;
+    use crate::tensor::Shape;
+
+    /// Floats of an input go through a function to a result; integers straight through.
+    fn network() -> Graph {
+        let mut graph = Graph::default();
+        let shape = Shape::new(&[2, 3]).unwrap();
+        let (x, y) = (graph.add_value("x", DType::F32, shape), graph.add_value("y", DType::F32, shape));
+        graph.add_node("relu", Op::Primitive(Primitive::Unary(Unary::Relu)), vec![x], vec![y]);
+        let port = |name: &str, value| Named {
+            name: name.into(),
+            value,
+            widened: false,
+        };
+        graph.inputs.push(port("x", x));
+        graph.outputs.push(port("y", y));
+        graph
+    }
+
+    #[test]
+    fn ports_keep_their_type_or_become_half_and_everything_inside_is_half() {
+        for (ports, wanted) in [(Ports::Declared, DType::F32), (Ports::Half, DType::F16)] {
+            let graph = convert(attach::tensors(network()), ports).graph;
+            verify(&graph).unwrap();
+            let ends = [graph.inputs[0].value, graph.outputs[0].value];
+            assert_eq!(ends.map(|v| graph.value(v).dtype), [wanted; 2], "{ports:?}");
+            let inner = graph.nodes.iter().find(|n| n.name == "relu").unwrap();
+            assert!(!ends.contains(&inner.inputs[0]) && !ends.contains(&inner.outputs[0]));
+            assert_eq!(graph.value(inner.outputs[0]).dtype, DType::F16);
+        }
+    }
+}
