@@ -31,13 +31,16 @@
 //! |---|---|
 //! | [`units`], [`ids`], [`limits`], [`tensor`], [`error`], [`board`], [`task`], [`primitive`] | shared words |
 //! | [`plan`] | the contract between the halves: plans, tables, weights, and what must hold of them |
-//! | [`backend`] | what runs a plan |
+//! | [`backend`] | what runs a plan: `cpu`, and `cuda` on NVIDIA GPUs |
 //! | [`runtime`] | on board: lifecycle, slots, the frame loop |
 //! | [`planner`] | offline: import, passes, lowering, schedules, memory, emission |
 //! | [`scenes`] | a synthetic camera and its ground truth |
 //! | [`replay`] | recorded and synthetic frames through the loop: results, overlays, reports |
+//! | [`bench`] | comparisons with a peer in the same run, and the zoo |
+//! | [`cli`] | the `platoon` program |
 //!
-//! A module names only modules above it in this list. Features choose the rooms: a vehicle builds without the defaults.
+//! A module names only modules above it in this list. Features choose the rooms: a vehicle builds without the defaults, with
+//! `cuda` if it has a GPU. The same `Engine` runs both; which one, the plan table says.
 
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 compile_error!("platoon runs on Linux on x86-64 and aarch64");

@@ -8,6 +8,7 @@
 //! | [`inputs`] | pictures and tensors to run on, the same on every run |
 //! | [`ours`] | our side: one engine that runs both |
 //! | [`peers`] | the other side |
+//! | [`looped`] | the frame loop: the host's cost and the jitter of frames |
 //! | [`measure`] | turns of both sides, and the figures of a side |
 //! | [`report`] | the figures as rows and as JSON, with what they depend on |
 //! | [`tactics`] | the times of all tactics of operators, for a board's table |
@@ -16,6 +17,7 @@
 
 pub mod agree;
 pub mod inputs;
+pub mod looped;
 pub mod measure;
 pub mod mixes;
 pub mod noise;

@@ -35,6 +35,8 @@ pub struct Provenance {
     pub version: String,
     /// The commit that the program was built from, if the build said so in `PLATOON_COMMIT`.
     pub commit: Option<String>,
+    /// The GPU that plans run on, in words; `None` on the processor.
+    pub device: Option<String>,
     /// Name and version of the peer.
     pub peer: Option<(String, String)>,
 }
@@ -52,8 +54,14 @@ impl Provenance {
             board: board.to_string(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             commit: option_env!("PLATOON_COMMIT").map(String::from),
+            device: None,
             peer,
         }
+    }
+
+    /// The same, on a GPU.
+    pub fn on(self, device: Option<String>) -> Provenance {
+        Provenance { device, ..self }
     }
 
     /// One line for people.
@@ -62,8 +70,9 @@ impl Provenance {
             Some((name, version)) => format!("{name} {version}, {} threads, one network after another", self.workers),
             None => "no peer".to_string(),
         };
+        let device = self.device.as_ref().map(|d| format!("{d}; host ")).unwrap_or_default();
         format!(
-            "{} ({}, {} of {} cores); platoon {}; {peer}",
+            "{device}{} ({}, {} of {} cores); platoon {}; {peer}",
             self.processor, self.isa, self.workers, self.cores, self.version
         )
     }
@@ -77,6 +86,7 @@ impl Provenance {
             "cores": self.cores,
             "workers": self.workers,
             "board": self.board,
+            "device": self.device,
             "platoon": self.version,
             "commit": self.commit,
             "peer": self.peer.as_ref().map(|(name, version)| json!({ "name": name, "version": version, "threads": self.workers })),

@@ -2,13 +2,16 @@
 
 use super::options::Common;
 use super::zoo::{self, Setting, ZooArguments};
-use super::{Outcome, compile, output};
+use super::{Outcome, compile, gpu, looped, output};
+use crate::backend::Wait;
 use crate::bench::mixes::Mix;
 use crate::bench::ours::Ours;
 use crate::bench::peers::{Peer, PeerError};
 use crate::bench::profile::{OperatorTime, profile};
 use crate::bench::report::{HEADINGS, Provenance, Report};
+use crate::bench::zoo::run::Group;
 use crate::bench::{BenchError, measure};
+use crate::board::BackendKind;
 use crate::board::BoardRecord;
 use crate::planner::CompileOptions;
 use crate::planner::tasks::Tasks;
@@ -21,6 +24,10 @@ use std::path::PathBuf;
 
 /// Operators that a profile shows.
 const SHOWN: usize = 15;
+/// Counted frames of each side of a comparison, unless others are asked for.
+const TURNS: usize = 40;
+/// Counted frames of a loop: enough for ten beyond p99.9.
+const LOOP: usize = 10_000;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -32,6 +39,8 @@ Examples:
   platoon bench --zoo r50 d121:1 --dtype f16       networks with seeded weights against PyTorch
   platoon bench --zoo r50+v16+m3 --batch 1         three of them side by side
   platoon bench --zoo all --export weights/        their weights, inputs and results, to compare elsewhere
+  platoon bench --loop --mix urban --board h200    what a frame costs the host, and how evenly frames take their time
+  platoon bench --loop --zoo r50+v16+m3 --sms 16   the same of networks side by side, on 16 SMs
 
 Both sides take turns in one run, on as many threads as there are workers. `frame` is a task set's whole frame: camera
 images prepared, networks side by side, results decoded. `networks` is tensors in, tensors out, which is what the peer
@@ -40,16 +49,24 @@ Of letting its idle threads spin or sleep, the peer gets what it is faster with.
 The peer is onnxruntime in the Python that --peer or the variable PLATOON_PEER_PYTHON names [default: python3].
 
 The zoo has alex, v16, r18, r34, r50, r101, m3, d121, lstm, bst, ssd and dlv3: torchvision's networks (and two over tokens) with
-weights from a seed. Its times go from a frame's submission, its inputs in place, until the last result is there. Its peer is
-PyTorch with torchvision, on a GPU in one CUDA graph if it finds one; the variable SMS confines it to so many multiprocessors.
-What --export writes, src/bench/zoo/compare.py compares with torchvision on the same weights.")]
+weights from a seed. Its peer is PyTorch with torchvision, on a GPU in one CUDA graph if it finds one; a GPU board with fewer SMs
+than the GPU confines the peer too. `frame` goes from submission, inputs in place, until the last result is there: on a GPU the
+copies of inputs and results are in it, while the peer's stay on the device. `networks` is the networks alone on the device's
+clock, of both sides; compare these.
+What --export writes, src/bench/zoo/compare.py compares with torchvision on the same weights.
+
+--loop runs frame after frame, 10000 unless --frames says otherwise: at once as on board, on a GPU also without the progress words
+of segments, and segment by segment. `host` is what binding and launching take, without the pixels' copy. There is no peer.")]
 pub struct Arguments {
     /// A task set to compare; may be given several times [default: all of the file]
     #[arg(long, value_name = "NAME")]
     mix: Vec<String>,
-    /// Counted frames of each side
-    #[arg(long, value_name = "N", default_value = "40")]
-    frames: NonZeroUsize,
+    /// Counted frames of each side [default: 40; of a loop 10000]
+    #[arg(long, value_name = "N")]
+    frames: Option<NonZeroUsize>,
+    /// Measure the frame loop itself: the host's cost of a frame and the frames' jitter
+    #[arg(long = "loop", conflicts_with_all = ["profile", "peer", "export", "torch"])]
+    looped: bool,
     /// The peer's Python, or `none`
     #[arg(long, value_name = "PYTHON|none")]
     peer: Option<String>,
@@ -71,13 +88,17 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         best_effort: true,
         ..arguments.compile.options(&board)?
     };
+    if arguments.looped {
+        output::print(&loops(common, arguments, &board, &options)?)?;
+        return Ok(Outcome::Good);
+    }
     if !arguments.zoo.zoo.is_empty() {
         output::print(&of_the_zoo(common, arguments, &board, &options)?)?;
         return Ok(Outcome::Good);
     }
     let tasks = common.tasks()?;
     let text = match &arguments.profile {
-        Some(what) => slowest(&tasks, what, &board, &options, arguments.frames.get())?,
+        Some(what) => slowest(&tasks, what, &board, &options, arguments.frames())?,
         None => compare(common, arguments, &tasks, &board, &options)?,
     };
     output::print(&text)?;
@@ -85,20 +106,16 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<String> {
-    let names: Vec<&str> = match arguments.mix.as_slice() {
-        [] => tasks.sets.keys().map(String::as_str).collect(),
-        some => some.iter().map(String::as_str).collect(),
-    };
-    let mixes = names.into_iter().map(|name| Mix::of(tasks, name)).collect::<Result<Vec<_>, _>>()?;
+    let mixes = mixes(arguments, tasks)?;
     let mut peer = python(arguments).and_then(|program| at_hand(Peer::onnxruntime(&program)));
     let (workers, engine) = engine(common, board);
     let version = peer.as_ref().map(|p| (p.name.to_string(), p.version.clone()));
     let mut report = Report {
-        provenance: Provenance::here(&board.name, workers, version),
+        provenance: Provenance::here(&board.name, workers, version).on(device(common, board)),
         sets: Vec::new(),
     };
     for mix in mixes {
-        let bar = ProgressBar::new(arguments.frames.get() as u64);
+        let bar = ProgressBar::new(arguments.frames() as u64);
         bar.println(format!("{}: compiling", mix.name));
         let compiled = mix.compile(board, options)?;
         let mut setting = "";
@@ -108,9 +125,7 @@ fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardR
                 .map_err(BenchError::from)?;
         }
         let mut ours = Ours::open(&mix, compiled, board, &engine)?;
-        let measured = measure::compare(&mut ours, peer.as_mut(), arguments.frames.get(), |done| {
-            bar.set_position(done as u64)
-        });
+        let measured = measure::compare(&mut ours, peer.as_mut(), arguments.frames(), |done| bar.set_position(done as u64));
         ours.close();
         bar.finish_and_clear();
         let models = mix.networks.iter().map(|n| n.model.clone()).collect();
@@ -130,14 +145,17 @@ fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, optio
         compile: options,
         engine: &engine,
         workers,
-        frames: arguments.frames.get(),
+        frames: arguments.frames(),
+        device: device(common, board),
     };
     let groups = arguments.zoo.groups(options.batch)?;
     if let Some(folder) = &arguments.zoo.export {
         return zoo::export(groups, &setting, folder);
     }
-    let peer = python(arguments).and_then(|program| at_hand(Peer::pytorch(&program)));
-    let (text, json) = zoo::measure(&arguments.zoo, groups, &setting, peer)?;
+    let program = python(arguments);
+    let another = || Peer::pytorch(program.as_deref().unwrap_or_default(), engine.sms);
+    let peer = program.as_ref().and_then(|_| at_hand(another()));
+    let (text, json) = zoo::measure(&arguments.zoo, groups, &setting, peer, &another)?;
     write_json(arguments, &json)?;
     Ok(text)
 }
@@ -148,9 +166,58 @@ fn engine(common: &Common, board: &BoardRecord) -> (usize, runtime::Options) {
     let workers = common.workers.map_or(cores.min(board.units as usize), NonZeroUsize::get);
     let options = runtime::Options {
         workers: Some(workers),
+        // A GPU's frames are shorter than the naps of a host that does not spin; the peer spins too.
+        wait: Wait::Spin,
         ..common.engine_options(board)
     };
     (workers, options)
+}
+
+/// The GPU that a board's plans run on, in words.
+fn device(common: &Common, board: &BoardRecord) -> Option<String> {
+    (common.backend(board) == BackendKind::Cuda).then(|| gpu::at_work(board)).flatten()
+}
+
+/// Figures of the frame loop.
+fn loops(common: &Common, arguments: &Arguments, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<String> {
+    let compiled = match arguments.zoo.zoo.is_empty() {
+        true => {
+            let tasks = common.tasks()?;
+            let mixes = mixes(arguments, &tasks)?;
+            mixes
+                .iter()
+                .map(|mix| mix.compile_frame(board, options))
+                .collect::<Result<Vec<_>, _>>()?
+        }
+        false => {
+            let groups = arguments.zoo.groups(options.batch)?;
+            let compile = |g: &Group| g.compile(zoo::models(g), board, options);
+            groups.iter().map(compile).collect::<Result<Vec<_>, _>>()?
+        }
+    };
+    let (workers, engine) = engine(common, board);
+    let provenance = Provenance::here(&board.name, workers, None).on(device(common, board));
+    let gpu = common.backend(board) == BackendKind::Cuda;
+    let (text, json) = looped::measure(&compiled, board, &engine, gpu, arguments.frames(), provenance)?;
+    write_json(arguments, &json)?;
+    Ok(text)
+}
+
+/// The task sets that were asked for.
+fn mixes(arguments: &Arguments, tasks: &Tasks) -> Result<Vec<Mix>, BenchError> {
+    let names: Vec<&str> = match arguments.mix.as_slice() {
+        [] => tasks.sets.keys().map(String::as_str).collect(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    names.into_iter().map(|name| Mix::of(tasks, name)).collect()
+}
+
+impl Arguments {
+    /// Counted frames.
+    fn frames(&self) -> usize {
+        let usual = if self.looped { LOOP } else { TURNS };
+        self.frames.map_or(usual, NonZeroUsize::get)
+    }
 }
 
 fn write_json(arguments: &Arguments, json: &serde_json::Value) -> anyhow::Result<()> {

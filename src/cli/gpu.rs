@@ -2,6 +2,7 @@
 
 use super::options::Common;
 use super::output;
+use crate::backend::cuda::architecture::Toolkit;
 use crate::backend::cuda::archive::{self, Archive};
 use crate::backend::cuda::compile::{CompileError, Compiler, UnitReport};
 use crate::backend::cuda::raw::{self, Facts};
@@ -35,6 +36,22 @@ pub fn absent() -> Option<String> {
 /// A GPU in words.
 pub fn described(facts: &Facts) -> String {
     format!("{}, {}, {} SMs", facts.name, facts.architecture(), facts.sms)
+}
+
+/// The GPU of this machine, what serves it, and how much of it a board's plans take, for figures; `None` without a GPU.
+pub fn at_work(board: &BoardRecord) -> Option<String> {
+    let facts = raw::probe().ok()?;
+    let share = share(board).map(|sms| format!("{sms} of them at work, ")).unwrap_or_default();
+    let driver = release().map(|r| format!("driver {r}, ")).unwrap_or_default();
+    let cuda = Toolkit::from_number(facts.driver);
+    Some(format!("{}, {share}{driver}CUDA {cuda}", described(&facts)))
+}
+
+/// The release of the kernel's driver, such as 580.95.05, where the system tells it.
+fn release() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    let dotted = |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
+    text.lines().next()?.split_whitespace().find(dotted).map(String::from)
 }
 
 /// The SMs that a run of the board's plans is confined to: the board's number, if the GPU at hand has more.

@@ -11,6 +11,7 @@ mod gpu;
 mod infer;
 mod inspect;
 mod kernels;
+mod looped;
 mod npy;
 mod options;
 mod output;

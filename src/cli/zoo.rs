@@ -2,21 +2,22 @@
 
 use super::{npy, output};
 use crate::bench::BenchError;
-use crate::bench::peers::{Mode, Peer};
+use crate::bench::peers::{Mode, Peer, PeerError};
 use crate::bench::report::Provenance;
 use crate::bench::zoo::build::Model;
 use crate::bench::zoo::report::{HEADINGS, Measured, Report};
 use crate::bench::zoo::run::{Group, Results, Zoo, compare};
 use crate::bench::zoo::{ALL, count};
 use crate::board::BoardRecord;
-use crate::planner::CompileOptions;
 use crate::planner::graph::ValueId;
+use crate::planner::{CompileOptions, Compiled, Ports};
 use crate::runtime;
 use crate::tensor::{DType, Tensor};
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use serde_json::Value;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -58,6 +59,8 @@ pub struct Setting<'a> {
     pub workers: usize,
     /// Counted frames of each side.
     pub frames: usize,
+    /// The GPU in words; `None` on the processor.
+    pub device: Option<String>,
 }
 
 impl ZooArguments {
@@ -72,51 +75,108 @@ impl ZooArguments {
     }
 }
 
-fn models(group: &Group) -> Vec<Model> {
+pub fn models(group: &Group) -> Vec<Model> {
     group.members.iter().map(|m| m.network.model(m.batch)).collect()
 }
 
-/// Measures the groups, with a peer where there is one: the table, and everything as JSON.
+/// A group that is ready to be measured.
+struct Loaded {
+    group: Group,
+    multiply_adds: u64,
+    compiled: Compiled,
+    peer: Option<Peer>,
+}
+
+/// Starts another peer like the first.
+pub type Another<'a> = &'a (dyn Fn() -> Result<Peer, PeerError> + Sync);
+
+/// Measures the groups, beside a peer where there is one, of which each group gets its own: the table, and everything as JSON.
+/// Compiling takes both sides long, so it is done for as many groups at once as there are cores; nothing else runs while one is
+/// measured.
 pub fn measure(
     arguments: &ZooArguments,
     groups: Vec<Group>,
     setting: &Setting<'_>,
-    mut peer: Option<Peer>,
+    peer: Option<Peer>,
+    another: Another<'_>,
 ) -> anyhow::Result<(String, Value)> {
     let version = peer.as_ref().map(|p| (p.name.to_string(), p.version.clone()));
-    let mode = arguments.torch.mode();
     let dtype = if setting.compile.dtype == DType::F16 { "f16" } else { "f32" };
     let mut report = Report {
-        provenance: Provenance::here(&setting.board.name, setting.workers, version),
+        provenance: Provenance::here(&setting.board.name, setting.workers, version).on(setting.device.clone()),
         dtype,
-        peer_mode: mode.name(),
+        peer_mode: arguments.torch.mode().name(),
         groups: Vec::new(),
     };
-    for group in groups {
-        let bar = ProgressBar::new(setting.frames as u64);
-        bar.println(format!("{}: compiling", group.name));
-        let models = models(&group);
-        let multiply_adds = models.iter().map(|m| count::multiply_adds(&m.graph)).sum();
-        let mut zoo = Zoo::open(&group, models, setting.board, setting.compile, setting.engine)?;
-        if let Some(peer) = &mut peer {
-            let networks: Vec<(&str, u32)> = group.members.iter().map(|m| (m.network.name, m.batch)).collect();
-            peer.load_zoo(&networks, dtype, mode, setting.workers).map_err(BenchError::from)?;
-        }
-        let measured = compare(&mut zoo, peer.as_mut(), setting.frames, |done| bar.set_position(done as u64));
-        zoo.close();
-        bar.finish_and_clear();
-        let (ours, peer) = measured?;
-        report.groups.push(Measured {
-            group,
-            multiply_adds,
-            ours,
-            peer,
+    let wanted = peer.is_some();
+    let mut first = peer;
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    for some in groups.chunks(cores) {
+        let names: Vec<&str> = some.iter().map(|g| g.name.as_str()).collect();
+        let bar = ProgressBar::new((setting.frames * some.len()) as u64);
+        bar.println(format!("compiling {}", names.join(", ")));
+        let mut ready = Vec::with_capacity(some.len());
+        std::thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(some.len());
+            for group in some {
+                let mine = first.take();
+                threads.push(scope.spawn(move || {
+                    let peer = match mine {
+                        None if wanted => Some(another().map_err(BenchError::from)?),
+                        mine => mine,
+                    };
+                    load(group, setting, dtype, arguments.torch.mode(), peer)
+                }));
+            }
+            ready.extend(
+                threads
+                    .into_iter()
+                    .map(|t| t.join().unwrap_or_else(|_| Err(anyhow::anyhow!("compiling panicked")))),
+            );
         });
+        for (number, loaded) in ready.into_iter().enumerate() {
+            let mut loaded = loaded?;
+            let mut zoo = Zoo::open(&loaded.group, loaded.compiled, setting.board, setting.engine)?;
+            let done = number * setting.frames;
+            let measured = compare(&mut zoo, loaded.peer.as_mut(), setting.frames, |n| {
+                bar.set_position((done + n) as u64)
+            });
+            zoo.close();
+            let (ours, peer) = measured?;
+            report.groups.push(Measured {
+                group: loaded.group,
+                multiply_adds: loaded.multiply_adds,
+                ours,
+                peer,
+            });
+        }
+        bar.finish_and_clear();
     }
     let mut table = output::Table::new(&HEADINGS);
     report.rows().into_iter().for_each(|row| table.row(row));
     let text = format!("{}{}; {}", table.render(), report.provenance.line(), report.dtype);
     Ok((text, report.json()))
+}
+
+/// Makes both sides of a group ready.
+fn load(group: &Group, setting: &Setting<'_>, dtype: &str, mode: Mode, mut peer: Option<Peer>) -> anyhow::Result<Loaded> {
+    if let Some(peer) = &mut peer {
+        let networks: Vec<(&str, u32)> = group.members.iter().map(|m| (m.network.name, m.batch)).collect();
+        peer.load_zoo(&networks, dtype, mode, setting.workers).map_err(BenchError::from)?;
+    }
+    let models = models(group);
+    let multiply_adds = models.iter().map(|m| count::multiply_adds(&m.graph)).sum();
+    // The peer's inputs and results are of the activations' type too.
+    let options = CompileOptions {
+        ports: Ports::Half,
+        ..setting.compile.clone()
+    };
+    Ok(Loaded {
+        group: group.clone(),
+        multiply_adds,
+        compiled: group.compile(models, setting.board, &options)?,
+        peer,
+    })
 }
 
 /// Writes parameters, input and our results of each network: one line each.
@@ -135,7 +195,8 @@ pub fn export(groups: Vec<Group>, setting: &Setting<'_>, folder: &Path) -> anyho
             .iter()
             .map(|n| (n.name.clone(), member.network.data(member.batch)))
             .collect();
-        let mut zoo = Zoo::open(&group, vec![model], setting.board, setting.compile, setting.engine)?;
+        let compiled = group.compile(vec![model], setting.board, setting.compile)?;
+        let mut zoo = Zoo::open(&group, compiled, setting.board, setting.engine)?;
         let results = zoo.results();
         zoo.close();
         let results = results?.pop().unwrap_or_default();

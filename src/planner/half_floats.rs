@@ -1,7 +1,7 @@
 //! Half-precision activations and weights: every f32 value inside a network becomes f16, converted at its borders.
 //!
 //! Arithmetic stays in f32 (see [`crate::plan::format::Rounding`]). What a decoder works with stays f32, and so do tensor
-//! inputs and results, which keep the type that ONNX declares.
+//! inputs and results, which keep the type that ONNX declares, unless [`Ports::Half`] is asked for.
 
 use super::attach::{Attached, ResultOf};
 use super::graph::{Graph, Node, Op, ValueId};
@@ -11,8 +11,18 @@ use half::f16;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// The type of tensor inputs and results that the network declares as f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ports {
+    /// They stay f32.
+    #[default]
+    Declared,
+    /// They become f16.
+    Half,
+}
+
 /// Converts the network.
-pub fn convert(mut attached: Attached) -> Attached {
+pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
     let graph = &mut attached.graph;
     let keep = results(graph, &attached.results);
     let single: Vec<bool> = graph.outputs.iter().map(|n| graph.value(n.value).dtype == DType::F32).collect();
@@ -28,6 +38,9 @@ pub fn convert(mut attached: Attached) -> Attached {
         }
     }
     borders_out(graph, &single);
+    if ports == Ports::Half {
+        halve_ports(graph, &attached.results);
+    }
     attached
 }
 
@@ -83,11 +96,71 @@ fn borders_out(graph: &mut Graph, single: &[bool]) {
     }
 }
 
+/// Makes f16 of what is f32 at the borders. The conversions there stay as copies, which leave the layout inside free.
+fn halve_ports(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
+    let ports = graph.inputs.iter().chain(&graph.outputs);
+    let copied: Vec<ValueId> = ports
+        .map(|n| n.value)
+        .filter(|value| !foreign.contains_key(value))
+        .filter(|value| {
+            graph
+                .nodes
+                .iter()
+                .filter(|n| n.inputs.contains(value) || n.outputs.contains(value))
+                .all(|n| matches!(n.op, Op::Primitive(Primitive::Copy)))
+        })
+        .collect();
+    for value in copied {
+        let value = &mut graph.values[value.index()];
+        if value.dtype == DType::F32 {
+            value.dtype = DType::F16;
+        }
+    }
+}
+
 fn copy(name: String, from: ValueId, to: ValueId) -> Node {
     Node {
         name,
         op: Op::Primitive(Primitive::Copy),
         inputs: vec![from],
         outputs: vec![to],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::attach;
+    use crate::planner::graph::{Named, verify};
+    use crate::primitive::Unary;
+    use crate::tensor::Shape;
+
+    /// Floats of an input go through a function to a result; integers straight through.
+    fn network() -> Graph {
+        let mut graph = Graph::default();
+        let shape = Shape::new(&[2, 3]).unwrap();
+        let (x, y) = (graph.add_value("x", DType::F32, shape), graph.add_value("y", DType::F32, shape));
+        graph.add_node("relu", Op::Primitive(Primitive::Unary(Unary::Relu)), vec![x], vec![y]);
+        let port = |name: &str, value| Named {
+            name: name.into(),
+            value,
+            widened: false,
+        };
+        graph.inputs.push(port("x", x));
+        graph.outputs.push(port("y", y));
+        graph
+    }
+
+    #[test]
+    fn ports_keep_their_type_or_become_half_and_everything_inside_is_half() {
+        for (ports, wanted) in [(Ports::Declared, DType::F32), (Ports::Half, DType::F16)] {
+            let graph = convert(attach::tensors(network()), ports).graph;
+            verify(&graph).unwrap();
+            let ends = [graph.inputs[0].value, graph.outputs[0].value];
+            assert_eq!(ends.map(|v| graph.value(v).dtype), [wanted; 2], "{ports:?}");
+            let inner = graph.nodes.iter().find(|n| n.name == "relu").unwrap();
+            assert!(!ends.contains(&inner.inputs[0]) && !ends.contains(&inner.outputs[0]));
+            assert_eq!(graph.value(inner.outputs[0]).dtype, DType::F16);
+        }
     }
 }

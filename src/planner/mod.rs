@@ -33,6 +33,7 @@ mod tests;
 
 pub use deployment::table;
 pub use document::TomlError;
+pub use half_floats::Ports;
 pub use networks::{compile_graph, compile_graphs, compile_network};
 
 use crate::board::BoardRecord;
@@ -98,6 +99,8 @@ pub struct CompileOptions {
     pub best_effort: bool,
     /// Element type of activations and weights: f32 or f16.
     pub dtype: DType,
+    /// With f16: the type of tensor inputs and results of networks without a card, which declare f32.
+    pub ports: Ports,
     /// Extent of symbolic batch axes; by default the number of the tenant's cameras, at least 1.
     pub batch: Option<u32>,
     /// The passes.
@@ -115,6 +118,7 @@ impl Default for CompileOptions {
             seed: 0,
             best_effort: false,
             dtype: DType::F32,
+            ports: Ports::Declared,
             batch: None,
             passes: PassSet::ALL,
             generic_kernels: false,
@@ -280,7 +284,7 @@ fn tenant(
         None => attach::attach(graph, &spec.card, ids, table)?,
     };
     Ok(if options.dtype == DType::F16 {
-        half_floats::convert(attached)
+        half_floats::convert(attached, Ports::Declared)
     } else {
         attached
     })

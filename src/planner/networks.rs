@@ -74,7 +74,7 @@ fn compile(
     for (tenant, graph) in graphs {
         let attached = attach::tensors(passes::run(graph, options.passes)?);
         let attached = if options.dtype == DType::F16 {
-            half_floats::convert(attached)
+            half_floats::convert(attached, options.ports)
         } else {
             attached
         };

@@ -81,7 +81,7 @@ impl Peer {
     /// Runs the networks one after another, `warm` uncounted times, then `count` times: the times of these.
     pub fn run(&mut self, warm: usize, count: usize) -> Result<Vec<Nanos>, PeerError> {
         let answer = self.ask(&json!({ "run": count, "warm": warm }))?;
-        times(&answer, count)
+        times(&answer, "ns", count)
     }
 
     fn ask(&mut self, request: &Value) -> Result<Value, PeerError> {
@@ -94,8 +94,14 @@ impl Peer {
     }
 }
 
-/// Starts `script` in the interpreter `program` and waits for its first line, which has its version.
-fn start(program: &str, libraries: &'static str, name: &'static str, script: &str) -> Result<Peer, PeerError> {
+/// Starts `script` in the interpreter `program`, with further environment variables, and waits for its first line, which has its version.
+fn start(
+    program: &str,
+    libraries: &'static str,
+    name: &'static str,
+    script: &str,
+    variables: &[(&str, String)],
+) -> Result<Peer, PeerError> {
     let failed = |error| PeerError::Start {
         program: program.to_string(),
         libraries,
@@ -103,6 +109,7 @@ fn start(program: &str, libraries: &'static str, name: &'static str, script: &st
     };
     let mut process = Command::new(program)
         .args(["-c", script])
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -160,9 +167,9 @@ fn setting(answer: &Value, count: usize) -> Option<&'static str> {
     (answer["loaded"].as_u64()? == count as u64).then_some(if spinning { "idle threads spin" } else { "idle threads sleep" })
 }
 
-/// The times of an answer, of which there must be `count`.
-fn times(answer: &Value, count: usize) -> Result<Vec<Nanos>, PeerError> {
-    let times: Option<Vec<Nanos>> = answer["ns"]
+/// The times of an answer under `key`, of which there must be `count`.
+fn times(answer: &Value, key: &str, count: usize) -> Result<Vec<Nanos>, PeerError> {
+    let times: Option<Vec<Nanos>> = answer[key]
         .as_array()
         .and_then(|all| all.iter().map(|n| n.as_u64().map(Nanos)).collect());
     times
@@ -182,7 +189,7 @@ mod tests {
     fn answers_are_read_a_line_at_a_time() {
         let mut stream = "{\"version\": \"1.2\"}\n{\"ns\": [3, 4]}\n".as_bytes();
         assert_eq!(read_answer(&mut stream).unwrap()["version"], "1.2");
-        assert_eq!(times(&read_answer(&mut stream).unwrap(), 2).unwrap(), [Nanos(3), Nanos(4)]);
+        assert_eq!(times(&read_answer(&mut stream).unwrap(), "ns", 2).unwrap(), [Nanos(3), Nanos(4)]);
         assert!(
             matches!(read_answer(&mut stream), Err(PeerError::Lost(_))),
             "the stream is at its end"
@@ -202,7 +209,7 @@ mod tests {
             "[]",
         ] {
             let answer = answer(text).unwrap();
-            assert!(matches!(times(&answer, 2), Err(PeerError::Answer(_))), "{text}");
+            assert!(matches!(times(&answer, "ns", 2), Err(PeerError::Answer(_))), "{text}");
         }
     }
 

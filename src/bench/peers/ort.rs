@@ -7,6 +7,6 @@ const SCRIPT: &str = include_str!("ort.py");
 impl Peer {
     /// ONNX Runtime in the Python interpreter `program`.
     pub fn onnxruntime(program: &str) -> Result<Peer, PeerError> {
-        start(program, "onnxruntime and numpy", "onnxruntime", SCRIPT)
+        start(program, "onnxruntime and numpy", "onnxruntime", SCRIPT, &[])
     }
 }

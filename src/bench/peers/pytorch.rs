@@ -1,6 +1,7 @@
 //! PyTorch, for the zoo: our text of its modules and a script around them, in a Python that has torch and torchvision.
 
-use super::{Peer, PeerError, start};
+use super::{Peer, PeerError, start, times};
+use crate::units::Nanos;
 use serde_json::{Value, json};
 
 const SCRIPT: &str = concat!(include_str!("../zoo/models.py"), "\n\n", include_str!("pytorch.py"));
@@ -25,9 +26,10 @@ impl Mode {
 }
 
 impl Peer {
-    /// PyTorch in the Python interpreter `program`; on a GPU if it finds one.
-    pub fn pytorch(program: &str) -> Result<Peer, PeerError> {
-        start(program, "torch and torchvision", "pytorch", SCRIPT)
+    /// PyTorch in the Python interpreter `program`; on a GPU if it finds one, confined to `sms` of its SMs.
+    pub fn pytorch(program: &str, sms: Option<u32>) -> Result<Peer, PeerError> {
+        let confined = sms.map(|n| ("SMS", n.to_string()));
+        start(program, "torch and torchvision", "pytorch", SCRIPT, confined.as_slice())
     }
 
     /// Loads networks of the zoo by short name and batch, replacing what was there: on a GPU one graph of all, else each on `threads`
@@ -40,6 +42,17 @@ impl Peer {
         } else {
             Err(PeerError::Answer(answer.to_string()))
         }
+    }
+
+    /// Runs the loaded networks `warm` uncounted times, then `count` times: the times of these on the host's clock, and on a GPU
+    /// those of as many further runs on its own.
+    pub fn run_zoo(&mut self, warm: usize, count: usize) -> Result<(Vec<Nanos>, Option<Vec<Nanos>>), PeerError> {
+        let answer = self.ask(&json!({ "run": count, "warm": warm }))?;
+        let alone = match answer.get("network_ns") {
+            Some(_) => Some(times(&answer, "network_ns", count)?),
+            None => None,
+        };
+        Ok((times(&answer, "ns", count)?, alone))
     }
 }
 

@@ -1,17 +1,18 @@
 //! The zoo's figures as rows for people and as JSON.
 
-use super::run::Group;
+use super::run::{Group, Side};
 use crate::bench::measure::Samples;
 use crate::bench::report::{Provenance, ratio};
 use crate::units::Nanos;
 use serde_json::{Value, json};
 
 /// Headings of [`Report::rows`].
-pub const HEADINGS: [&str; 10] = [
+pub const HEADINGS: [&str; 11] = [
     "networks",
     "batch",
     "GMAC",
     "side",
+    "what",
     "median ms",
     "p90 ms",
     "p99 ms",
@@ -27,9 +28,23 @@ pub struct Measured {
     /// Multiply-adds of a frame, all networks and batches together.
     pub multiply_adds: u64,
     /// Our frames.
-    pub ours: Samples,
+    pub ours: Side,
     /// The peer's; `None` without a peer.
-    pub peer: Option<Samples>,
+    pub peer: Option<Side>,
+}
+
+impl Measured {
+    /// How many times as long as the peer's median that of `samples` is, each part beside the same of the peer. A peer without
+    /// a device has no clock but the host's, and runs nothing but networks.
+    fn to_peer(&self, what: &str, samples: &Samples) -> Option<f64> {
+        let peer = self.peer.as_ref()?;
+        let same = if what == "networks" && peer.networks.count() > 0 {
+            &peer.networks
+        } else {
+            &peer.frame
+        };
+        ratio(samples, Some(same))
+    }
 }
 
 /// All groups, and what their figures depend on.
@@ -55,27 +70,33 @@ fn teraflops(multiply_adds: u64, samples: &Samples) -> f64 {
 }
 
 impl Report {
-    /// A row for each group and side.
-    pub fn rows(&self) -> Vec<[String; 10]> {
+    /// Two rows for each group and side: the frame, and the networks alone.
+    pub fn rows(&self) -> Vec<[String; 11]> {
         let peer_name = self.provenance.peer.as_ref().map_or("peer", |p| p.0.as_str());
         let mut rows = Vec::new();
         for one in &self.groups {
             let batches: Vec<String> = one.group.members.iter().map(|m| m.batch.to_string()).collect();
             for (side, samples) in [("platoon", Some(&one.ours)), (peer_name, one.peer.as_ref())] {
-                let Some(samples) = samples else { continue };
-                let [median, p90, p99, min] = figures(samples).map(|t| format!("{:.3}", t.as_ms()));
-                rows.push([
-                    one.group.name.clone(),
-                    batches.join("+"),
-                    format!("{:.2}", one.multiply_adds as f64 / 1e9),
-                    side.to_string(),
-                    median,
-                    p90,
-                    p99,
-                    min,
-                    format!("{:.2}", teraflops(one.multiply_adds, samples)),
-                    ratio(samples, one.peer.as_ref()).map_or("-".to_string(), |r| format!("{r:.2}")),
-                ]);
+                let Some(side_of) = samples else { continue };
+                for (what, samples) in [("frame", &side_of.frame), ("networks", &side_of.networks)] {
+                    if samples.count() == 0 {
+                        continue;
+                    }
+                    let [median, p90, p99, min] = figures(samples).map(|t| format!("{:.3}", t.as_ms()));
+                    rows.push([
+                        one.group.name.clone(),
+                        batches.join("+"),
+                        format!("{:.2}", one.multiply_adds as f64 / 1e9),
+                        side.to_string(),
+                        what.to_string(),
+                        median,
+                        p90,
+                        p99,
+                        min,
+                        format!("{:.2}", teraflops(one.multiply_adds, samples)),
+                        one.to_peer(what, samples).map_or("-".to_string(), |r| format!("{r:.2}")),
+                    ]);
+                }
             }
         }
         rows
@@ -84,13 +105,14 @@ impl Report {
     /// Everything.
     pub fn json(&self) -> Value {
         let group = |one: &Measured| {
-            let side = |samples: &Samples| {
+            let part = |what: &str, samples: &Samples| {
                 let [median, p90, p99, min] = figures(samples).map(Nanos::as_ms);
                 json!({
                     "frames": samples.count(), "median_ms": median, "p90_ms": p90, "p99_ms": p99, "min_ms": min,
-                    "to_peer": ratio(samples, one.peer.as_ref()),
+                    "to_peer": one.to_peer(what, samples),
                 })
             };
+            let side = |side: &Side| json!({ "frame": part("frame", &side.frame), "networks": (side.networks.count() > 0).then(|| part("networks", &side.networks)) });
             let members = one.group.members.iter();
             json!({
                 "name": one.group.name,
@@ -113,18 +135,21 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn samples(ms: u64) -> Samples {
-        let mut samples = Samples::default();
-        samples.extend([ms, ms + 1, ms + 2].map(|ms| Nanos(ms * 1_000_000)));
-        samples
+    fn side(ms: u64, networks: bool) -> Side {
+        let mut side = Side::default();
+        side.frame.extend([ms, ms + 1, ms + 2].map(|ms| Nanos(ms * 1_000_000)));
+        if networks {
+            side.networks.extend([Nanos(ms * 500_000)]);
+        }
+        side
     }
 
-    fn report(peer: bool) -> Report {
+    fn report(peer: bool, device: bool) -> Report {
         let measured = Measured {
             group: Group::parse("r18:2+bst", None).unwrap(),
             multiply_adds: 4_000_000_000,
-            ours: samples(1),
-            peer: peer.then(|| samples(3)),
+            ours: side(1, true),
+            peer: peer.then(|| side(3, device)),
         };
         Report {
             provenance: Provenance::here("box", 2, peer.then(|| ("pytorch".into(), "2.11".into()))),
@@ -135,22 +160,30 @@ mod tests {
     }
 
     #[test]
-    fn each_side_is_a_row() {
-        let rows: Vec<String> = report(true).rows().iter().map(|row| row.join(" ")).collect();
+    fn each_part_is_a_row_beside_the_same_part_of_the_peer() {
+        let rows: Vec<String> = report(true, true).rows().iter().map(|row| row.join(" ")).collect();
         assert_eq!(
             rows,
             [
-                "r18:2+bst 2+64 4.00 platoon 2.000 3.000 3.000 1.000 4.00 0.50",
-                "r18:2+bst 2+64 4.00 pytorch 4.000 5.000 5.000 3.000 2.00 1.00",
+                "r18:2+bst 2+64 4.00 platoon frame 2.000 3.000 3.000 1.000 4.00 0.50",
+                "r18:2+bst 2+64 4.00 platoon networks 0.500 0.500 0.500 0.500 16.00 0.33",
+                "r18:2+bst 2+64 4.00 pytorch frame 4.000 5.000 5.000 3.000 2.00 1.00",
+                "r18:2+bst 2+64 4.00 pytorch networks 1.500 1.500 1.500 1.500 5.33 1.00",
             ]
         );
-        let alone = report(false).rows();
-        assert!(alone.len() == 1 && alone[0][9] == "-", "{alone:?}");
+        let on_processor = report(true, false).rows();
+        assert_eq!(
+            (on_processor.len(), on_processor[1][10].as_str()),
+            (3, "0.12"),
+            "beside all that the peer took"
+        );
+        let alone = report(false, false).rows();
+        assert!(alone.len() == 2 && alone[0][10] == "-", "{alone:?}");
     }
 
     #[test]
     fn json_holds_networks_figures_and_settings() {
-        let json = report(true).json();
+        let json = report(true, true).json();
         assert_eq!((&json["dtype"], &json["peer_mode"]), (&json!("f16"), &json!("eager")));
         let group = &json["zoo"][0];
         assert_eq!(
@@ -158,10 +191,11 @@ mod tests {
             json!([{ "name": "r18", "batch": 2 }, { "name": "bst", "batch": 64 }])
         );
         assert_eq!(
-            group["ours"],
+            group["ours"]["frame"],
             json!({ "frames": 3, "median_ms": 2.0, "p90_ms": 3.0, "p99_ms": 3.0, "min_ms": 1.0, "to_peer": 0.5 })
         );
-        let alone = report(false).json();
+        assert_eq!(group["peer"]["networks"]["median_ms"], json!(1.5));
+        let alone = report(false, true).json();
         assert!(alone["zoo"][0]["peer"].is_null() && alone["peer_mode"].is_null());
     }
 }

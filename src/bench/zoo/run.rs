@@ -1,4 +1,8 @@
 //! Networks of the zoo at work: what to run, an engine on it, its times and its results.
+//!
+//! A frame has two times. The host's goes from submission until the last result is there: on a GPU the launch, the copies of
+//! inputs and results, and the wait are in it. The networks' own goes from the start of the first segment to the end of the
+//! last, by the stamps of the progress words: nothing but the networks, on the device's clock.
 
 use super::build::Model;
 use super::{ALL, Network, find};
@@ -8,11 +12,15 @@ use crate::bench::{BenchError, ours};
 use crate::board::BoardRecord;
 use crate::ids::TenantId;
 use crate::plan::format::Port;
-use crate::planner::{self, CompileOptions};
+use crate::planner::{self, CompileOptions, Compiled};
 use crate::runtime::{Draft, Engine, Options};
-use crate::tensor::Tensor;
+use crate::tensor::{DType, Data, Tensor};
 use crate::units::Nanos;
+use half::f16;
 use std::time::Instant;
+
+/// Frames that the trace holds; one is looked at as soon as it has ended.
+const TRACED: usize = 4;
 
 /// A network with its batch.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +82,31 @@ impl Group {
     }
 }
 
+impl Group {
+    /// Compiles the group as one task set. `models` are its networks, in its order.
+    pub fn compile(&self, models: Vec<Model>, board: &BoardRecord, options: &CompileOptions) -> Result<Compiled, BenchError> {
+        let tenants = self
+            .tenants()
+            .into_iter()
+            .zip(models)
+            .map(|(name, model)| (name, model.graph))
+            .collect();
+        planner::compile_graphs(&self.name, tenants, board, options).map_err(|error| BenchError::Plan {
+            name: self.name.clone(),
+            error: Box::new(error),
+        })
+    }
+}
+
+/// Times of frames.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Whole frames, on the host's clock.
+    pub frame: Vec<Nanos>,
+    /// The networks alone, on the device's clock; empty if it was not asked.
+    pub networks: Vec<Nanos>,
+}
+
 /// An engine on one group, with its inputs.
 pub struct Zoo {
     engine: Engine,
@@ -81,47 +114,54 @@ pub struct Zoo {
 }
 
 impl Zoo {
-    /// Compiles a group and opens an engine on it. `models` are the group's, in its order.
-    pub fn open(
-        group: &Group,
-        models: Vec<Model>,
-        board: &BoardRecord,
-        compile: &CompileOptions,
-        options: &Options,
-    ) -> Result<Zoo, BenchError> {
-        let tenants = group
-            .tenants()
-            .into_iter()
-            .zip(models)
-            .map(|(name, model)| (name, model.graph))
-            .collect();
-        let compiled = planner::compile_graphs(&group.name, tenants, board, compile).map_err(|error| BenchError::Plan {
-            name: group.name.clone(),
-            error: Box::new(error),
-        })?;
+    /// Opens an engine on a compiled group.
+    pub fn open(group: &Group, compiled: Compiled, board: &BoardRecord, options: &Options) -> Result<Zoo, BenchError> {
+        let segments = compiled.plan.cycle.iter().map(|f| f.segments.len()).max().unwrap_or(0);
+        let inputs = group.members.iter().zip(&compiled.plan.tenants).map(|(member, tenant)| {
+            let dtype = tenant.inputs.first().map(|port| port.view.dtype);
+            stored(member.network.data(member.batch), dtype)
+        });
+        let inputs = inputs.collect();
         let deployment = ours::deployment(vec![compiled], board)?;
+        let options = Options {
+            trace: segments * TRACED,
+            ..options.clone()
+        };
         Ok(Zoo {
-            engine: Engine::with(deployment, options)?,
-            inputs: group.members.iter().map(|m| m.network.data(m.batch)).collect(),
+            engine: Engine::with(deployment, &options)?,
+            inputs,
         })
     }
 
-    /// Runs frames one after another: `warm` uncounted ones, then `count` of which the times are returned, each from its
-    /// submission until the last result is there. Inputs are in place before the clock is read.
-    pub fn run(&mut self, warm: usize, count: usize) -> Result<Vec<Nanos>, BenchError> {
-        let mut times = Vec::with_capacity(count);
+    /// Runs frames one after another: `warm` uncounted ones, then `count` of which the times are returned. Inputs are in
+    /// place before the clock is read.
+    pub fn run(&mut self, warm: usize, count: usize) -> Result<Times, BenchError> {
+        let mut times = Times::default();
         for run in 0..warm + count {
             let draft = self.draft()?;
+            let frame = draft.frame();
             let start = Instant::now();
             let ticket = draft.submit()?;
             self.engine.wait(&ticket, None)?;
             let time = start.elapsed();
             self.engine.release(ticket)?;
             if run >= warm {
-                times.push(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+                times.frame.push(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+                times.networks.extend(self.networks(frame));
             }
         }
         Ok(times)
+    }
+
+    /// The time from the start of the frame's first segment to the end of its last.
+    fn networks(&self, frame: u64) -> Option<Nanos> {
+        let (mut start, mut end) = (u64::MAX, 0);
+        self.engine.trace(|event| {
+            if event.frame == frame {
+                (start, end) = (start.min(event.start), end.max(event.end));
+            }
+        });
+        end.checked_sub(start).map(Nanos)
     }
 
     /// Runs a frame: the results of each tenant.
@@ -156,22 +196,52 @@ impl Zoo {
     }
 }
 
+/// A tensor as its port stores it: f32 data of an f16 port is rounded.
+fn stored(tensor: Tensor, dtype: Option<DType>) -> Tensor {
+    let rounded = match (tensor.as_f32(), dtype) {
+        (Some(data), Some(DType::F16)) => Tensor::new(tensor.shape(), Data::F16(data.iter().map(|&x| f16::from_f32(x)).collect())),
+        _ => None,
+    };
+    rounded.unwrap_or(tensor)
+}
+
+/// What a side took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    /// Whole frames, on the host's clock.
+    pub frame: Samples,
+    /// The networks alone, on the device's clock; empty if there is none.
+    pub networks: Samples,
+}
+
+impl Side {
+    /// Adds frames.
+    pub fn add(&mut self, times: Times) {
+        self.frame.extend(times.frame);
+        self.networks.extend(times.networks);
+    }
+}
+
 /// Runs `frames` counted frames of each side in turns: our times, and the peer's. `progress` gets the number of those done.
 pub fn compare(
     ours: &mut Zoo,
     mut peer: Option<&mut Peer>,
     frames: usize,
     mut progress: impl FnMut(usize),
-) -> Result<(Samples, Option<Samples>), BenchError> {
-    let mut own = Samples::default();
-    let mut other = peer.as_ref().map(|_| Samples::default());
+) -> Result<(Side, Option<Side>), BenchError> {
+    let mut own = Side::default();
+    let mut other = peer.as_ref().map(|_| Side::default());
     let mut done = 0;
     while done < frames {
         let count = TURN.min(frames - done);
-        own.extend(ours.run(WARM, count)?);
-        if let (Some(peer), Some(samples)) = (&mut peer, &mut other) {
+        own.add(ours.run(WARM, count)?);
+        if let (Some(peer), Some(side)) = (&mut peer, &mut other) {
             std::thread::sleep(REST);
-            samples.extend(peer.run(WARM, count)?);
+            let (frame, networks) = peer.run_zoo(WARM, count)?;
+            side.add(Times {
+                frame,
+                networks: networks.unwrap_or_default(),
+            });
             std::thread::sleep(REST);
         }
         done += count;

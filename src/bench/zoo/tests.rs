@@ -90,7 +90,8 @@ fn results(network: Network, dtype: DType) -> Vec<f32> {
         watchdog: None,
         ..Options::default()
     };
-    let mut zoo = Zoo::open(&group, vec![network.model(1)], &board, &compile, &options).unwrap();
+    let compiled = group.compile(vec![network.model(1)], &board, &compile).unwrap();
+    let mut zoo = Zoo::open(&group, compiled, &board, &options).unwrap();
     let results = zoo.results().unwrap();
     zoo.close();
     results[0]

@@ -10,6 +10,7 @@ use crate::plan::format::{Digest, Operand, Plan, Role, Tenant};
 use crate::planner::attach::{Attached, CropSource, attach, attach_crops};
 use crate::planner::card::Decode;
 use crate::planner::graph::{Graph, ViewOp, verify};
+use crate::planner::half_floats::Ports;
 use crate::planner::passes::PassSet;
 use crate::planner::{CompileOptions, Compiled, PlannerError, Searcher, emit, half_floats, lower};
 use crate::primitive::{Primitive, Unary};
@@ -65,7 +66,7 @@ fn compile(options: &CompileOptions, rates: [Rate; 2]) -> Result<Compiled, Plann
     };
     let ends = |attached: Attached| {
         let attached = if options.dtype == DType::F16 {
-            half_floats::convert(attached)
+            half_floats::convert(attached, Ports::Declared)
         } else {
             attached
         };

@@ -7,6 +7,7 @@ use crate::plan::format::{Camera, Digest, Plan, Role, Tenant};
 use crate::planner::attach::{AttachError, Attached, attach};
 use crate::planner::card::{Card, CardInput, Decode, MapCard};
 use crate::planner::graph::{Graph, verify};
+use crate::planner::half_floats::Ports;
 use crate::planner::{CompileOptions, emit, half_floats, lower};
 use crate::primitive::{ColorOrder, Fit, Primitive, Unary};
 use crate::task::{Rate, Urgency};
@@ -103,7 +104,11 @@ fn attached(graph: Graph, decode: Decode, pictures: u16) -> Result<Attached, Att
 fn planned(graph: Graph, decode: Decode, pictures: u16) -> Plan {
     let plan = |dtype: DType| {
         let ends = attached(graph.clone(), decode.clone(), pictures).unwrap();
-        let ends = if dtype == DType::F16 { half_floats::convert(ends) } else { ends };
+        let ends = if dtype == DType::F16 {
+            half_floats::convert(ends, Ports::Declared)
+        } else {
+            ends
+        };
         verify(&ends.graph).unwrap();
         let tenant = Tenant {
             name: "t".to_owned(),

@@ -7,6 +7,7 @@ use crate::plan::deployment::Deployment;
 use crate::plan::format::{Digest, Plan, Tenant};
 use crate::planner::attach::{Attached, tensors};
 use crate::planner::graph::{Graph, Op, verify};
+use crate::planner::half_floats::Ports;
 use crate::planner::passes::PassSet;
 use crate::planner::strided::{Strided, gather};
 use crate::planner::{CompileOptions, Compiled, boards, deployment, emit, half_floats, lower, passes};
@@ -82,7 +83,7 @@ pub fn compile(graphs: &[Graph], options: &CompileOptions) -> Compiled {
         verify(graph).unwrap();
         let attached = tensors(passes::run(graph.clone(), options.passes).unwrap());
         let attached = if options.dtype == DType::F16 {
-            half_floats::convert(attached)
+            half_floats::convert(attached, Ports::Declared)
         } else {
             attached
         };

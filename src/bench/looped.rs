@@ -1,0 +1,256 @@
+//! The frame loop under a stopwatch: what a frame costs the host, and how evenly frames take their time.
+//!
+//! Pictures and tensors are in the slots before the clock is read. The host's cost is what binding and launching take: taking
+//! a slot, describing its images, submission. A frame goes from there until its last result is there.
+
+use super::inputs::{self, Picture};
+use super::measure::Samples;
+use super::report::Provenance;
+use super::{BenchError, ours};
+use crate::backend::Submission;
+use crate::board::BoardRecord;
+use crate::ids::{CameraId, TenantId};
+use crate::planner::Compiled;
+use crate::runtime::{Engine, ImageHeader, Options};
+use crate::units::Nanos;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// Uncounted frames at the start of a loop.
+const WARM: usize = 100;
+
+/// How frames reach the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// What the figures call it.
+    pub name: &'static str,
+    /// Whole frames or segment by segment.
+    pub submission: Submission,
+    /// Whether segments have progress words; a GPU alone can do without.
+    pub segment_words: bool,
+}
+
+/// A frame as one launch, as it runs in a vehicle.
+const WHOLE: Way = Way {
+    name: "frame at once",
+    submission: Submission::Frame,
+    segment_words: true,
+};
+/// The same without the words of segments: what these cost.
+const WORDLESS: Way = Way {
+    name: "no segment words",
+    segment_words: false,
+    ..WHOLE
+};
+/// Launch by launch.
+const SEGMENTS: Way = Way {
+    name: "by segments",
+    submission: Submission::Segments,
+    ..WHOLE
+};
+
+/// The ways that are measured.
+pub const fn ways(gpu: bool) -> &'static [Way] {
+    if gpu { &[WHOLE, WORDLESS, SEGMENTS] } else { &[WHOLE, SEGMENTS] }
+}
+
+/// Headings of [`Report::rows`].
+pub const HEADINGS: [&str; 11] = [
+    "task set",
+    "way",
+    "frames",
+    "host us p50",
+    "p99",
+    "p99.9",
+    "frame ms p50",
+    "p99",
+    "p99.9",
+    "max",
+    "p99.9/p50",
+];
+
+/// A loop's figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looped {
+    /// The task set.
+    pub name: String,
+    /// How its frames reached the device.
+    pub way: Way,
+    /// What a frame took of the host before it was submitted.
+    pub host: Samples,
+    /// Frames, from binding to the last result.
+    pub frame: Samples,
+}
+
+/// All loops, and what their figures depend on.
+pub struct Report {
+    /// What the figures depend on.
+    pub provenance: Provenance,
+    /// In the order they were measured.
+    pub loops: Vec<Looped>,
+}
+
+/// Runs `frames` counted frames of a task set, one after another. Floats among its tensor inputs are uniform in -1..1.
+pub fn measure(compiled: &Compiled, board: &BoardRecord, options: &Options, way: Way, frames: usize) -> Result<Looped, BenchError> {
+    let plan = &compiled.plan;
+    let pictures: Vec<Picture> = plan.cameras.iter().map(Picture::of).collect();
+    let tensors = inputs::tensors(plan, &vec![(-1.0, 1.0); plan.tenants.len()]);
+    let options = Options {
+        submission: way.submission,
+        no_segment_words: !way.segment_words,
+        ..options.clone()
+    };
+    let mut engine = Engine::with(ours::deployment(vec![compiled.clone()], board)?, &options)?;
+    let mut looped = Looped {
+        name: plan.task_set.clone(),
+        way,
+        host: Samples::default(),
+        frame: Samples::default(),
+    };
+    let (mut host, mut frame) = (Vec::with_capacity(frames), Vec::with_capacity(frames));
+    for number in 0..WARM + frames {
+        let taken = Instant::now();
+        let mut draft = engine.begin()?;
+        let taken = taken.elapsed();
+        for (camera, picture) in pictures.iter().enumerate() {
+            let camera = CameraId(camera as u16);
+            let room = draft.image_mut(camera)?;
+            // Slots keep what was written: the first frames fill them all.
+            if number < WARM {
+                let data = picture.image().data;
+                room[..data.len()].copy_from_slice(data);
+            }
+        }
+        let bound = Instant::now();
+        for (camera, picture) in pictures.iter().enumerate() {
+            draft.set_image(CameraId(camera as u16), header(picture))?;
+        }
+        for (tenant, port, data) in &tensors {
+            let room = draft.input_mut(TenantId(*tenant as u16), *port)?;
+            if number < WARM {
+                room.copy_from_slice(data);
+            }
+        }
+        let ticket = draft.submit()?;
+        let launched = bound.elapsed();
+        engine.wait(&ticket, None)?;
+        let done = bound.elapsed();
+        engine.release(ticket)?;
+        if number >= WARM {
+            host.push(nanos((taken + launched).as_nanos()));
+            frame.push(nanos((taken + done).as_nanos()));
+        }
+    }
+    engine.close();
+    looped.host.extend(host);
+    looped.frame.extend(frame);
+    Ok(looped)
+}
+
+fn header(picture: &Picture) -> ImageHeader {
+    let image = picture.image();
+    ImageHeader {
+        width: image.width,
+        height: image.height,
+        stride: image.stride,
+        format: image.format,
+    }
+}
+
+fn nanos(nanos: u128) -> Nanos {
+    Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// How far the slowest thousandth lies above the middle.
+fn jitter(frame: &Samples) -> f64 {
+    frame.quantile(0.999).0 as f64 / frame.median().0.max(1) as f64
+}
+
+impl Report {
+    /// A row for each loop.
+    pub fn rows(&self) -> Vec<[String; 11]> {
+        let row = |l: &Looped| {
+            let us = |q: f64| format!("{:.1}", l.host.quantile(q).as_ms() * 1e3);
+            let ms = |q: f64| format!("{:.3}", l.frame.quantile(q).as_ms());
+            [
+                l.name.clone(),
+                l.way.name.to_string(),
+                l.frame.count().to_string(),
+                us(0.5),
+                us(0.99),
+                us(0.999),
+                ms(0.5),
+                ms(0.99),
+                ms(0.999),
+                ms(1.0),
+                format!("{:.3}", jitter(&l.frame)),
+            ]
+        };
+        self.loops.iter().map(row).collect()
+    }
+
+    /// Everything.
+    pub fn json(&self) -> Value {
+        let one = |l: &Looped| {
+            let part = |s: &Samples, unit: f64| {
+                let at = |q: f64| s.quantile(q).0 as f64 / unit;
+                json!({ "p50": at(0.5), "p99": at(0.99), "p99.9": at(0.999), "max": at(1.0) })
+            };
+            json!({
+                "task_set": l.name, "way": l.way.name, "frames": l.frame.count(),
+                "host_us": part(&l.host, 1e3), "frame_ms": part(&l.frame, 1e6), "jitter": jitter(&l.frame),
+            })
+        };
+        json!({ "provenance": self.provenance.json(), "loops": self.loops.iter().map(one).collect::<Vec<_>>() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::zoo::run::Group;
+    use crate::planner::{CompileOptions, boards};
+
+    fn looped() -> Looped {
+        let (mut host, mut frame) = (Samples::default(), Samples::default());
+        host.extend((1..=1000).map(|n| Nanos(n * 10)));
+        frame.extend((1..=1000).map(|n| Nanos(1_000_000 + n * 1000)));
+        Looped {
+            name: "urban".into(),
+            way: WORDLESS,
+            host,
+            frame,
+        }
+    }
+
+    #[test]
+    fn rows_and_json_give_tails_and_their_ratio_to_the_middle() {
+        let report = Report {
+            provenance: Provenance::here("box", 1, None),
+            loops: vec![looped()],
+        };
+        assert_eq!(
+            report.rows()[0].join(" "),
+            "urban no segment words 1000 5.0 9.9 10.0 1.500 1.990 1.999 2.000 1.333"
+        );
+        let json = &report.json()["loops"][0];
+        assert_eq!((&json["host_us"]["p99"], &json["frame_ms"]["max"]), (&json!(9.9), &json!(2.0)));
+    }
+
+    #[test]
+    fn a_loop_counts_its_frames_on_every_way() {
+        let group = Group::parse("bst:1", None).unwrap();
+        let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
+        let board = boards::load("host").unwrap();
+        let options = Options {
+            workers: Some(1),
+            ..Options::default()
+        };
+        let compiled = group.compile(models, &board, &CompileOptions::default()).unwrap();
+        for way in ways(false) {
+            let looped = measure(&compiled, &board, &options, *way, 7).unwrap();
+            assert_eq!((looped.host.count(), looped.frame.count()), (7, 7));
+            assert!(looped.host.median() > Nanos(0) && looped.frame.min() > looped.host.min());
+        }
+    }
+}
