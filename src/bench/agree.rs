@@ -66,11 +66,14 @@ pub struct Deviation {
     pub of_allowed: f64,
 }
 
+/// Views of a plan with their elements' bytes in C order.
+type Contents = Vec<(View, Vec<u8>)>;
+
 /// What an operator read and wrote on the processor, a list of bytes for each distinct view.
 struct Values {
     operator: OperatorId,
-    inputs: Vec<(View, Vec<u8>)>,
-    outputs: Vec<(View, Vec<u8>)>,
+    inputs: Contents,
+    outputs: Contents,
 }
 
 impl Values {
@@ -137,7 +140,7 @@ impl Judge<'_> {
         let mut seen = vec![false; plan.operators.len()];
         for schedule in &plan.cycle {
             let mut left: Vec<usize> = plan.operators.iter().map(|o| o.chunks.len()).collect();
-            let mut read: Vec<Option<Vec<(View, Vec<u8>)>>> = vec![None; left.len()];
+            let mut read: Vec<Option<Contents>> = vec![None; left.len()];
             for Step { operator: id, chunk } in schedule.segments.iter().flat_map(|s| &s.steps) {
                 let operator = &plan.operators[id.index()];
                 // All chunks of an operator read what was complete before the first of them.
@@ -340,8 +343,8 @@ fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
 }
 
 /// The distinct views that an operator reads from memory that a frame fills, with their elements.
-fn inputs(plan: &Plan, operator: &Operator, memory: &Memory<'_>) -> Vec<(View, Vec<u8>)> {
-    let mut all: Vec<(View, Vec<u8>)> = Vec::new();
+fn inputs(plan: &Plan, operator: &Operator, memory: &Memory<'_>) -> Contents {
+    let mut all: Contents = Vec::new();
     for input in operator.calls.iter().flat_map(|c| &c.inputs) {
         let Operand::View(view) = input else { continue };
         let space = plan.buffers[view.buffer.index()].space;

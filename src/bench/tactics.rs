@@ -173,3 +173,78 @@ fn run(mut engine: Engine, isolated: &Isolated, segments: usize) -> Result<Vec<S
 pub fn deadline(budget: Option<Duration>) -> Option<Instant> {
     budget.map(|b| Instant::now() + b)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cuda::architecture::Toolkit;
+    use crate::bench::zoo::build::Net;
+    use crate::bench::zoo::layers::Conv;
+    use crate::board::BackendKind;
+    use crate::plan::format::Basis;
+    use crate::planner::optable::Provenance;
+    use crate::planner::{self, CompileOptions, Compiled, boards};
+    use crate::tensor::DType;
+    use std::sync::Arc;
+
+    fn compile(board: &BoardRecord, times: Option<Arc<OpTable>>) -> Compiled {
+        let mut net = Net::new("net", 7);
+        let x = net.input("x", DType::F32, &[1, 8, 6, 6]);
+        let a = net.conv("a", x, Conv::new(8, 3).pad(1).bias());
+        let a = net.conv("b", a, Conv::new(8, 3).pad(1).bias());
+        let a = net.max_pool("pool", a, 2, 2, 0);
+        net.output("y", a);
+        let options = CompileOptions {
+            dtype: DType::F16,
+            best_effort: true,
+            times,
+            ..CompileOptions::default()
+        };
+        planner::compile_graph("net", net.finish().graph, board, &options).unwrap()
+    }
+
+    #[test]
+    fn what_was_measured_is_planned_with_and_not_measured_again() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/boards/orin.toml");
+        let board = boards::load(file).unwrap();
+        let version = Toolkit { major: 12, minor: 6 };
+        let mut table = OpTable::new(Provenance {
+            board: board.name.clone(),
+            architecture: board.architecture.clone(),
+            units: board.units,
+            gpu: "the processor".into(),
+            driver: version,
+            toolkit: version,
+            date: String::new(),
+        });
+        // The processor stands in for the GPU: it runs every tactic's plan, and its segments have times too.
+        let options = Options {
+            backend: Some(BackendKind::Cpu),
+            workers: Some(1),
+            ..Options::default()
+        };
+        let estimated = compile(&board, None);
+        assert_eq!(estimated.plan.prediction.basis, Basis::Estimated);
+        let deployment = super::super::ours::deployment(vec![estimated], &board).unwrap();
+        let mut saved = 0;
+        let mut count = |_: &OpTable, _: Progress| {
+            saved += 1;
+            Ok(())
+        };
+        let spent = measure(&deployment, &mut table, &options, Some(Instant::now()), &mut count).unwrap();
+        assert!(
+            spent.operators > 0 && spent.known == 0 && table.is_empty(),
+            "a budget of nothing: {spent:?}"
+        );
+        let done = measure(&deployment, &mut table, &options, None, &mut count).unwrap();
+        assert!(done.complete() && done.operators == spent.operators, "{done:?}");
+        let times = table.len();
+        assert!(times >= done.operators);
+        let again = measure(&deployment, &mut table, &options, None, &mut count).unwrap();
+        assert_eq!((again, table.len(), saved), (done, times, 1), "everything is known");
+
+        let planned = compile(&board, Some(Arc::new(table))).plan;
+        assert_eq!(planned.prediction.basis, Basis::Measured);
+        assert!(planned.prediction.frames[0].total.0 > 0);
+    }
+}

@@ -34,7 +34,7 @@ fn plans_for_a_gpu_are_made_without_one_and_run_on_the_processor_as_their_refere
         Some(64),
         "the plan names its kernels: {summary}"
     );
-    assert!(stdout(&platoon(dir, &["inspect", plan])).contains("f16"), "activations are f16");
+    assert!(stdout(&platoon(dir, &["inspect", plan])).contains("float16"), "activations are f16");
 
     let verified = platoon(dir, &["verify", plan, "--backend", "cpu"]);
     assert_eq!(verified.status.code(), Some(0), "{}", String::from_utf8_lossy(&verified.stderr));

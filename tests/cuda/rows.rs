@@ -61,7 +61,7 @@ impl Kernel for Rows {
     }
 
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        assert!(at.workspace.bytes >= 100 && at.workspace.address % 256 == 0);
+        assert!(at.workspace.bytes >= 100 && at.workspace.address.is_multiple_of(256));
         let params = RowsParams {
             kind: self.kind,
             from: region.rows.start,

@@ -29,6 +29,9 @@ use std::sync::Arc;
 /// What makes the launches of operators.
 pub type Compile = fn(&mut Packer<'_>, &Operator) -> Result<Box<dyn Kernel>, BindError>;
 
+/// One kernel per operator of a plan.
+type Kernels = Vec<Box<dyn Kernel>>;
+
 /// Prepares every plan of the deployment.
 pub fn prepare(
     kernels: &Path,
@@ -99,7 +102,7 @@ fn board(
 }
 
 /// The kernels of every plan's operators, and all packed weights.
-fn compile_all(deployment: &Deployment, compile: Compile) -> Result<(Vec<Vec<Box<dyn Kernel>>>, Packs), CudaError> {
+fn compile_all(deployment: &Deployment, compile: Compile) -> Result<(Vec<Kernels>, Packs), CudaError> {
     let mut packs = Packs::default();
     let mut all = Vec::with_capacity(deployment.plans.len());
     for (p, plan) in deployment.plans.iter().enumerate() {
@@ -128,7 +131,7 @@ struct Builder<'a> {
     context: &'a Arc<Context>,
     deployment: &'a Arc<Deployment>,
     options: &'a PrepareOptions,
-    kernels: &'a [Vec<Box<dyn Kernel>>],
+    kernels: &'a [Kernels],
     /// The GPU shares the host's memory: nothing is copied.
     mapped: bool,
     account: Account,
@@ -152,7 +155,7 @@ impl Builder<'_> {
         let streams = Streams::new(self.context, green.as_ref(), plans())?;
 
         let arena = self.account.device("arena", arena_bytes)?;
-        let weights = Weights::upload(self.deployment, packs, &mut self.account)?;
+        let weights = Weights::upload(self.deployment, packs, streams.root(), &mut self.account)?;
         let parts = self.workspaces();
         let workspace = self.account.device("workspaces", parts.bytes())?;
         let mut persistent = Vec::new();

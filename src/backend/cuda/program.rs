@@ -540,3 +540,6 @@ fn reads(plan: &Plan, operator: OperatorId) -> (Vec<CameraId>, Option<TenantId>)
     }
     (cameras, tensors)
 }
+
+#[cfg(test)]
+mod tests;

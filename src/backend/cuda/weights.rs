@@ -3,11 +3,15 @@
 use super::bind::{Area, Packs};
 use super::error::CudaError;
 use super::memory::{Account, Parts};
-use super::raw::DeviceMemory;
+use super::raw::{DeviceMemory, Stream};
 use crate::ids::{PlanId, SectionId};
 use crate::plan::deployment::Deployment;
 use crate::plan::format::Digest;
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often it is asked whether a copy has ended.
+const NAP: Duration = Duration::from_micros(50);
 
 /// The weights.
 pub struct Weights {
@@ -19,8 +23,8 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Uploads them, and waits for it.
-    pub fn upload(deployment: &Deployment, packs: &Packs, account: &mut Account) -> Result<Weights, CudaError> {
+    /// Uploads them in the root's order, and waits for it.
+    pub fn upload(deployment: &Deployment, packs: &Packs, root: &Stream, account: &mut Account) -> Result<Weights, CudaError> {
         let mut parts = Parts::default();
         let mut known: BTreeMap<(Digest, u64, u64), usize> = BTreeMap::new();
         let mut contents: Vec<&[u8]> = Vec::new();
@@ -37,13 +41,13 @@ impl Weights {
             }
             numbers.push(of_plan);
         }
-        let plain = upload(account, "weights", &parts, &contents)?;
+        let plain = upload(account, root, "weights", &parts, &contents)?;
         let mut packed = Parts::default();
         let contents: Vec<&[u8]> = packs.bytes().iter().map(Vec::as_slice).collect();
         contents.iter().for_each(|bytes| {
             packed.push(bytes.len() as u64);
         });
-        let packings = upload(account, "packed weights", &packed, &contents)?;
+        let packings = upload(account, root, "packed weights", &packed, &contents)?;
         let area = |&n: &usize| parts.area(plain.area(), n);
         Ok(Weights {
             sections: numbers.iter().map(|plan| plan.iter().map(area).collect()).collect(),
@@ -53,10 +57,13 @@ impl Weights {
     }
 }
 
-fn upload(account: &mut Account, what: &'static str, parts: &Parts, contents: &[&[u8]]) -> Result<DeviceMemory, CudaError> {
+fn upload(account: &mut Account, root: &Stream, what: &'static str, parts: &Parts, contents: &[&[u8]]) -> Result<DeviceMemory, CudaError> {
     let memory = account.device(what, parts.bytes())?;
     for (number, bytes) in contents.iter().enumerate() {
-        memory.write(parts.offset(number), bytes)?;
+        memory.write(parts.offset(number), bytes, root)?;
+    }
+    while !root.is_idle()? {
+        std::thread::sleep(NAP);
     }
     Ok(memory)
 }

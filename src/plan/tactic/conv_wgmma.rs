@@ -73,25 +73,21 @@ pub const MENU: &[WgmmaTile] = &[
     one((128, 64), 6, 1),
     one((128, 64), 4, 2),
     one((128, 64), 2, 3),
-    one((64, 256), 4, 1),
     one((64, 128), 4, 2),
     one((64, 128), 2, 3),
     one((64, 64), 4, 3),
     one((64, 64), 2, 4),
-    one((64, 64), 8, 1),
     one((64, 32), 8, 1),
     turns((128, 128), 5, 1),
     turns((128, 64), 6, 1),
     turns((64, 128), 6, 1),
     turns((64, 128), 4, 2),
     turns((64, 64), 4, 3),
-    turns((64, 64), 8, 1),
     turns((64, 32), 8, 1),
     cluster((128, 128), 4, 1),
     cluster((128, 64), 6, 1),
     cluster((64, 128), 6, 1),
     cluster((64, 64), 8, 1),
-    cluster((64, 32), 8, 1),
     cluster((64, 32), 4, 3),
 ];
 
@@ -162,12 +158,12 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, M
     Ok(product)
 }
 
-/// Most chains: the blocks of the largest portable cluster.
-const MAX_SPLITS: u16 = 8;
+/// Most chains. Clusters of 8 blocks find few places, and chains that are summed in turn cost time where tiles abound.
+const MAX_SPLITS: u16 = 4;
 /// Tiles of 64 by 64 of one sample, counted once for each chain, beyond which nothing is split further.
-const SPLIT_TILES: u64 = 160;
+const SPLIT_TILES: u64 = 208;
 /// Fewest K blocks of a chain.
-const SPLIT_BLOCKS: u64 = 4;
+const SPLIT_BLOCKS: u64 = 6;
 
 /// Chains of products that are summed on their own and then in order: more where a sample has too few tiles to occupy a
 /// large GPU. A power of two, as the blocks of a cluster share out the rows of a tile. Matrices are taken as one sample of

@@ -93,7 +93,6 @@ CALL(cuMemHostAlloc, void** pointer, size_t bytes, uint32_t flags)
 END
 CALL(cuMemFreeHost, void* pointer) live--; free(pointer); END
 CALL(cuMemHostGetDevicePointer_v2, uint64_t* address, void* pointer, uint32_t flags) (void)flags; *address = (uint64_t)(uintptr_t)pointer; END
-CALL(cuMemcpyHtoD_v2, uint64_t to, const void* from, size_t bytes) memcpy((void*)(uintptr_t)to, from, bytes); END
 
 static uint32_t add_copy(uint64_t to, uint64_t from, size_t bytes, int fill, stream* s) {
     node* n = calloc(1, sizeof(node));

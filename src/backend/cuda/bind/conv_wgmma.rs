@@ -144,7 +144,7 @@ fn swizzled_blocks([outputs, rows, columns, inputs]: [usize; 4], half: impl Fn([
             let k = tap * channel_blocks + channel / block;
             let (piece, inside) = (channel % block / PIECE, channel % PIECE);
             for output in 0..outputs {
-                let place = (piece ^ output % PATTERN_ROWS) * PIECE + inside;
+                let place = (piece ^ (output % PATTERN_ROWS)) * PIECE + inside;
                 let at = ((k * padded + output) * block + place) * 2;
                 packed[at..at + 2].copy_from_slice(&half([output, tap / columns, tap % columns, channel]));
             }

@@ -27,7 +27,7 @@ struct ConvWgmmaParams {
     u64 weights;           // [K block][output channel, padded to 8][BLOCK_K], rows swizzled within groups of 8
     u32 k_blocks;          // taps * channel_blocks
     u32 channel_blocks;
-    u32 splits;            // chains of products; K block floor(i * k_blocks / splits) is the first of chain i
+    u32 splits;            // chains of products: 1, 2 or 4; K block floor(i * k_blocks / splits) is the first of chain i
     u32 kernel_columns;
     u32 dilation_rows, dilation_columns;
     u32 stride_rows, stride_columns;
@@ -214,10 +214,10 @@ __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, 
         if (row >= t.pixels || channel >= p.channels) continue;
         const u32 at = share + (row * S::SHARE_STRIDE + column) * 4;
         float values[GROUP];
-        switch (p.splits) {
-            case 2: add_chains<2>(values, at); break;
-            case 4: add_chains<4>(values, at); break;
-            default: add_chains<8>(values, at); break;
+        if (p.splits == 2) {
+            add_chains<2>(values, at);
+        } else {
+            add_chains<4>(values, at);
         }
         const u32 pixel = t.pixel + row;
         if constexpr (PLAIN) {
@@ -327,23 +327,19 @@ CONV_WGMMA_ONE(128, 128, 3, 2)
 CONV_WGMMA_ONE(128, 64, 6, 1)
 CONV_WGMMA_ONE(128, 64, 4, 2)
 CONV_WGMMA_ONE(128, 64, 2, 3)
-CONV_WGMMA_ONE(64, 256, 4, 1)
 CONV_WGMMA_ONE(64, 128, 4, 2)
 CONV_WGMMA_ONE(64, 128, 2, 3)
 CONV_WGMMA_ONE(64, 64, 4, 3)
 CONV_WGMMA_ONE(64, 64, 2, 4)
-CONV_WGMMA_ONE(64, 64, 8, 1)
 CONV_WGMMA_ONE(64, 32, 8, 1)
 CONV_WGMMA_TURNS(128, 128, 5, 1)
 CONV_WGMMA_TURNS(128, 64, 6, 1)
 CONV_WGMMA_TURNS(64, 128, 6, 1)
 CONV_WGMMA_TURNS(64, 128, 4, 2)
 CONV_WGMMA_TURNS(64, 64, 4, 3)
-CONV_WGMMA_TURNS(64, 64, 8, 1)
 CONV_WGMMA_TURNS(64, 32, 8, 1)
 CONV_WGMMA_CLUSTER(128, 128, 4, 1)
 CONV_WGMMA_CLUSTER(128, 64, 6, 1)
 CONV_WGMMA_CLUSTER(64, 128, 6, 1)
 CONV_WGMMA_CLUSTER(64, 64, 8, 1)
-CONV_WGMMA_CLUSTER(64, 32, 8, 1)
 CONV_WGMMA_CLUSTER(64, 32, 4, 3)

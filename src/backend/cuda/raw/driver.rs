@@ -198,7 +198,6 @@ functions! {
         MemHostAlloc mem_host_alloc "cuMemHostAlloc" (pointer: *mut Pointer, bytes: usize, flags: u32);
         MemFreeHost mem_free_host "cuMemFreeHost" (pointer: Pointer);
         MemHostGetDevicePointer mem_host_get_device_pointer "cuMemHostGetDevicePointer_v2" (address: *mut u64, pointer: Pointer, flags: u32);
-        MemcpyHtoD memcpy_htod "cuMemcpyHtoD_v2" (to: u64, from: *const c_void, bytes: usize);
         MemcpyHtoDAsync memcpy_htod_async "cuMemcpyHtoDAsync_v2" (to: u64, from: *const c_void, bytes: usize, stream: Pointer);
         MemcpyDtoHAsync memcpy_dtoh_async "cuMemcpyDtoHAsync_v2" (to: Pointer, from: u64, bytes: usize, stream: Pointer);
         MemcpyDtoDAsync memcpy_dtod_async "cuMemcpyDtoDAsync_v2" (to: u64, from: u64, bytes: usize, stream: Pointer);

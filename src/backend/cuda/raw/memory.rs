@@ -49,13 +49,17 @@ impl DeviceMemory {
         }
     }
 
-    /// Copies bytes into it from byte `offset` and waits for the copy. Bytes that do not fit are left out.
-    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), DriverError> {
+    /// Copies bytes of ordinary memory into it from byte `offset`, in the stream's order. Bytes that do not fit are left out.
+    pub fn write(&self, offset: u64, bytes: &[u8], stream: &Stream) -> Result<(), DriverError> {
         let Some(part) = self.area().part(offset, bytes.len() as u64).filter(|p| p.bytes > 0) else {
             return Ok(());
         };
-        // SAFETY: the target lies in this allocation by the check above; the source is a slice.
-        unsafe { self.context.api.memcpy_htod(part.address, bytes.as_ptr().cast(), bytes.len()) }
+        // SAFETY: the target lies in this allocation by the check above. The driver has taken the bytes of memory that is
+        // not pinned when the call returns, so the slice need not outlive it.
+        unsafe {
+            let source = bytes.as_ptr().cast();
+            self.context.api.memcpy_htod_async(part.address, source, bytes.len(), stream.raw())
+        }
     }
 
     /// Zeroes it in the stream's order.

@@ -74,7 +74,7 @@ fn weights_are_packed_in_swizzled_blocks() {
         let row = (tap * 2 + c / 64) * 16 + o;
         let byte = (c % 64) * 2;
         // The 128-byte swizzle: bits 4..7 of an address are flipped by bits 7..10, here the row inside its 8.
-        let swizzled = byte ^ (o % 8) << 4;
+        let swizzled = byte ^ ((o % 8) << 4);
         assert_eq!(halves[row * 64 + swizzled / 2], code([o, tap, 0, c]));
         used += 1;
     }
