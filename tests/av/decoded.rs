@@ -3,6 +3,7 @@
 //! The references were made with another JPEG decoder (libjpeg-turbo), whose pixels differ from ours by a few levels:
 //! hence tolerances also where the arithmetic is the same.
 
+use super::compare::{self, SCORE};
 use super::{av, data, plans};
 use platoon::replay::picture::Picture;
 use platoon::runtime::{Detection, Engine, Options, Ticket};
@@ -10,11 +11,7 @@ use platoon::task::{ResultKind, Status};
 use serde_json::Value;
 use std::path::Path;
 
-/// Scores and probabilities.
-const SCORE: f64 = 0.02;
-/// Pixels of a box's sides.
-const SIDE: f64 = 2.0;
-/// The detectors' threshold: what is within [`SCORE`] of it may be there or not.
+/// The detectors' threshold.
 const THRESHOLD: f64 = 0.3;
 /// A class's share of a label map. One pixel column in a hundred: borders between classes may move by the decoder's
 /// differences, areas may not.
@@ -181,42 +178,24 @@ fn share(map: &[u8], class: usize) -> f64 {
     map.iter().filter(|&&c| usize::from(c) == class).count() as f64 / map.len() as f64
 }
 
+/// The reference's boxes.
+fn boxes(expected: &Value) -> Vec<Detection> {
+    let number = |v: &Value| v.as_f64().unwrap() as f32;
+    let detection = |e: &Value| {
+        let sides: Vec<f32> = e["box_xyxy"].as_array().unwrap().iter().map(number).collect();
+        Detection {
+            class: e["id"].as_u64().unwrap() as u32,
+            score: number(&e["score"]),
+            bounds: sides.try_into().unwrap(),
+        }
+    };
+    expected.as_array().unwrap().iter().map(detection).collect()
+}
+
 /// Each sure box on one side has a partner on the other.
 fn detections(what: &str, found: &[Detection], expected: &Value) -> [f64; 3] {
-    let mut open: Vec<(u64, f64, Vec<f64>)> = expected
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|e| {
-            let sides = e["box_xyxy"].as_array().unwrap().iter().map(|s| s.as_f64().unwrap()).collect();
-            (e["id"].as_u64().unwrap(), e["score"].as_f64().unwrap(), sides)
-        })
-        .collect();
-    let mut worst = [0f64; 3];
-    for detection in found {
-        let deviation = |(class, score, sides): &(u64, f64, Vec<f64>)| {
-            let score = (score - f64::from(detection.score)).abs();
-            let side = sides
-                .iter()
-                .zip(detection.bounds)
-                .map(|(a, b)| (a - f64::from(b)).abs())
-                .fold(0.0, f64::max);
-            (*class == u64::from(detection.class) && score <= SCORE && side <= SIDE).then_some((score, side))
-        };
-        match open.iter().position(|e| deviation(e).is_some()) {
-            Some(i) => {
-                let (score, side) = deviation(&open.remove(i)).unwrap_or_default();
-                worst = [worst[0].max(score), worst[1].max(side), 0.0];
-            }
-            None => assert!(
-                f64::from(detection.score) < THRESHOLD + SCORE,
-                "{what}: {detection:?} is not expected: {open:?}"
-            ),
-        }
-    }
-    let missing = open.iter().find(|e| e.1 >= THRESHOLD + SCORE);
-    assert!(missing.is_none(), "{what}: {missing:?} is missing in {found:?}");
-    worst
+    let [score, side] = compare::detections(found, &boxes(expected), THRESHOLD).unwrap_or_else(|e| panic!("{what}: {e}"));
+    [score, side, 0.0]
 }
 
 /// Every class has the reference's share of its map; a class without one has none.

@@ -7,6 +7,9 @@
 #[path = "../common/av.rs"]
 mod av;
 #[allow(dead_code)] // other binaries use other parts
+#[path = "../common/compare.rs"]
+mod compare;
+#[allow(dead_code)] // other binaries use other parts
 #[path = "../common/data.rs"]
 mod data;
 mod decoded;

@@ -1,17 +1,11 @@
 //! ONNX's own operator cases on the CPU backend.
 
+use crate::cases::{self, OPERATORS};
+use crate::data;
 use crate::network::{self, Machine};
 use crate::skips::{SKIPS, TYPES};
-use crate::{cases, data};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-
-/// The operators that Platoon imports.
-pub const OPERATORS: &str = "Conv ConvTranspose BatchNormalization Relu LeakyRelu PRelu Clip Sigmoid HardSigmoid HardSwish Tanh Exp Sqrt \
-    Add Sub Mul Div Pow Min Max MaxPool AveragePool GlobalAveragePool GlobalMaxPool Neg ReduceMean ReduceMax ReduceSum Gemm MatMul \
-    Softmax Concat Split Slice Gather Pad Resize Upsample Expand Reshape Flatten Squeeze Unsqueeze Transpose Dropout Identity Cast \
-    Constant ConstantOfShape Shape LayerNormalization Mish LSTM GRU RNN Gelu Erf Log Round Abs Floor Ceil Reciprocal Softplus Softsign \
-    Elu Celu Selu LogSoftmax QuantizeLinear DequantizeLinear Mod Sum";
 
 #[test]
 fn operators_give_what_onnx_says() {

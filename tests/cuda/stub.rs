@@ -1,11 +1,9 @@
 //! Runs tests in processes of their own, which find the stub where they look for the driver.
 
+use crate::child;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-
-/// In the child, the name of its test.
-const CHILD: &str = "PLATOON_STUB_TEST";
 
 /// What the stub said at the child's end.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,28 +35,15 @@ pub fn on_old_stub(test: &str, settings: &[(&str, &str)], body: impl FnOnce()) -
 
 /// The same where the driver's library is what lies in a folder.
 pub fn on_library(test: &str, folder: PathBuf, settings: &[(&str, &str)], body: impl FnOnce()) -> Report {
-    if std::env::var(CHILD).is_ok_and(|t| t == test) {
-        body();
-        std::process::exit(0);
-    }
+    child::enter(test, body);
     let scratch = tempfile::tempdir().unwrap();
     let report = scratch.path().join("report");
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(CHILD, test)
+    let mut command = child::command(test);
+    command
         .env("LD_LIBRARY_PATH", folder)
         .env("STUB_REPORT", &report)
-        .envs(settings.iter().copied())
-        .output()
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        output.status.success(),
-        "{test} under {settings:?}: {}\n{}{}",
-        output.status,
-        text(&output.stdout),
-        text(&output.stderr)
-    );
+        .envs(settings.iter().copied());
+    child::run(command);
     let report = std::fs::read_to_string(&report).unwrap_or_default();
     let mut words = report.split_whitespace().filter_map(|w| w.parse().ok());
     Report {
@@ -70,7 +55,7 @@ pub fn on_library(test: &str, folder: PathBuf, settings: &[(&str, &str)], body: 
 /// A folder with the stub, compiled with these options; made once in a process. The child makes none.
 fn library(options: &[&str]) -> PathBuf {
     static FOLDERS: [OnceLock<tempfile::TempDir>; 2] = [const { OnceLock::new() }; 2];
-    if std::env::var(CHILD).is_ok() {
+    if child::is_child() {
         return PathBuf::new();
     }
     let make = || {

@@ -1,0 +1,77 @@
+//! The GPU of this machine, for the tests that need a real one.
+
+#![allow(clippy::print_stderr, reason = "a test says that it waits for a GPU")]
+
+use crate::network::Machine;
+use platoon::backend::cpu::CpuBackend;
+use platoon::backend::cuda::CudaBackend;
+use platoon::backend::cuda::raw::{self, Facts};
+use platoon::board::{BackendKind, BoardRecord};
+use platoon::planner::boards;
+use platoon::runtime::Options;
+use platoon::units::Nanos;
+use std::path::{Path, PathBuf};
+
+/// Where kernel archives lie if not in the repository's own plans.
+const KERNELS: &str = "PLATOON_KERNELS";
+
+/// The GPU. Where there is none, says that test `test` waits for one; that fails where `PLATOON_KERNELS` says that there is one.
+pub fn need(test: &str) -> Option<Facts> {
+    match raw::probe() {
+        Ok(facts) => Some(facts),
+        Err(error) => {
+            assert!(std::env::var_os(KERNELS).is_none(), "{test}: {KERNELS} is set, but {error}");
+            eprintln!("NO GPU {test}: it waits for one ({error})");
+            None
+        }
+    }
+}
+
+/// The folder of kernel archives.
+pub fn kernels() -> PathBuf {
+    match std::env::var_os(KERNELS) {
+        Some(folder) => PathBuf::from(folder),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("plans/kernels"),
+    }
+}
+
+/// The board of a GPU: a file of the folder `boards`, else a record of its own. Its rates are estimates, which change how long
+/// a schedule takes and not what it computes.
+pub fn board(facts: &Facts) -> BoardRecord {
+    let known = boards::all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("boards"));
+    let same = |b: &BoardRecord| b.backend == BackendKind::Cuda && b.architecture == facts.architecture() && b.units == facts.sms;
+    known
+        .into_iter()
+        .filter_map(|(_, board)| board.ok())
+        .find(same)
+        .unwrap_or_else(|| BoardRecord {
+            name: "gpu".into(),
+            backend: BackendKind::Cuda,
+            architecture: facts.architecture(),
+            units: facts.sms,
+            memory_budget: 4 << 30,
+            macs_per_ns: 500.0 * facts.sms as f32,
+            bytes_per_ns: 500.0,
+            issue: Nanos(1500),
+        })
+}
+
+impl Machine {
+    /// The GPU of this machine.
+    pub fn gpu(facts: &Facts) -> Machine {
+        Machine {
+            board: board(facts),
+            backend: Box::new(CudaBackend::new(kernels())),
+            options: Options::default(),
+        }
+    }
+
+    /// This processor running another machine's plans, as their reference.
+    pub fn reference(of: &Machine, workers: usize) -> Machine {
+        Machine {
+            board: of.board.clone(),
+            backend: Box::new(CpuBackend::native()),
+            options: Machine::host(workers).options,
+        }
+    }
+}

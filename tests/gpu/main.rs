@@ -1,0 +1,43 @@
+//! The CUDA backend on a real GPU. Where there is none, every test says so on a line that begins with `NO GPU`, and passes.
+//!
+//! | module | what |
+//! |---|---|
+//! | `conformance` | operators: ONNX's own cases, in f32 and in f16 |
+//! | `networks` | whole networks in f16 against the processor in f32 |
+//! | `bits` | the same bits, however a plan is scheduled, submitted and confined |
+//! | `frames` | the loop: no memory, no call that waits |
+//! | `faults` | what goes wrong on the device |
+//! | `refused` | what cannot be prepared |
+//!
+//! `PLATOON_KERNELS` names the folder of kernel archives, by default `plans/kernels`.
+#![cfg(all(feature = "cuda", feature = "planner", feature = "replay"))]
+#![allow(dead_code)] // the shared modules serve other binaries too
+
+mod bits;
+mod conformance;
+mod faults;
+mod frames;
+mod networks;
+mod refused;
+mod road;
+
+#[path = "../common/av.rs"]
+mod av;
+#[path = "../common/cases.rs"]
+mod cases;
+#[path = "../common/child.rs"]
+mod child;
+#[path = "../common/compare.rs"]
+mod compare;
+#[path = "../common/data.rs"]
+mod data;
+#[path = "../common/gpu.rs"]
+mod gpu;
+#[path = "../common/meter.rs"]
+mod meter;
+#[path = "../common/network.rs"]
+mod network;
+#[path = "../common/onnx.rs"]
+mod onnx;
+#[path = "../conformance/skips.rs"]
+mod skips;
