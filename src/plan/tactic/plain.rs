@@ -29,7 +29,7 @@ const SPLITS: u16 = 32;
 /// Ranges of the pixels of a large picture: one a thread of a block.
 const PIXEL_SPLITS: u16 = 256;
 /// Fewest pixels that are cut into so many ranges.
-const LARGE_PICTURE: u64 = 1024;
+const LARGE_PICTURE: u64 = 512;
 /// Ranges of K of a split product are a multiple of this: what a lane reads at once.
 pub const PRODUCT_STEP: u32 = 8;
 /// Fewest weights of a fully connected layer whose cost is that of reading them.
