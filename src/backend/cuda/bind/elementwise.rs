@@ -90,7 +90,7 @@ impl Kernel for Elementwise {
             *address = address.wrapping_add_signed(element * size);
         });
         let mut extents: [u32; MAX_RANK] = std::array::from_fn(|a| ranges[a].len() as u32);
-        turn(&mut params, &mut extents);
+        turn(&mut params, &mut extents)?;
         params.y.extents = extents;
         let group = together(&params, &extents);
         params.group = group as u32;
@@ -115,10 +115,16 @@ impl Kernel for Elementwise {
 }
 
 /// Orders the axes from the output's innermost to its outermost, and joins those that lie behind each other in all tensors.
-fn turn(params: &mut Params, extents: &mut [u32; MAX_RANK]) {
+///
+/// A thread writes neighbours along axis 0. Where a chunk leaves one element of the axis along which they lie, no other axis may
+/// take its place: axis 0 is then of one element.
+fn turn(params: &mut Params, extents: &mut [u32; MAX_RANK]) -> Result<(), BindError> {
     let mut order: Vec<usize> = (0..MAX_RANK).filter(|&a| extents[a] > 1).collect();
     order.sort_by_key(|&a| (params.y.strides[a].unsigned_abs(), std::cmp::Reverse(a)));
     let mut axes: Vec<Vec<usize>> = Vec::new();
+    if order.first().is_some_and(|&a| params.y.strides[a] != 1) {
+        axes.push(Vec::new());
+    }
     for axis in order {
         // The axis continues the group if every tensor steps on from the group's end.
         let joins = |params: &mut Params, group: &[usize]| {
@@ -128,16 +134,20 @@ fn turn(params: &mut Params, extents: &mut [u32; MAX_RANK]) {
             all
         };
         match axes.last_mut() {
-            Some(group) if joins(params, group) => group.push(axis),
+            Some(group) if !group.is_empty() && joins(params, group) => group.push(axis),
             _ => axes.push(vec![axis]),
         }
     }
+    if axes.len() > MAX_RANK {
+        return Err(BindError::Tactic("its results have no neighbours in memory"));
+    }
     every_tensor(params, |_, _, strides| {
         let old = *strides;
-        *strides = std::array::from_fn(|i| axes.get(i).map_or(0, |group| old[group[0]]));
+        *strides = std::array::from_fn(|i| axes.get(i).and_then(|group| group.first()).map_or(0, |&a| old[a]));
     });
     let old = *extents;
     *extents = std::array::from_fn(|i| axes.get(i).map_or(1, |group| group.iter().map(|&a| old[a]).product()));
+    Ok(())
 }
 
 /// The axis along which a thread's elements lie: the output's innermost, unless the head's first input has neighbours of
@@ -154,6 +164,21 @@ fn together(params: &Params, extents: &[u32; MAX_RANK]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chunk_without_neighbours_writes_elements_one_by_one() {
+        let turned = |strides: [i64; MAX_RANK], mut extents: [u32; MAX_RANK]| {
+            let mut params = Params::zeroed();
+            params.y.strides = strides;
+            turn(&mut params, &mut extents).map(|()| (params.y.strides, extents))
+        };
+        // One row of a transposed tensor: along no axis do its elements lie side by side.
+        let row = turned([12, 1, 4, 0, 0, 0], [2, 1, 3, 1, 1, 1]).unwrap();
+        assert_eq!(row, ([0, 4, 12, 0, 0, 0], [1, 3, 2, 1, 1, 1]));
+        let whole = turned([12, 1, 4, 0, 0, 0], [2, 4, 3, 1, 1, 1]).unwrap();
+        assert_eq!(whole, ([1, 0, 0, 0, 0, 0], [24, 1, 1, 1, 1, 1]));
+        assert!(turned([64, 32, 16, 8, 4, 2].map(|s| s * s), [2; MAX_RANK]).is_err());
+    }
 
     #[test]
     fn the_struct_has_the_sources_bytes() {
