@@ -93,11 +93,11 @@ fn the_zoo_is_measured_and_exported_without_a_task_file() {
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(path.join("f.json")).unwrap()).unwrap();
     let group = &json["zoo"][0];
     assert_eq!(
-        (group["networks"][1]["batch"].as_u64(), group["ours"]["frames"].as_u64()),
+        (group["networks"][1]["batch"].as_u64(), group["ours"]["frame"]["frames"].as_u64()),
         (Some(1), Some(3))
     );
     assert!(
-        group["peer"].is_null() && group["ours"]["median_ms"].as_f64().is_some_and(|ms| ms > 0.0),
+        group["peer"].is_null() && group["ours"]["networks"]["median_ms"].as_f64().is_some_and(|ms| ms > 0.0),
         "{group}"
     );
 

@@ -172,9 +172,11 @@ mod tests {
             params.y.strides = strides;
             turn(&mut params, &mut extents).map(|()| (params.y.strides, extents))
         };
-        // One row of a transposed tensor: along no axis do its elements lie side by side.
+        // One row of a transposed tensor: along no axis do its elements lie side by side, but both axes step alike.
         let row = turned([12, 1, 4, 0, 0, 0], [2, 1, 3, 1, 1, 1]).unwrap();
-        assert_eq!(row, ([0, 4, 12, 0, 0, 0], [1, 3, 2, 1, 1, 1]));
+        assert_eq!(row, ([0, 4, 0, 0, 0, 0], [1, 6, 1, 1, 1, 1]));
+        let apart = turned([16, 1, 4, 0, 0, 0], [2, 1, 3, 1, 1, 1]).unwrap();
+        assert_eq!(apart, ([0, 4, 16, 0, 0, 0], [1, 3, 2, 1, 1, 1]));
         let whole = turned([12, 1, 4, 0, 0, 0], [2, 4, 3, 1, 1, 1]).unwrap();
         assert_eq!(whole, ([1, 0, 0, 0, 0, 0], [24, 1, 1, 1, 1, 1]));
         assert!(turned([64, 32, 16, 8, 4, 2].map(|s| s * s), [2; MAX_RANK]).is_err());
