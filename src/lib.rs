@@ -36,7 +36,7 @@
 //! | [`planner`] | offline: import, passes, lowering, schedules, memory, emission |
 //! | [`scenes`] | a synthetic camera and its ground truth |
 //! | [`replay`] | recorded and synthetic frames through the loop: results, overlays, reports |
-//! | [`bench`] | comparisons with a peer in the same run, and the zoo |
+//! | [`mod@bench`] | comparisons with a peer in the same run, and the zoo |
 //! | [`cli`] | the `platoon` program |
 //!
 //! A module names only modules above it in this list. Features choose the rooms: a vehicle builds without the defaults, with
