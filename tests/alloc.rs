@@ -12,6 +12,8 @@ mod crops;
 #[path = "common/data.rs"]
 mod data;
 
+#[path = "common/meter.rs"]
+mod meter;
 #[cfg(feature = "planner")]
 #[allow(dead_code)] // other binaries use other parts
 #[path = "common/onnx.rs"]
@@ -19,54 +21,11 @@ mod onnx;
 
 use common::build::{Decisions, Feed, Layer, Net, PIXELS, deploy, plan};
 use common::{engine, gray, pixels};
+use meter::allocations;
 use platoon::ids::{CameraId, TenantId};
 use platoon::runtime::realtime::Realtime;
 use platoon::runtime::{Engine, Options};
 use platoon::task::{Rate, Status};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-struct Counting;
-
-static COUNTING: AtomicBool = AtomicBool::new(false);
-static CALLS: AtomicU64 = AtomicU64::new(0);
-
-fn note() {
-    if COUNTING.load(Ordering::Relaxed) {
-        CALLS.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-#[allow(unsafe_code)]
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        note();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const FRAMES: u64 = 10_000;
 
@@ -79,10 +38,10 @@ fn ten_thousand_frames_of_three_tenants_and_some_of_planned_networks_take_no_mem
     #[cfg(all(feature = "planner", feature = "replay"))]
     urban();
 
-    COUNTING.store(true, Ordering::SeqCst);
-    drop(std::hint::black_box(vec![0u8; 100]));
-    COUNTING.store(false, Ordering::SeqCst);
-    assert!(CALLS.load(Ordering::SeqCst) > 0, "the counter counts");
+    let calls = allocations(|| {
+        drop(std::hint::black_box(vec![0u8; 100]));
+    });
+    assert!(calls > 0, "the counter counts");
 }
 
 /// Hand-built plans on the plain test kernels and on the real ones, with switches in between.
@@ -149,19 +108,19 @@ fn crops_of_detections() {
     };
     let mut crops = 0;
 
-    COUNTING.store(true, Ordering::SeqCst);
-    for frame in 0..500 {
-        let ticket = engine.submit(&[(frame % 9 != 8).then_some(image)]).unwrap();
-        engine.wait(&ticket, None).unwrap();
-        let result = engine.result(&ticket, TenantId(1)).unwrap();
-        crops += result
-            .crops()
-            .map_or(0, |crops| crops.filter(|c| result.top(c.image).count() == 1).count());
-        engine.release(ticket).unwrap();
-    }
-    COUNTING.store(false, Ordering::SeqCst);
+    let calls = allocations(|| {
+        for frame in 0..500 {
+            let ticket = engine.submit(&[(frame % 9 != 8).then_some(image)]).unwrap();
+            engine.wait(&ticket, None).unwrap();
+            let result = engine.result(&ticket, TenantId(1)).unwrap();
+            crops += result
+                .crops()
+                .map_or(0, |crops| crops.filter(|c| result.top(c.image).count() == 1).count());
+            engine.release(ticket).unwrap();
+        }
+    });
 
-    assert_eq!(CALLS.load(Ordering::SeqCst), 0, "the loop called the allocator");
+    assert_eq!(calls, 0, "the loop called the allocator");
     assert_eq!(crops, 2 * 500);
 }
 
@@ -180,28 +139,28 @@ fn urban() {
     let mut engine = Engine::open(&av::deployment("alloc"), &Options::default()).unwrap_or_else(|e| panic!("{e:?}"));
     let (mut bytes, mut things) = (0, 0);
 
-    COUNTING.store(true, Ordering::SeqCst);
-    let mut ahead = None;
-    let sets = [("urban", 10), ("highway", 2), ("parking", 2), ("urban", 10)];
-    for (frame, set) in sets.iter().flat_map(|&(set, frames)| std::iter::repeat_n(set, frames)).enumerate() {
-        engine.select(set).unwrap();
-        // Every seventh frame comes without an image.
-        let image = (frame % 7 != 6).then(|| av::image(&pictures[frame % 3]));
-        let ticket = engine.submit(&[image]).unwrap();
-        let Some(before) = ahead.replace(ticket) else { continue };
-        let report = engine.wait(&before, None).unwrap();
-        let seen = if report.frame % 7 != 6 { Status::Fresh } else { Status::Stale };
-        for tenant in &report.tenants {
-            assert_eq!(tenant.status, seen);
-            let result = engine.result(&before, tenant.tenant).unwrap();
-            bytes += result.tensors().map(|(_, b)| b.len()).sum::<usize>();
-            things += result.detections().count() + result.top(0).count() + result.maps().count();
+    let calls = allocations(|| {
+        let mut ahead = None;
+        let sets = [("urban", 10), ("highway", 2), ("parking", 2), ("urban", 10)];
+        for (frame, set) in sets.iter().flat_map(|&(set, frames)| std::iter::repeat_n(set, frames)).enumerate() {
+            engine.select(set).unwrap();
+            // Every seventh frame comes without an image.
+            let image = (frame % 7 != 6).then(|| av::image(&pictures[frame % 3]));
+            let ticket = engine.submit(&[image]).unwrap();
+            let Some(before) = ahead.replace(ticket) else { continue };
+            let report = engine.wait(&before, None).unwrap();
+            let seen = if report.frame % 7 != 6 { Status::Fresh } else { Status::Stale };
+            for tenant in &report.tenants {
+                assert_eq!(tenant.status, seen);
+                let result = engine.result(&before, tenant.tenant).unwrap();
+                bytes += result.tensors().map(|(_, b)| b.len()).sum::<usize>();
+                things += result.detections().count() + result.top(0).count() + result.maps().count();
+            }
+            engine.release(before).unwrap();
         }
-        engine.release(before).unwrap();
-    }
-    COUNTING.store(false, Ordering::SeqCst);
+    });
 
-    assert_eq!(CALLS.load(Ordering::SeqCst), 0, "the loop called the allocator");
+    assert_eq!(calls, 0, "the loop called the allocator");
     assert!(bytes > 0 && things > 0);
     data::ran("urban_takes_no_memory", "20 frames, and 4 of the other task sets");
 }
@@ -212,47 +171,47 @@ fn frames(mut engine: Engine) {
     let values = vec![0; PIXELS * 4];
     let (mut fresh, mut bytes) = (0u64, 0usize);
 
-    COUNTING.store(true, Ordering::SeqCst);
-    let mut ahead = None;
-    for frame in 0..FRAMES {
-        if frame % 250 == 0 {
-            engine.select(if frame % 500 == 0 { "urban" } else { "highway" }).unwrap();
-        }
-        let [a, b] = &images[frame as usize % 4];
-        let ticket = if frame % 3 == 0 {
-            let second = (frame % 7 != 1).then(|| gray(b));
-            engine.submit(&[Some(gray(a)), second]).unwrap()
-        } else {
-            let probe = engine.task_set() == "highway";
-            let mut draft = engine.begin().unwrap();
-            draft.image_mut(CameraId(0)).unwrap().copy_from_slice(a);
-            draft.copy_image(CameraId(0), &gray(a)).unwrap();
-            if frame % 5 != 0 {
-                draft.copy_image(CameraId(1), &gray(b)).unwrap();
+    let calls = allocations(|| {
+        let mut ahead = None;
+        for frame in 0..FRAMES {
+            if frame % 250 == 0 {
+                engine.select(if frame % 500 == 0 { "urban" } else { "highway" }).unwrap();
             }
-            if probe {
-                draft.copy_input(TenantId(1), 0, &values).unwrap();
+            let [a, b] = &images[frame as usize % 4];
+            let ticket = if frame % 3 == 0 {
+                let second = (frame % 7 != 1).then(|| gray(b));
+                engine.submit(&[Some(gray(a)), second]).unwrap()
+            } else {
+                let probe = engine.task_set() == "highway";
+                let mut draft = engine.begin().unwrap();
+                draft.image_mut(CameraId(0)).unwrap().copy_from_slice(a);
+                draft.copy_image(CameraId(0), &gray(a)).unwrap();
+                if frame % 5 != 0 {
+                    draft.copy_image(CameraId(1), &gray(b)).unwrap();
+                }
+                if probe {
+                    draft.copy_input(TenantId(1), 0, &values).unwrap();
+                }
+                draft.submit().unwrap()
+            };
+            // One frame stays in flight while the one before is read.
+            let Some(before) = ahead.replace(ticket) else { continue };
+            engine.wait_tenant(&before, TenantId(0), None).unwrap();
+            let report = engine.wait(&before, None).unwrap();
+            fresh += report.tenants.iter().filter(|t| t.status == Status::Fresh).count() as u64;
+            for tenant in 0..3 {
+                let result = engine.result(&before, TenantId(tenant)).unwrap();
+                bytes += result.tensors().map(|(_, b)| b.len()).sum::<usize>();
             }
-            draft.submit().unwrap()
-        };
-        // One frame stays in flight while the one before is read.
-        let Some(before) = ahead.replace(ticket) else { continue };
-        engine.wait_tenant(&before, TenantId(0), None).unwrap();
-        let report = engine.wait(&before, None).unwrap();
-        fresh += report.tenants.iter().filter(|t| t.status == Status::Fresh).count() as u64;
-        for tenant in 0..3 {
-            let result = engine.result(&before, TenantId(tenant)).unwrap();
-            bytes += result.tensors().map(|(_, b)| b.len()).sum::<usize>();
+            engine.release(before).unwrap();
         }
-        engine.release(before).unwrap();
-    }
-    if let Some(last) = ahead {
-        engine.wait(&last, None).unwrap();
-        engine.release(last).unwrap();
-    }
-    COUNTING.store(false, Ordering::SeqCst);
+        if let Some(last) = ahead {
+            engine.wait(&last, None).unwrap();
+            engine.release(last).unwrap();
+        }
+    });
 
-    assert_eq!(CALLS.load(Ordering::SeqCst), 0, "the loop called the allocator");
+    assert_eq!(calls, 0, "the loop called the allocator");
     // The loop did its work: the scout is fresh in every frame, and every plan had its turns.
     assert!(fresh > FRAMES && bytes > 0);
     let counted: u64 = (0..2).map(|p| engine.stats(platoon::ids::PlanId(p)).unwrap().frame.count()).sum();

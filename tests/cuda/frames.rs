@@ -1,5 +1,6 @@
 //! The loop: the CPU backend's results, whatever order the device chooses; no memory, no call that waits.
 
+use crate::calls::allowed;
 use crate::common::build::{self, Decisions, Feed, Layer, Net, plan};
 use crate::common::{self, gray, pixels};
 use crate::meter::allocations;
@@ -163,25 +164,6 @@ fn a_confined_run_gives_the_same_bits_on_a_board_of_its_own() {
         assert!(after.of(Call::GreenCtxStreamCreate) > 0 && after.of(Call::StreamCreate) == 0);
     });
     assert_eq!(report, Report::CLEAN);
-}
-
-/// Calls that a frame may make, and how often at most; none of them waits or takes memory.
-fn allowed(submission: Submission) -> Vec<(Call, u64)> {
-    let mut calls = vec![(Call::CtxSetCurrent, u64::MAX), (Call::StreamQuery, u64::MAX)];
-    calls.extend(match submission {
-        Submission::Frame => vec![(Call::GraphLaunch, 1)],
-        Submission::Segments => [
-            Call::LaunchKernel,
-            Call::LaunchKernelEx,
-            Call::EventRecord,
-            Call::StreamWaitEvent,
-            Call::MemcpyHtoDAsync,
-            Call::MemcpyDtoHAsync,
-        ]
-        .map(|c| (c, u64::MAX))
-        .to_vec(),
-    });
-    calls
 }
 
 #[test]

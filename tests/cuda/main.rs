@@ -1,6 +1,8 @@
 //! The CUDA backend where there is no GPU: on a driver of our own (`stub/`), whose kernels run on the host.
 #![cfg(feature = "cuda")]
 
+#[path = "../common/calls.rs"]
+mod calls;
 #[path = "../common/child.rs"]
 mod child;
 #[path = "../common/mod.rs"]

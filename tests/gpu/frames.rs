@@ -1,12 +1,13 @@
 //! The loop on a real driver: 10,000 frames without memory, with no call but those that issue a frame.
 
+use crate::calls::allowed;
 use crate::child;
 use crate::data;
 use crate::gpu;
 use crate::meter::allocations;
 use crate::network::Machine;
 use crate::road;
-use platoon::backend::cuda::{Call, driver_calls};
+use platoon::backend::cuda::driver_calls;
 use platoon::backend::{Submission, Wait};
 use platoon::runtime::{Engine, Options};
 use platoon::task::Status;
@@ -14,25 +15,6 @@ use platoon::task::Status;
 const FRAMES: usize = 10_000;
 /// Frames between changes of the task set.
 const TURN: usize = 250;
-
-/// Calls that a frame may make, and how often at most; none of them waits or takes memory.
-fn allowed(submission: Submission) -> Vec<(Call, u64)> {
-    let mut calls = vec![(Call::CtxSetCurrent, u64::MAX), (Call::StreamQuery, u64::MAX)];
-    calls.extend(match submission {
-        Submission::Frame => vec![(Call::GraphLaunch, 1)],
-        Submission::Segments => [
-            Call::LaunchKernel,
-            Call::LaunchKernelEx,
-            Call::EventRecord,
-            Call::StreamWaitEvent,
-            Call::MemcpyHtoDAsync,
-            Call::MemcpyDtoHAsync,
-        ]
-        .map(|c| (c, u64::MAX))
-        .to_vec(),
-    });
-    calls
-}
 
 #[test]
 fn ten_thousand_frames_take_no_memory_and_make_only_calls_that_do_not_wait() {

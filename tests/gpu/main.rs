@@ -23,6 +23,8 @@ mod road;
 
 #[path = "../common/av.rs"]
 mod av;
+#[path = "../common/calls.rs"]
+mod calls;
 #[path = "../common/cases.rs"]
 mod cases;
 #[path = "../common/child.rs"]

@@ -3,7 +3,8 @@
 use super::super::epilogue::flags;
 use super::super::{Area, Im2colMap, MAX_PARAMS, Packs, TensorMap, TensorMaps, TiledMap};
 use super::*;
-use crate::ids::{BufferId, SectionId, TenantId};
+use crate::backend::cpu::fixture;
+use crate::ids::{BufferId, SectionId};
 use crate::plan::format::Kernel;
 use crate::plan::format::*;
 use crate::plan::tactic::conv_mma::MENU;
@@ -36,47 +37,16 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let class = ArithmeticClass {
-            family: Family::TensorCore,
-            split_k: 1,
-        };
         let digest = Digest([0; 32]);
+        let mut operator = fixture::operator(Kernel::ConvMma, Vec::new(), Vec::new());
+        operator.class.family = Family::TensorCore;
         Bench {
             plan: Plan {
-                task_set: String::new(),
-                board: digest,
-                source: digest,
-                kernels: None,
-                searcher: String::new(),
-                cameras: Vec::new(),
-                tenants: Vec::new(),
                 weight_files: vec![WeightFile { digest, bytes: 0 }],
-                sections: Vec::new(),
-                buffers: Vec::new(),
-                operators: Vec::new(),
-                streams: Vec::new(),
-                cycle: Vec::new(),
-                arena_bytes: 0,
-                persistent_bytes: 0,
-                input_bytes: 0,
-                output_bytes: 0,
-                prediction: Prediction {
-                    basis: Basis::Estimated,
-                    best_effort: true,
-                    frames: Vec::new(),
-                },
+                ..fixture::plan(Vec::new())
             },
             sections: Vec::new(),
-            operator: Operator {
-                tenant: TenantId(0),
-                name: String::new(),
-                calls: Vec::new(),
-                outputs: Vec::new(),
-                class,
-                tactic: Tactic::of(Kernel::ConvMma),
-                width: 0,
-                chunks: Vec::new(),
-            },
+            operator,
         }
     }
 
