@@ -112,6 +112,7 @@ fn nothing_goes_on(mut engine: Engine, fault: Fault) {
 fn an_illegal_address_is_named_and_the_context_is_not_used_again() {
     let test = "faults::an_illegal_address_is_named_and_the_context_is_not_used_again";
     in_both_modes(test, "in a graph and segment by segment", |submission| {
+        let machine = Machine::gpu(&gpu::need(test).unwrap());
         // Tenants that follow one another.
         let (mut engine, tenant) = engine("surface", FaultKind::Fail(0), submission, Searcher::Sequential);
         let fault = faulted(&mut engine, Some(tenant));
@@ -120,7 +121,7 @@ fn an_illegal_address_is_named_and_the_context_is_not_used_again() {
             "{fault:?}"
         );
         nothing_goes_on(engine, fault);
-        let machine = Machine::gpu(&platoon::backend::cuda::raw::probe().unwrap());
+        assert!(platoon::backend::cuda::raw::probe().is_err(), "not even to ask for the device");
         let deployment = road::deployment(&machine, &road::tasks(), &["urban"], 2, &road::half());
         let again = Engine::over(deployment, &*machine.backend, &Options::default());
         let told = again.err().map(|e| told(&e)).expect("the context is not used again");
