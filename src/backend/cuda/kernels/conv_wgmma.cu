@@ -10,6 +10,7 @@
 // order: so neither tile nor grid nor chunk changes a bit. The splits of a tile are computed one after another by one
 // block, or side by side by the blocks of a cluster, which then share out the sums through each other's memory.
 
+#include "conv_wgmma_params.cuh"
 #include "conv_wgmma_store.cuh"
 #include "epilogue.cuh"
 #include "hopper.cuh"
@@ -21,31 +22,6 @@ constexpr u32 PRODUCT_K = 16;                // channels of one warpgroup produc
 constexpr u32 WARP = 32, WARPGROUP = 128;
 constexpr u32 WARPGROUP_ROWS = 64;
 constexpr u32 SHARE_PADDING = 8;             // floats behind a row of a shared tile, against bank conflicts
-
-struct ConvWgmmaParams {
-    TensorMap image;       // im2col map of the input, TILE_M pixels by BLOCK_K channels
-    u64 weights;           // [K block][output channel, padded to 8][BLOCK_K], rows swizzled within groups of 8
-    u32 k_blocks;          // taps * channel_blocks
-    u32 channel_blocks;
-    u32 splits;            // chains of products: 1, 2 or 4; K block floor(i * k_blocks / splits) is the first of chain i
-    u32 kernel_columns;
-    u32 dilation_rows, dilation_columns;
-    u32 stride_rows, stride_columns;
-    u32 pad_rows, pad_columns;
-    u32 walk_rows, walk_columns;  // grid that pixels are counted through to find them in the map
-    u32 rows, columns;     // of the whole output
-    u32 channels;          // of the output
-    u32 first_pixel;       // of the chunk, counted through batch, rows and columns of the whole output
-    u32 run_pixels;        // pixels that follow one another
-    u32 run_stride;        // from the first pixel of a run to that of the next
-    u32 run_tiles;         // tiles of a run
-    u32 channel_tiles;
-    u32 tiles;             // runs * run_tiles * channel_tiles
-    u32 padding;
-    Epilogue epilogue;
-};
-
-static_assert(sizeof(ConvWgmmaParams) == 224 + sizeof(Epilogue) + 16, "mirrored in bind/conv_wgmma.rs");
 
 // Who sums the chains of a tile: there is one chain, one block sums them in turn, or a cluster's blocks side by side.
 enum class Chains { ONE, IN_TURN, CLUSTER };
