@@ -290,7 +290,6 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         barrier_init_fence();
     }
     __syncthreads();
-    release_successors();
     Ring<S::STAGES> ring;
     if (warp == S::WORKERS / WARP) {
         const u32 begin = CHAINS == Chains::CLUSTER ? chain_begin(p, rank) : 0;
@@ -298,6 +297,8 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         u32 ahead = 0;
         if (lane == 0 && blockIdx.x / peers < p.tiles) ahead = load_ahead<S>(p, tile_at<S>(p, blockIdx.x / peers), begin, end, base);
         wait_for_predecessors();
+        // Not before: launches further behind would take places on the SMs, and the next one's blocks lie unevenly.
+        release_successors();
         for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers, ahead = 0) {
             if (lane == 0) load<S>(p, tile_at<S>(p, i), begin, end, ahead, base, ring);
             if constexpr (CHAINS == Chains::CLUSTER) {
