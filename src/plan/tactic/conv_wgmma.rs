@@ -89,6 +89,10 @@ pub const MENU: &[WgmmaTile] = &[
     cluster((64, 128), 6, 1),
     cluster((64, 64), 8, 1),
     cluster((64, 32), 4, 3),
+    one((192, 128), 4, 1),
+    one((192, 64), 5, 1),
+    one((256, 128), 3, 1),
+    one((256, 64), 4, 1),
 ];
 
 impl WgmmaTile {
@@ -202,7 +206,7 @@ impl WgmmaTile {
     /// Relative time of a product, in cycles of a tensor core that multiplies 64 by 64 by 16 in 32.
     fn estimate(&self, product: &Product<'_>, split_k: u16) -> u64 {
         /// Multiprocessors of a large GPU.
-        const PROCESSORS: u64 = 128;
+        const PROCESSORS: u64 = 132;
         /// What a launch costs, and a tile before and behind its products, for each 64 by 64 outputs.
         const START: u64 = 2000;
         const FINISH: u64 = 600;
