@@ -214,8 +214,9 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p) {
             for (u32 i = 0; i < ahead; ++i) load_weights<S>(weights, base, i);
         }
     }
-    release_successors();
     wait_for_predecessors();
+    // Not before: launches further behind would take the places of the next one's blocks.
+    release_successors();
     __syncthreads();
     Ring<S::STAGES> ring;
     if (warp == WORKERS / WARP) {
