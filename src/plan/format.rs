@@ -328,6 +328,8 @@ pub enum Kernel {
     MatVec,
     /// Recurrent layers: all steps of a sequence in one launch.
     Recurrent,
+    /// GPU: products of few pixels with constant weights by `wgmma`, which streams the weights at the speed of memory.
+    StreamWgmma,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -83,6 +83,7 @@ pub const UNITS: &[Unit] = &[
     unit!("reduce"),
     unit!("resize"),
     unit!("softmax"),
+    unit!("stream_wgmma", HOPPER),
     unit!("topk"),
     unit!("transpose"),
 ];
@@ -92,6 +93,7 @@ pub const HEADERS: &[Header] = &[
     header!("chain.cuh"),
     header!("conv_load.cuh"),
     header!("conv_params.cuh"),
+    header!("conv_wgmma_params.cuh"),
     header!("conv_wgmma_store.cuh"),
     header!("divide.cuh"),
     header!("epilogue.cuh"),
@@ -137,6 +139,7 @@ pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_
 const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::ConvMma, &["conv_mma"]),
     (Kernel::ConvWgmma, &["conv_wgmma"]),
+    (Kernel::StreamWgmma, &["stream_wgmma"]),
     (Kernel::Prepare, &["prepare", "crop"]),
     (Kernel::Decode, &["argmax", "decode", "nms", "topk"]),
 ];

@@ -89,6 +89,10 @@ pub const MENU: &[WgmmaTile] = &[
     cluster((64, 128), 6, 1),
     cluster((64, 64), 8, 1),
     cluster((64, 32), 4, 3),
+    one((192, 128), 4, 1),
+    one((192, 64), 5, 1),
+    one((256, 128), 3, 1),
+    one((256, 64), 4, 1),
 ];
 
 impl WgmmaTile {
@@ -199,29 +203,39 @@ pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
 }
 
 impl WgmmaTile {
-    /// Relative time of a product, in cycles of a tensor core that multiplies 64 by 64 by 16 in 32.
+    /// Relative time of a product, in cycles of a tensor core that multiplies 64 by 64 by 16 in 32; its constants are fitted
+    /// to times of an H200.
     fn estimate(&self, product: &Product<'_>, split_k: u16) -> u64 {
         /// Multiprocessors of a large GPU.
-        const PROCESSORS: u64 = 128;
+        const PROCESSORS: u64 = 132;
         /// What a launch costs, and a tile before and behind its products, for each 64 by 64 outputs.
         const START: u64 = 2000;
-        const FINISH: u64 = 600;
+        const FINISH: u64 = 200;
         /// What a cluster's exchange costs.
         const EXCHANGE: u64 = 1200;
+        /// From asking for a K block until its stage is free again, if nothing else is asked for.
+        const LATENCY: u64 = 1400;
+        /// Columns at which a product reads of shared memory as long as it multiplies.
+        const NARROW: u64 = 256;
         let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
         let [pixels, across] = [self.tile.0, self.tile.1].map(u64::from);
-        let side_by_side = if self.chains == Chains::Cluster { u64::from(split_k) } else { 1 };
-        let tiles = (samples * rows * columns).div_ceil(pixels) * channels.div_ceil(across);
-        let rounds = (tiles * side_by_side).div_ceil(PROCESSORS);
-        let area = (pixels / 64) * across.div_ceil(64);
-        // Narrow tiles are bound by what they read of shared memory, and a K block costs its barriers.
-        let block = area * 128 * (256 + across) / (128 + across).max(256) + 40;
-        let products = k_blocks(product).div_ceil(side_by_side) * block;
-        let finish = match self.chains {
-            Chains::Cluster => EXCHANGE,
-            _ => FINISH * area / u64::from(self.blocks),
+        let (side_by_side, last) = match self.chains {
+            Chains::Cluster => (u64::from(split_k), EXCHANGE),
+            _ => (1, FINISH * (pixels / 64) * across.div_ceil(64)),
         };
-        START + rounds * (products + finish)
+        let tiles = (samples * rows * columns).div_ceil(pixels) * channels.div_ceil(across) * side_by_side;
+        let area = (pixels / 64) * across.div_ceil(64);
+        // Narrow tiles are bound by what they read of shared memory.
+        let wide = across.max(64);
+        let block = area * 128 * (NARROW + wide) / (NARROW - 128 + wide);
+        // Blocks that share a multiprocessor share its products, and wait for their copies side by side.
+        let wave = |resident: u64| match resident {
+            0 => 0,
+            _ => k_blocks(product).div_ceil(side_by_side) * (block * resident).max(LATENCY / u64::from(self.stages - 1)) + last,
+        };
+        let blocks = u64::from(self.blocks);
+        let (full, rest) = (tiles / (PROCESSORS * blocks), tiles % (PROCESSORS * blocks));
+        START + full * wave(blocks) + wave(rest.div_ceil(PROCESSORS))
     }
 }
 

@@ -6,6 +6,8 @@
 use super::conv_mma::{self, MmaTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
+use super::product::Product;
+use super::stream_wgmma::{self, StreamTile};
 use super::{FMA, Misfit, plain, recurrent};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
@@ -45,12 +47,21 @@ pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     let split_k = operator.class.split_k;
     let products = match operator.class.family {
-        Family::Wgmma => conv_wgmma::product(plan, operator).map_or(Vec::new(), |p| conv_wgmma::menu(&p, split_k)),
+        Family::Wgmma => conv_wgmma::product(plan, operator).map_or(Vec::new(), |p| on_wgmma(&p, split_k)),
         _ => conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k)),
     };
     let pictures = [Kernel::Prepare, Kernel::Decode].into_iter();
     let others = pictures.chain(plain::KERNELS).chain([Kernel::Generic]).map(Tactic::of);
     products.into_iter().chain(others).collect()
+}
+
+/// The tactics of both kernels that multiply by `wgmma`, best first.
+fn on_wgmma(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
+    let tiles = conv_wgmma::menu(product, split_k);
+    match stream_wgmma::menu(product) {
+        (streams, true) => [streams, tiles].concat(),
+        (streams, false) => [tiles, streams].concat(),
+    }
 }
 
 /// The table.
@@ -67,6 +78,11 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         (Kernel::ConvWgmma, P::Conv { .. } | P::MatMul) => {
             let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
             conv_wgmma::fits(entry, &conv_wgmma::product(plan, operator)?, operator.class.split_k)
+        }
+        (Kernel::StreamWgmma, P::Conv { .. } | P::MatMul) => {
+            StreamTile::of(tactic).ok_or(Misfit::Tile)?;
+            let splits = conv_wgmma::splits(&stream_wgmma::product(plan, operator)?);
+            need(operator.class.split_k == splits, Misfit::Class)
         }
         (Kernel::Recurrent, P::Lstm { .. }) if operator.class.family == Family::TensorCore => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
@@ -87,7 +103,7 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
         Kernel::ConvMma => Family::TensorCore,
-        Kernel::ConvWgmma => Family::Wgmma,
+        Kernel::ConvWgmma | Kernel::StreamWgmma => Family::Wgmma,
         _ => Family::Fma,
     }
 }

@@ -12,6 +12,7 @@ mod forms;
 mod plain;
 pub mod product;
 mod recurrent;
+pub mod stream_wgmma;
 
 pub use plain::PRODUCT_STEP;
 

@@ -4,6 +4,7 @@
 //! the order in which the blocks read them, already swizzled, and need no map.
 
 use super::epilogue::{Constants, Epilogue, GROUP, flags, function, pack_bias};
+use super::swizzle::{Halves, swizzled_blocks};
 use super::{Addresses, BindError, Im2colMap, Kernel, Launch, PackId, Packer, Swizzle, TensorMap};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains, WgmmaTile, corners, k_blocks, product};
@@ -21,15 +22,11 @@ const STRIP_BYTES: u32 = 16 * 64 * 2;
 const BARRIER_BYTES: u32 = 128;
 /// Floats behind each row of a tile that the blocks of a cluster share.
 const SHARE_PADDING: u32 = 8;
-/// Rows of a swizzle pattern; output channels of packed weights are padded to a multiple.
-const PATTERN_ROWS: usize = 8;
-/// Halves in 16 bytes, which the pattern moves as one.
-const PIECE: usize = 8;
 
-/// `ConvWgmmaParams` of `kernels/conv_wgmma.cu`.
+/// `ConvWgmmaParams` of `kernels/conv_wgmma_params.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C, align(64))]
-struct Params {
+pub(super) struct Params {
     image: TensorMap,
     weights: u64,
     k_blocks: u32,
@@ -79,9 +76,17 @@ impl WgmmaTile {
 struct ConvWgmma {
     operator: Operator,
     entry: WgmmaTile,
-    weights: PackId,
-    bias: Option<PackId>,
-    splits: u32,
+    constants: Plain,
+}
+
+/// What a product's launches need besides the operator.
+pub(super) struct Plain {
+    /// Packed weights.
+    pub weights: PackId,
+    /// Packed bias.
+    pub bias: Option<PackId>,
+    /// Chains of products.
+    pub splits: u32,
 }
 
 /// Binds a convolution or matrix product whose tactic is an entry of the menu.
@@ -91,21 +96,21 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     Ok(Box::new(ConvWgmma {
         operator: operator.clone(),
         entry,
-        weights: pack_weights(packer, &product)?,
-        bias: pack_bias(packer, &product)?,
-        splits: u32::from(operator.class.split_k.max(1)),
+        constants: Plain {
+            weights: pack_weights(packer, &product)?,
+            bias: pack_bias(packer, &product)?,
+            splits: u32::from(operator.class.split_k.max(1)),
+        },
     }))
 }
 
-const MISFIT: BindError = BindError::Tactic("conv_wgmma computes products of f16 with constant weights and aligned pixels");
+pub(super) const MISFIT: BindError = BindError::Tactic("conv_wgmma computes products of f16 with constant weights and aligned pixels");
 
-/// Weights as `[K block][output channel][64 halves]`: taps in row-major order, inside a tap its channels in blocks of 64,
-/// zeros behind the last channel. Output channels are padded to a multiple of 8; in every 8 rows the 16-byte pieces are
-/// permuted as the 128-byte swizzle of shared memory has them, so a block copies them as they are.
-fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<PackId, BindError> {
+/// Packs weights as the blocks copy them (see [`swizzled_blocks`]).
+pub(super) fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<PackId, BindError> {
     let view = product.weights;
     let section = packer.section(view).ok_or(BindError::Reference)?;
-    let source = Constants::new(packer.contents(section)?, view)?;
+    let bytes = Constants::new(packer.contents(section)?, view)?.range();
     let (layout, rank) = (view.layout, view.layout.shape.rank());
     // Strides of output channel, tap row, tap column and input channel; axes of extent 1 are never stepped along.
     let strides = match product.matrix {
@@ -119,10 +124,6 @@ fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<PackId
         kernel_columns,
         product.x.extents[3] as usize,
     ];
-    let bytes = swizzled_blocks(extents, |at| {
-        let offset: i64 = at.iter().zip(strides).map(|(&i, s)| i as i64 * s).sum();
-        source.half(offset).to_le_bytes()
-    });
     let name = format!(
         "blocks {} {:?} {:?} {}",
         view.origin,
@@ -130,27 +131,13 @@ fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<PackId
         layout.strides(),
         product.matrix
     );
-    packer.pack(section, name, |_| bytes)
-}
-
-/// Packs halves given by `[output channel, tap row, tap column, input channel]`.
-fn swizzled_blocks([outputs, rows, columns, inputs]: [usize; 4], half: impl Fn([usize; 4]) -> [u8; 2]) -> Vec<u8> {
-    let padded = outputs.next_multiple_of(PATTERN_ROWS);
-    let block = BLOCK_K as usize;
-    let channel_blocks = inputs.div_ceil(block);
-    let mut packed = vec![0; rows * columns * channel_blocks * padded * block * 2];
-    for tap in 0..rows * columns {
-        for channel in 0..inputs {
-            let k = tap * channel_blocks + channel / block;
-            let (piece, inside) = (channel % block / PIECE, channel % PIECE);
-            for output in 0..outputs {
-                let place = (piece ^ (output % PATTERN_ROWS)) * PIECE + inside;
-                let at = ((k * padded + output) * block + place) * 2;
-                packed[at..at + 2].copy_from_slice(&half([output, tap / columns, tap % columns, channel]));
-            }
-        }
-    }
-    packed
+    packer.pack(section, name, |section| {
+        let source = Halves {
+            bytes: section.get(bytes).unwrap_or_default(),
+            strides: strides.map(|s| s as usize),
+        };
+        swizzled_blocks(extents, &source)
+    })
 }
 
 /// How the copy engine walks the input.
@@ -230,58 +217,75 @@ impl Runs {
     }
 }
 
-impl ConvWgmma {
-    fn params(&self, at: &Addresses<'_>, product: &Product<'_>, region: &Region) -> Result<Params, BindError> {
-        let [samples, rows, columns, channels] = product.out.extents;
-        if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
-            return Err(BindError::Reference);
-        }
-        let [tile_pixels, tile_channels] = [self.entry.tile.0, self.entry.tile.1].map(u32::from);
-        let walk = walk(product, at.view(product.input)?, tile_pixels);
-        let runs = Runs::of(region, [samples, rows, columns]);
-        let run_tiles = runs.pixels.div_ceil(tile_pixels);
-        let channel_tiles = channels.div_ceil(tile_channels);
-        let tiles = runs.count.checked_mul(run_tiles).and_then(|n| n.checked_mul(channel_tiles));
-        let window = &product.window;
-        Ok(Params {
-            image: at.maps.im2col(&walk.map)?,
-            weights: at.pack(self.weights)?.address,
-            k_blocks: k_blocks(product) as u32,
-            channel_blocks: product.x.extents[3].div_ceil(BLOCK_K),
-            splits: self.splits,
-            kernel_columns: window.kernel[1],
-            dilation: [window.dilation[0], window.dilation[1]],
-            stride: [window.stride[0], window.stride[1]],
-            pad: [window.pad_begin[0], window.pad_begin[1]],
-            walk_rows: walk.grid[1],
-            walk_columns: walk.grid[2],
-            rows,
-            columns,
-            channels,
-            first_pixel: runs.first,
-            run_pixels: runs.pixels,
-            run_stride: runs.stride,
-            run_tiles,
-            channel_tiles,
-            tiles: tiles.ok_or(BindError::Large("the number of tiles"))?,
-            padding: 0,
-            epilogue: Epilogue::new(at, &self.operator, product, self.bias, region)?,
-            end: [0; 4],
-        })
+impl Params {
+    /// Tiles of the chunk.
+    pub(super) fn tiles(&self) -> u32 {
+        self.tiles
     }
+}
+
+/// The parameters of a chunk for tiles of pixels by output channels.
+pub(super) fn params(
+    at: &Addresses<'_>,
+    operator: &Operator,
+    product: &Product<'_>,
+    region: &Region,
+    tile: (u16, u16),
+    constants: &Plain,
+) -> Result<Params, BindError> {
+    let [samples, rows, columns, channels] = product.out.extents;
+    if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
+        return Err(BindError::Reference);
+    }
+    let [tile_pixels, tile_channels] = [tile.0, tile.1].map(u32::from);
+    let walk = walk(product, at.view(product.input)?, tile_pixels);
+    let runs = Runs::of(region, [samples, rows, columns]);
+    let run_tiles = runs.pixels.div_ceil(tile_pixels);
+    let channel_tiles = channels.div_ceil(tile_channels);
+    let tiles = runs.count.checked_mul(run_tiles).and_then(|n| n.checked_mul(channel_tiles));
+    let window = &product.window;
+    Ok(Params {
+        image: at.maps.im2col(&walk.map)?,
+        weights: at.pack(constants.weights)?.address,
+        k_blocks: k_blocks(product) as u32,
+        channel_blocks: product.x.extents[3].div_ceil(BLOCK_K),
+        splits: constants.splits,
+        kernel_columns: window.kernel[1],
+        dilation: [window.dilation[0], window.dilation[1]],
+        stride: [window.stride[0], window.stride[1]],
+        pad: [window.pad_begin[0], window.pad_begin[1]],
+        walk_rows: walk.grid[1],
+        walk_columns: walk.grid[2],
+        rows,
+        columns,
+        channels,
+        first_pixel: runs.first,
+        run_pixels: runs.pixels,
+        run_stride: runs.stride,
+        run_tiles,
+        channel_tiles,
+        tiles: tiles.ok_or(BindError::Large("the number of tiles"))?,
+        padding: 0,
+        epilogue: Epilogue::new(at, operator, product, constants.bias, region)?,
+        end: [0; 4],
+    })
 }
 
 impl Kernel for ConvWgmma {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
-        let params = self.params(at, &product, region)?;
+        let params = params(at, &self.operator, &product, region, self.entry.tile, &self.constants)?;
         // A cluster is not cut: where the width has no room for one, a block sums the chains of its tiles in turn.
-        let narrow = width != 0 && u32::from(width) < self.splits;
+        let narrow = width != 0 && u32::from(width) < self.constants.splits;
         let entry = match self.entry.chains {
             Chains::Cluster if narrow => *self.entry.without_cluster().ok_or(MISFIT)?,
             _ => self.entry,
         };
-        let cluster = if entry.chains == Chains::Cluster { self.splits } else { 1 };
+        let cluster = if entry.chains == Chains::Cluster {
+            self.constants.splits
+        } else {
+            1
+        };
         let clusters = match u32::from(width) / cluster {
             0 => params.tiles,
             most => params.tiles.min(most),

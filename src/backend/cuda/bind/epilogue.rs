@@ -217,6 +217,7 @@ pub fn pack_bias(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<Optio
 /// Elements of a constant view, by their offset from its first.
 pub struct Constants<'a> {
     bytes: &'a [u8],
+    begin: usize,
     dtype: DType,
 }
 
@@ -232,10 +233,16 @@ impl<'a> Constants<'a> {
         match end {
             Some(end) if low >= 0 && end <= section.len() as u64 && view.dtype.is_float() => Ok(Constants {
                 bytes: &section[begin as usize..end as usize],
+                begin: begin as usize,
                 dtype: view.dtype,
             }),
             _ => Err(BindError::Reference),
         }
+    }
+
+    /// The view's bytes in its section.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.begin..self.begin + self.bytes.len()
     }
 
     /// The element `offset` elements behind the first; offsets are inside the view's layout.

@@ -20,6 +20,8 @@ mod recurrent_mma;
 mod reduce;
 mod resize;
 mod softmax;
+mod stream_wgmma;
+mod swizzle;
 pub mod tail;
 #[cfg(test)]
 mod tests;
@@ -348,6 +350,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::ConvMma => conv_mma::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),
         Named::ConvWgmma => conv_wgmma::compile(packer, operator),
+        Named::StreamWgmma => stream_wgmma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),
     }
 }

@@ -5,11 +5,12 @@
 //   K        taps in row-major order, inside a tap the input channels in blocks of 64 (zeros behind the last channel)
 //
 // One warp keeps a ring of stages full: pixels come through an im2col map, whose zeros outside the image are the padding;
-// weights come packed in the order in which they are read, already swizzled (bind/conv_wgmma.rs). One or two warpgroups
+// weights come packed in the order in which they are read, already swizzled (bind/conv_wgmma.rs). One to four warpgroups
 // multiply, 64 rows each. Every output is one chain of products in ascending K, cut into `splits` chains that are added in
 // order: so neither tile nor grid nor chunk changes a bit. The splits of a tile are computed one after another by one
 // block, or side by side by the blocks of a cluster, which then share out the sums through each other's memory.
 
+#include "conv_wgmma_params.cuh"
 #include "conv_wgmma_store.cuh"
 #include "epilogue.cuh"
 #include "hopper.cuh"
@@ -21,31 +22,6 @@ constexpr u32 PRODUCT_K = 16;                // channels of one warpgroup produc
 constexpr u32 WARP = 32, WARPGROUP = 128;
 constexpr u32 WARPGROUP_ROWS = 64;
 constexpr u32 SHARE_PADDING = 8;             // floats behind a row of a shared tile, against bank conflicts
-
-struct ConvWgmmaParams {
-    TensorMap image;       // im2col map of the input, TILE_M pixels by BLOCK_K channels
-    u64 weights;           // [K block][output channel, padded to 8][BLOCK_K], rows swizzled within groups of 8
-    u32 k_blocks;          // taps * channel_blocks
-    u32 channel_blocks;
-    u32 splits;            // chains of products: 1, 2 or 4; K block floor(i * k_blocks / splits) is the first of chain i
-    u32 kernel_columns;
-    u32 dilation_rows, dilation_columns;
-    u32 stride_rows, stride_columns;
-    u32 pad_rows, pad_columns;
-    u32 walk_rows, walk_columns;  // grid that pixels are counted through to find them in the map
-    u32 rows, columns;     // of the whole output
-    u32 channels;          // of the output
-    u32 first_pixel;       // of the chunk, counted through batch, rows and columns of the whole output
-    u32 run_pixels;        // pixels that follow one another
-    u32 run_stride;        // from the first pixel of a run to that of the next
-    u32 run_tiles;         // tiles of a run
-    u32 channel_tiles;
-    u32 tiles;             // runs * run_tiles * channel_tiles
-    u32 padding;
-    Epilogue epilogue;
-};
-
-static_assert(sizeof(ConvWgmmaParams) == 224 + sizeof(Epilogue) + 16, "mirrored in bind/conv_wgmma.rs");
 
 // Who sums the chains of a tile: there is one chain, one block sums them in turn, or a cluster's blocks side by side.
 enum class Chains { ONE, IN_TURN, CLUSTER };
@@ -98,29 +74,59 @@ struct Ring {
     }
 };
 
-// Fills stages with the K blocks `begin..end` of a tile.
+// Where the weights of a tile lie: a run of `bytes` for each K block, `step` apart.
+struct WeightRuns {
+    u64 address, step;
+    u32 bytes;
+};
+
 template <class S>
-__device__ __forceinline__ void load(const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 base, Ring<S::STAGES>& ring) {
+__device__ __forceinline__ WeightRuns weight_runs(const ConvWgmmaParams& p, const Tile& t, u32 begin) {
+    const u32 padded = (p.channels + GROUP - 1) / GROUP * GROUP;
+    const u64 step = static_cast<u64>(padded) * K_BYTES;
+    return {p.weights + begin * step + t.channel * K_BYTES, step, min(S::TILE_N, padded - t.channel) * K_BYTES};
+}
+
+// Says what a stage will hold, and asks for its weights.
+template <class S>
+__device__ __forceinline__ void load_weights(const WeightRuns& w, u32 k, u32 base, u32 stage) {
+    const u32 full = base + S::BARRIERS + stage * 16;
+    barrier_arrive_expecting(full, S::IMAGE_BYTES + w.bytes);
+    copy_run(base + stage * S::STAGE_BYTES + S::IMAGE_BYTES, reinterpret_cast<const void*>(w.address + k * w.step), w.bytes, full);
+}
+
+// Fills the weights' part of the first stages; returns how many. Weights are constants, so this may run before the launches
+// that make the image have ended.
+template <class S>
+__device__ __forceinline__ u32 load_ahead(const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 base) {
+    const WeightRuns weights = weight_runs<S>(p, t, begin);
+    const u32 count = min(end - begin, S::STAGES);
+#pragma unroll 1
+    for (u32 k = 0; k < count; ++k) load_weights<S>(weights, k, base, k);
+    return count;
+}
+
+// Fills stages with the K blocks `begin..end` of a tile; the first `ahead` have their weights already.
+template <class S>
+__device__ __forceinline__ void load(const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 ahead, u32 base,
+                                     Ring<S::STAGES>& ring) {
     const u32 line = t.pixel / p.walk_columns;
     const i32 x = static_cast<i32>((t.pixel - line * p.walk_columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
     const i32 batch = static_cast<i32>(line / p.walk_rows);
     const i32 y = static_cast<i32>((line - batch * p.walk_rows) * p.stride_rows) - static_cast<i32>(p.pad_rows);
-    const u32 padded = (p.channels + GROUP - 1) / GROUP * GROUP;
-    const u32 weight_bytes = min(S::TILE_N, padded - t.channel) * K_BYTES;
+    const WeightRuns weights = weight_runs<S>(p, t, begin);
     u32 tap = begin / p.channel_blocks;
     u32 block = begin - tap * p.channel_blocks;
     u32 down = tap / p.kernel_columns, across = tap - down * p.kernel_columns;
-    u64 weights = p.weights + (static_cast<u64>(begin) * padded + t.channel) * K_BYTES;
 #pragma unroll 1
-    for (u32 k = begin; k < end; ++k, ring.advance()) {
-        const u32 full = base + S::BARRIERS + ring.stage * 16, empty = full + 8;
-        const u32 image = base + ring.stage * S::STAGE_BYTES;
-        barrier_wait(empty, ring.parity ^ 1);
-        barrier_arrive_expecting(full, S::IMAGE_BYTES + weight_bytes);
-        copy_run(image + S::IMAGE_BYTES, reinterpret_cast<const void*>(weights), weight_bytes, full);
-        copy_im2col(image, &p.image, full, block * BLOCK_K, x, y, batch, static_cast<u16>(across * p.dilation_columns),
-                    static_cast<u16>(down * p.dilation_rows));
-        weights += static_cast<u64>(padded) * K_BYTES;
+    for (u32 k = 0; k < end - begin; ++k, ring.advance()) {
+        const u32 full = base + S::BARRIERS + ring.stage * 16;
+        if (k >= ahead) {
+            barrier_wait(full + 8, ring.parity ^ 1);
+            load_weights<S>(weights, k, base, ring.stage);
+        }
+        copy_im2col(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, x, y, batch,
+                    static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
         if (++block == p.channel_blocks) {
             block = 0;
             if (++across == p.kernel_columns) {
@@ -260,14 +266,17 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         barrier_init_fence();
     }
     __syncthreads();
-    wait_for_predecessors();
-    release_successors();
     Ring<S::STAGES> ring;
     if (warp == S::WORKERS / WARP) {
         const u32 begin = CHAINS == Chains::CLUSTER ? chain_begin(p, rank) : 0;
         const u32 end = CHAINS == Chains::CLUSTER ? chain_begin(p, rank + 1) : p.k_blocks;
-        for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
-            if (lane == 0) load<S>(p, tile_at<S>(p, i), begin, end, base, ring);
+        u32 ahead = 0;
+        if (lane == 0 && blockIdx.x / peers < p.tiles) ahead = load_ahead<S>(p, tile_at<S>(p, blockIdx.x / peers), begin, end, base);
+        wait_for_predecessors();
+        // Not before: launches further behind would take places on the SMs, and the next one's blocks lie unevenly.
+        release_successors();
+        for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers, ahead = 0) {
+            if (lane == 0) load<S>(p, tile_at<S>(p, i), begin, end, ahead, base, ring);
             if constexpr (CHAINS == Chains::CLUSTER) {
                 __syncwarp();
                 cluster_meet();
@@ -277,6 +286,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     } else {
         const u32 first_row = warp * WARP_ROWS, group = warp / (WARPGROUP / WARP);
         const u32 strip = base + S::STRIPS + warp * STRIP_BYTES;
+        wait_for_predecessors();  // what is joined may be theirs, and the output's place may still be read
         for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
             const Tile t = tile_at<S>(p, i);
             float sums[S::TILE_N / 2];
@@ -343,3 +353,7 @@ CONV_WGMMA_CLUSTER(128, 64, 6, 1)
 CONV_WGMMA_CLUSTER(64, 128, 6, 1)
 CONV_WGMMA_CLUSTER(64, 64, 8, 1)
 CONV_WGMMA_CLUSTER(64, 32, 4, 3)
+CONV_WGMMA_ONE(192, 128, 4, 1)
+CONV_WGMMA_ONE(192, 64, 5, 1)
+CONV_WGMMA_ONE(256, 128, 3, 1)
+CONV_WGMMA_ONE(256, 64, 4, 1)

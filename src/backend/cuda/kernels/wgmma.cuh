@@ -18,6 +18,34 @@ template <int N>
 struct Wgmma;
 
 template <>
+struct Wgmma<8> {
+    static __device__ __forceinline__ void multiply(float (&d)[4], u32 a, u32 b) {
+        asm volatile(
+            "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.eq.u32 p, 0, 0;\n"
+            "mov.b64 a, {%4, %6};\nmov.b64 b, {%5, %6};\n"
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 "
+            "{%0, %1, %2, %3}, "
+            "a, b, p, 1, 1, 0, 0;\n}\n"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a), "r"(b), "n"(SWIZZLED_MATRIX));
+    }
+};
+
+template <>
+struct Wgmma<16> {
+    static __device__ __forceinline__ void multiply(float (&d)[8], u32 a, u32 b) {
+        asm volatile(
+            "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.eq.u32 p, 0, 0;\n"
+            "mov.b64 a, {%8, %10};\nmov.b64 b, {%9, %10};\n"
+            "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
+            "{%0, %1, %2, %3, %4, %5, %6, %7}, "
+            "a, b, p, 1, 1, 0, 0;\n}\n"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+            : "r"(a), "r"(b), "n"(SWIZZLED_MATRIX));
+    }
+};
+
+template <>
 struct Wgmma<32> {
     static __device__ __forceinline__ void multiply(float (&d)[16], u32 a, u32 b) {
         asm volatile(

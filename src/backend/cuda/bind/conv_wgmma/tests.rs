@@ -61,22 +61,3 @@ fn chunks_cover_the_output_once() {
     let parts: Vec<_> = cuts[1..].iter().chain(&rest).cloned().collect();
     assert!(pixels(&parts).iter().all(|&n| n == 1));
 }
-
-#[test]
-fn weights_are_packed_in_swizzled_blocks() {
-    // 10 channels of output (padded to 16), 2 taps, 72 channels of input (two blocks).
-    let code = |[o, i, j, c]: [usize; 4]| ((o * 2 + i + j) * 72 + c + 1) as u16;
-    let packed = swizzled_blocks([10, 2, 1, 72], |at| code(at).to_le_bytes());
-    assert_eq!(packed.len(), 4 * 16 * 64 * 2);
-    let halves: Vec<u16> = packed.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
-    let mut used = 0;
-    for (o, tap, c) in (0..10).flat_map(|o| (0..2).flat_map(move |t| (0..72).map(move |c| (o, t, c)))) {
-        let row = (tap * 2 + c / 64) * 16 + o;
-        let byte = (c % 64) * 2;
-        // The 128-byte swizzle: bits 4..7 of an address are flipped by bits 7..10, here the row inside its 8.
-        let swizzled = byte ^ ((o % 8) << 4);
-        assert_eq!(halves[row * 64 + swizzled / 2], code([o, tap, 0, c]));
-        used += 1;
-    }
-    assert_eq!(halves.iter().filter(|&&h| h != 0).count(), used);
-}

@@ -1,0 +1,89 @@
+//! Products of few pixels with large weights: the launches of `kernels/stream_wgmma.cu`.
+//!
+//! Weights, pixels and parameters are those of [`conv_wgmma`](super::conv_wgmma): both kernels share packed weights, and
+//! compute the same bits.
+
+use super::conv_wgmma::{MISFIT, Plain, pack_weights, params};
+use super::epilogue::pack_bias;
+use super::{Addresses, BindError, Kernel, Launch, Packer};
+use crate::plan::format::Operator;
+use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains};
+use crate::plan::tactic::stream_wgmma::{CHANNELS, StreamTile, product};
+use crate::primitive::Region;
+
+/// Threads of a block: a warpgroup that multiplies, and a warp that loads.
+const THREADS: u32 = 128 + 32;
+/// Bytes of a row of a K block.
+const K_BYTES: u32 = BLOCK_K * 2;
+/// Bytes kept for barriers.
+const BARRIER_BYTES: u32 = 256;
+/// Floats behind each pixel of a tile of sums.
+const SHARE_PADDING: u32 = 8;
+
+impl StreamTile {
+    /// Bytes of shared memory of a block: stages, a tile of sums, barriers.
+    fn shared(&self) -> u32 {
+        let (pixels, channels) = (u32::from(self.pixels), u32::from(CHANNELS));
+        u32::from(self.stages) * (pixels + channels) * K_BYTES + pixels * (channels + SHARE_PADDING) * 4 + BARRIER_BYTES
+    }
+}
+
+/// An operator bound to an entry of the menu.
+struct StreamWgmma {
+    operator: Operator,
+    entry: StreamTile,
+    constants: Plain,
+}
+
+/// Binds a convolution or matrix product whose tactic is an entry of the menu.
+pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    let entry = *StreamTile::of(operator.tactic).ok_or(BindError::Tactic("stream_wgmma has no such tile"))?;
+    let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
+    Ok(Box::new(StreamWgmma {
+        operator: operator.clone(),
+        entry,
+        constants: Plain {
+            weights: pack_weights(packer, &product)?,
+            bias: pack_bias(packer, &product)?,
+            splits: u32::from(operator.class.split_k.max(1)),
+        },
+    }))
+}
+
+impl Kernel for StreamWgmma {
+    fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
+        let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
+        let params = params(at, &self.operator, &product, region, (self.entry.pixels, CHANNELS), &self.constants)?;
+        // A cluster is not cut: where the width has no room for one, a block sums the chains of its tiles in turn.
+        let splits = self.constants.splits;
+        let chains = match (splits, width) {
+            (1, _) => Chains::One,
+            (_, 1..) if u32::from(width) < splits => Chains::InTurn,
+            _ => Chains::Cluster,
+        };
+        let cluster = if chains == Chains::Cluster { splits } else { 1 };
+        let clusters = match u32::from(width) / cluster {
+            0 => params.tiles(),
+            most => params.tiles().min(most),
+        };
+        let launch = Launch::new("stream_wgmma", self.entry.function(chains), clusters * cluster, 0, THREADS, &params);
+        Ok(vec![Launch {
+            shared: self.entry.shared(),
+            cluster,
+            ..launch
+        }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_blocks_of_every_entry_share_an_sm() {
+        // 228 KiB of an SM with 1 KiB kept for each block.
+        for entry in crate::plan::tactic::stream_wgmma::MENU {
+            assert!(2 * (entry.shared() + 1024) <= 228 << 10, "{entry:?}: {}", entry.shared());
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The tiles of the kernels that stream large weights past few pixels: the class of [`conv_wgmma`], its operands exchanged.
+
+use super::Misfit;
+use super::conv_wgmma::{self, Chains};
+use super::forms::need;
+use super::product::Product;
+use crate::plan::format::{Kernel, Operator, Plan, Tactic};
+
+/// Output channels of a tile: the rows of a warpgroup product.
+pub const CHANNELS: u16 = 64;
+/// Most output pixels of all samples that are worth streaming weights past.
+const MAX_PIXELS: u64 = 256;
+
+/// Kernels of `stream_wgmma.cu` for one tile: one for each way to sum the chains of a split K.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamTile {
+    /// Pixels of a block's tile: the columns of a warpgroup product.
+    pub pixels: u16,
+    /// K blocks in shared memory at once, as many as let two blocks share an SM.
+    pub stages: u16,
+}
+
+/// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
+pub const MENU: &[StreamTile] = &[
+    StreamTile { pixels: 8, stages: 12 },
+    StreamTile { pixels: 16, stages: 10 },
+    StreamTile { pixels: 32, stages: 8 },
+];
+
+impl StreamTile {
+    /// The kernel's name in `stream_wgmma.cu`.
+    pub fn function(&self, chains: Chains) -> String {
+        let chains = match chains {
+            Chains::One => "one",
+            Chains::InTurn => "turns",
+            Chains::Cluster => "cluster",
+        };
+        format!("stream_wgmma_{}_s{}_{chains}", self.pixels, self.stages)
+    }
+
+    /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
+    pub fn of(tactic: Tactic) -> Option<&'static StreamTile> {
+        let entry = MENU.get(usize::from(tactic.variant))?;
+        (tactic.kernel == Kernel::StreamWgmma && tactic.tile == (entry.pixels, CHANNELS)).then_some(entry)
+    }
+}
+
+/// The product that an operator begins with, if the kernels take it.
+pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
+    let product = conv_wgmma::product(plan, operator)?;
+    need(pixels(&product) <= MAX_PIXELS, Misfit::Primitive)?;
+    Ok(product)
+}
+
+/// Output pixels of all samples.
+fn pixels(product: &Product<'_>) -> u64 {
+    product.out.extents[..3].iter().map(|&n| u64::from(n)).product()
+}
+
+/// The menu's tactics for a product, best first by estimate, and whether they come before those of `conv_wgmma`: where one
+/// tile holds all pixels, the smallest such tile.
+pub fn menu(product: &Product<'_>) -> (Vec<Tactic>, bool) {
+    let pixels = pixels(product);
+    let mut all: Vec<(u64, Tactic)> = (0..)
+        .zip(MENU)
+        .map(|(variant, entry)| {
+            let tactic = Tactic {
+                kernel: Kernel::StreamWgmma,
+                tile: (entry.pixels, CHANNELS),
+                variant,
+            };
+            (pixels.div_ceil(u64::from(entry.pixels)), tactic)
+        })
+        .collect();
+    all.sort_by_key(|(tiles, _)| *tiles);
+    let widest = MENU.iter().map(|e| u64::from(e.pixels)).max();
+    (
+        all.into_iter().map(|(_, tactic)| tactic).collect(),
+        widest.is_some_and(|w| pixels <= w),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_a_line_of_the_source() {
+        let source = include_str!("../../backend/cuda/kernels/stream_wgmma.cu");
+        for entry in MENU {
+            let line = format!("\nSTREAM_WGMMA({}, {})\n", entry.pixels, entry.stages);
+            assert_eq!(source.matches(&line).count(), 1, "{line}");
+        }
+        assert_eq!(source.lines().filter(|l| l.starts_with("STREAM_WGMMA(")).count(), MENU.len());
+    }
+}
