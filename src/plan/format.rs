@@ -328,6 +328,10 @@ pub enum Kernel {
     MatVec,
     /// Recurrent layers: all steps of a sequence in one launch.
     Recurrent,
+    /// GPU: layer normalisation, some threads a row.
+    Normalise,
+    /// GPU: attention, whose scores never leave the kernel.
+    Attention,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

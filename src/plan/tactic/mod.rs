@@ -13,7 +13,7 @@ mod plain;
 pub mod product;
 mod recurrent;
 
-pub use plain::PRODUCT_STEP;
+pub use plain::{MAX_ATTENTION_WIDTH, PRODUCT_STEP};
 
 use super::format::{ArithmeticClass, Family, Kernel, Operator, Plan, Tactic};
 use crate::board::{BackendKind, BoardRecord};
