@@ -12,7 +12,8 @@
 //! | `Unary`, `Binary`, `Copy` | shape of the output | any |
 //! | `Pool` | x `[N,C,s..]` | `[N,C,s'..]`, for max optionally the winners' flat indices (i32) |
 //! | `Reduce` | x | x's shape with the reduced axes at 1 |
-//! | `Softmax` | x | same |
+//! | `Softmax`, `Normalise` | x | same |
+//! | `Attention` | queries `[..,M,D]`, keys `[..,D,K]`, values `[..,K,E]` (same leading axes) | `[..,M,E]` |
 //! | `Pad`, `Resize` | x | same rank |
 //! | `Gather` | data, indices (i32) | data's axis replaced by the indices' axes |
 //! | `Prepare` | camera bytes `[B]` (u8) | `[1,3,H,W]` |
@@ -333,6 +334,32 @@ pub enum Primitive {
     Softmax {
         /// The axis.
         axis: u8,
+    },
+    /// Layer normalisation (Ba, Kiros and Hinton 2016) along one axis, without scale and shift, all of it in f32.
+    ///
+    /// ```text
+    /// mean      = sum of x / n
+    /// variance  = sum of (x - mean)^2 / n        one fma for each
+    /// y         = (x - mean) / sqrt(variance + epsilon)
+    /// ```
+    ///
+    /// Both sums go into sixteen partial sums by the position's remainder, folded in halves.
+    Normalise {
+        /// The axis.
+        axis: u8,
+        /// What is added to the variance.
+        epsilon: Scalar,
+    },
+    /// Attention (Vaswani et al. 2017): for every query the mean of the values, weighed by `e^score`, all of it in f32.
+    ///
+    /// ```text
+    /// score[k] = scale * sum over d of query[d] * keys[d][k]    one fma for each d, ascending
+    /// weight[k] = e^(score[k] - the greatest score)             summed in sixteen partial sums by k's remainder, folded in halves
+    /// y[e]     = (sum over k of weight[k] * values[k][e]) / sum of weights    one fma for each k, ascending
+    /// ```
+    Attention {
+        /// What the products of queries and keys are multiplied by.
+        scale: Scalar,
     },
     /// Padding (or, negative, cropping) per axis.
     Pad {

@@ -330,6 +330,10 @@ pub enum Kernel {
     Recurrent,
     /// GPU: products of few pixels with constant weights by `wgmma`, which streams the weights at the speed of memory.
     StreamWgmma,
+    /// GPU: layer normalisation, some threads a row.
+    Normalise,
+    /// GPU: attention, whose scores never leave the kernel.
+    Attention,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -29,7 +29,12 @@ fn operations(call: &Call) -> u64 {
         Primitive::MatMul => shape(0).map_or(1, |a| u64::from(a.dim(a.rank().saturating_sub(1)))),
         Primitive::Pool { window, .. } => window.taps(),
         Primitive::Reduce { .. } => shape(0).map_or(1, |x| x.elements().checked_div(out).unwrap_or(1)),
-        Primitive::Softmax { .. } => 12,
+        Primitive::Softmax { .. } | Primitive::Normalise { .. } => 12,
+        // A key's product with the query is shared by the elements of its value.
+        Primitive::Attention { .. } => shape(1).map_or(1, |k| {
+            let (d, keys) = (u64::from(k.dim(k.rank().saturating_sub(2))), u64::from(k.dim(k.rank().saturating_sub(1))));
+            keys + ((d + 12) * keys).div_ceil(u64::from(call.shape.dim(call.shape.rank().saturating_sub(1))).max(1))
+        }),
         // Four gates of one multiply-add per hidden unit.
         Primitive::Lstm { .. } => 4 * u64::from(call.shape.dim(2)),
         Primitive::Resize(_) | Primitive::Prepare(_) | Primitive::Crop(_) => 8,

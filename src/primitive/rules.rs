@@ -25,6 +25,7 @@ impl Primitive {
             Primitive::Nms(_) => ((2, 2), (2, 2)),
             Primitive::Crop(_) => ((3, 3), (2, 2)),
             Primitive::Lstm { .. } => ((2, 4), (1, 2)),
+            Primitive::Attention { .. } => ((3, 3), (1, 1)),
             _ => ((1, 1), (1, 1)),
         }
     }
@@ -125,6 +126,23 @@ impl Primitive {
                 need(xt == yt && xt.is_float(), Type)?;
                 need(usize::from(*axis) < x.rank(), Attribute)?;
                 need(x == y, BadShape)
+            }
+            Primitive::Normalise { axis, epsilon } => {
+                need(xt == yt && xt.is_float(), Type)?;
+                need(usize::from(*axis) < x.rank() && epsilon.0.is_finite(), Attribute)?;
+                need(x == y, BadShape)
+            }
+            Primitive::Attention { scale } => {
+                need(inputs.iter().all(|(t, _)| *t == xt) && xt == yt && xt.is_float(), Type)?;
+                need(scale.0.is_finite(), Attribute)?;
+                let (k, v, r) = (inputs[1].1, inputs[2].1, x.rank());
+                need(r >= 2 && k.rank() == r && v.rank() == r && y.rank() == r, BadShape)?;
+                need((0..r - 2).all(|a| [x, k, v].iter().all(|s| s.dim(a) == y.dim(a))), BadShape)?;
+                let (row, column) = (r - 2, r - 1);
+                need(x.dim(row) == y.dim(row) && x.dim(column) == k.dim(row), BadShape)?;
+                need(k.dim(column) == v.dim(row) && v.dim(column) == y.dim(column), BadShape)?;
+                // A mean of nothing has no value.
+                need(k.dim(column) > 0, BadShape)
             }
             Primitive::Pad { mode, begin } => {
                 need(xt == yt, Type)?;

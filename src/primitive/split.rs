@@ -32,11 +32,11 @@ impl Primitive {
                 rows: output.rank() >= 4,
             },
             // Rank 3 `[B,M,N]` and rank 4 `[B,H,M,N]` are cut along M; rank 2 `[M,N]` along its batch axis M.
-            Primitive::MatMul => Splits {
+            Primitive::MatMul | Primitive::Attention { .. } => Splits {
                 batch: both.batch,
                 rows: both.rows && output.rank() <= 4,
             },
-            Primitive::Softmax { axis } | Primitive::ArgMax { axis } => along(usize::from(*axis)),
+            Primitive::Softmax { axis } | Primitive::Normalise { axis, .. } | Primitive::ArgMax { axis } => along(usize::from(*axis)),
             Primitive::Reduce { axes, .. } => Splits {
                 batch: both.batch && axes & 1 == 0,
                 rows: both.rows && output.row_axis().is_some_and(|a| axes & (1 << a) == 0),
@@ -79,7 +79,7 @@ impl Primitive {
                 whole.rows
             }),
             Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Copy => region.clone(),
-            Primitive::Softmax { .. } | Primitive::ArgMax { .. } => {
+            Primitive::Softmax { .. } | Primitive::Normalise { .. } | Primitive::ArgMax { .. } => {
                 let splits = self.splits(output);
                 Region {
                     batch: if splits.batch { region.batch.clone() } else { whole.batch },
@@ -95,6 +95,14 @@ impl Primitive {
                 },
             },
             Primitive::TopK => Region {
+                batch: region.batch.clone(),
+                rows: whole.rows,
+            },
+            Primitive::Attention { .. } if index == 0 => {
+                // The queries are cut like the output.
+                if output.rank() <= 4 { region.clone() } else { whole }
+            }
+            Primitive::Attention { .. } if output.rank() > 2 => Region {
                 batch: region.batch.clone(),
                 rows: whole.rows,
             },

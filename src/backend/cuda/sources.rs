@@ -63,6 +63,7 @@ macro_rules! header {
 /// Every unit, by name in ascending order.
 pub const UNITS: &[Unit] = &[
     unit!("argmax"),
+    unit!("attention"),
     unit!("conv_mma"),
     unit!("conv_wgmma", HOPPER),
     unit!("crop"),
@@ -76,6 +77,7 @@ pub const UNITS: &[Unit] = &[
     unit!("matmul"),
     unit!("matvec"),
     unit!("nms"),
+    unit!("normalise"),
     unit!("pool"),
     unit!("prepare"),
     unit!("recurrent"),

@@ -151,18 +151,18 @@ impl Net {
         self.affine(name, x, weight, bias)
     }
 
-    /// `x * weight^T + bias` over the last axis; `weight` is `[outputs, inputs]`. The other axes are the rows of one matrix.
+    /// `x * weight^T + bias` over the last axis; `weight` is `[outputs, inputs]`.
     pub fn affine(&mut self, name: &str, x: Signal, weight: Signal, bias: Signal) -> Signal {
-        let from = self.shape(x);
+        let mut dims = self.shape(x).dims().to_vec();
+        let last = dims.len() - 1;
         let (outputs, inputs) = (self.shape(weight).dim(0), self.shape(weight).dim(1));
-        let rows = (from.elements() / u64::from(inputs).max(1)) as u32;
-        let matrix = self.reshape(x, &[rows, inputs]);
         let weight = self.transpose(weight, &[1, 0]);
-        let bias = self.broadcast(bias, &[rows, outputs]);
-        let product = self.primitive(name, Primitive::MatMul, &[matrix, weight, bias], &[rows, outputs], 1.0);
-        let mut dims = from.dims().to_vec();
-        dims[from.rank() - 1] = outputs;
-        self.reshape(product, &dims)
+        // The same matrix for every position of the leading axes.
+        let repeated = [&dims[..last - 1], &[inputs, outputs]].concat();
+        let weight = self.broadcast(weight, &repeated);
+        dims[last] = outputs;
+        let bias = self.broadcast(bias, &dims);
+        self.primitive(name, Primitive::MatMul, &[x, weight, bias], &dims, 1.0)
     }
 
     /// The rows of the table `NAME.weight` `[entries, width]` at the indices `x`.

@@ -14,7 +14,7 @@ pub mod product;
 mod recurrent;
 pub mod stream_wgmma;
 
-pub use plain::PRODUCT_STEP;
+pub use plain::{MAX_ATTENTION_WIDTH, PRODUCT_STEP};
 
 use super::format::{ArithmeticClass, Family, Kernel, Operator, Plan, Tactic};
 use crate::board::{BackendKind, BoardRecord};

@@ -10,7 +10,7 @@ use crate::primitive::{Coordinates, Primitive, ReduceKind, Window};
 use crate::tensor::DType;
 
 /// The kernels, in the order in which the menu prefers them; the generic kernel comes behind them.
-pub(super) const KERNELS: [Kernel; 11] = [
+pub(super) const KERNELS: [Kernel; 13] = [
     Kernel::MatVec,
     Kernel::ConvDepthwise,
     Kernel::ConvTranspose,
@@ -22,6 +22,8 @@ pub(super) const KERNELS: [Kernel; 11] = [
     Kernel::Softmax,
     Kernel::Resize,
     Kernel::Recurrent,
+    Kernel::Normalise,
+    Kernel::Attention,
 ];
 
 /// Ranges of K of a product or reduction that is split: one a lane of a warp.
@@ -40,6 +42,9 @@ const SPLIT_REDUCTION: u64 = 32;
 const LONGEST_REDUCTION: u64 = 1 << 26;
 /// Most hidden units of a recurrent layer: six floats of each lie in shared memory.
 const MAX_HIDDEN: u32 = 4096;
+
+/// Most elements of a key, and of a value, that attention's kernel takes: steps of both lie in shared memory.
+pub const MAX_ATTENTION_WIDTH: u32 = 96;
 
 /// The class of operators that sum in several ranges of K; `None` for those that sum in one.
 pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass> {
@@ -91,7 +96,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
     if tactic.kernel == Kernel::Generic {
         let own = matches!(
             call.primitive,
-            P::Prepare(_) | P::Crop(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. } | P::Lstm { .. }
+            P::Prepare(_) | P::Crop(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. } | P::Lstm { .. } | P::Normalise { .. } | P::Attention { .. }
         );
         return need(!own, Misfit::Primitive);
     }
@@ -147,6 +152,12 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             pixels(x, y)
         }
         (Kernel::MatMul, P::MatMul) | (Kernel::Softmax, P::Softmax { .. }) => Ok(()),
+        (Kernel::Normalise, P::Normalise { .. }) => Ok(()),
+        (Kernel::Attention, P::Attention { .. }) => {
+            let last = |v: &View| v.layout.shape.dim(v.layout.shape.rank().saturating_sub(1));
+            need(last(x).max(last(y)) <= MAX_ATTENTION_WIDTH, Misfit::Layout)?;
+            need(operator.calls.len() == 1, Misfit::Tail)
+        }
         (Kernel::Recurrent, P::Lstm { .. }) => need(operator.calls.len() == 1 && call.shape.dim(2) <= MAX_HIDDEN, Misfit::Tail),
         _ => Err(Misfit::Primitive),
     }

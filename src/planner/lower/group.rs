@@ -20,8 +20,8 @@ pub enum Unit {
 /// Cuts the graph into units.
 ///
 /// A node joins the operator that made one of its inputs if that value is read nowhere else, has the node's own shape, and
-/// both are of the kinds that fuse: any elementwise function behind a convolution, a matrix product or an elementwise
-/// function. The operator stands where its last node stands, so whatever else its members read is made before.
+/// both are of the kinds that fuse: any elementwise function behind a convolution, a matrix product, a normalisation, a
+/// gathering or an elementwise function. The operator stands where its last node stands, so whatever else its members read is made before.
 pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
     let mut uses = vec![0u32; graph.values.len()];
     let read = graph
@@ -79,7 +79,17 @@ fn is_tail(primitive: &Primitive) -> bool {
 
 fn is_head(graph: &Graph, node: usize) -> bool {
     match &graph.nodes[node].op {
-        Op::Primitive(p) => is_tail(p) || matches!(p, Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::MatMul),
+        Op::Primitive(p) => {
+            is_tail(p)
+                || matches!(
+                    p,
+                    Primitive::Conv { .. }
+                        | Primitive::ConvTranspose { .. }
+                        | Primitive::MatMul
+                        | Primitive::Normalise { .. }
+                        | Primitive::Gather { .. }
+                )
+        }
         _ => false,
     }
 }

@@ -5,7 +5,7 @@
 //! what its input's storage looks like through it.
 
 use super::group::Unit;
-use crate::planner::graph::{Graph, Op, ValueId};
+use crate::planner::graph::{Graph, Op, ValueId, ViewOp};
 use crate::planner::strided::{Strided, nested_as};
 use crate::primitive::Primitive;
 use crate::tensor::{Layout, Shape};
@@ -32,6 +32,7 @@ fn keeps_order(primitive: &Primitive) -> bool {
             | Primitive::Copy
             | Primitive::Reduce { .. }
             | Primitive::Softmax { .. }
+            | Primitive::Normalise { .. }
             | Primitive::Pad { .. }
             | Primitive::ArgMax { .. }
     )
@@ -85,8 +86,13 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                     let mut models = inputs.map(|v| layouts[v.index()]).filter(|l| !repeats(l));
                     like = models.next();
                 }
+                let attends = primitives.iter().any(|(_, p)| matches!(p, Primitive::Attention { .. }));
                 for &node in nodes {
                     for &output in &graph.nodes[node].outputs {
+                        if let Some(turned) = attends.then(|| turned_for_reader(graph, output)).flatten() {
+                            layouts[output.index()] = turned;
+                            continue;
+                        }
                         layouts[output.index()] = fresh(output, spatial, like);
                     }
                 }
@@ -94,6 +100,18 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
         }
     }
     layouts
+}
+
+/// The order in which the transpose that reads `value` finds its result in C order; `None` where none reads it.
+///
+/// Attention puts its heads behind each other, and its reader side by side: so neither has to move them.
+fn turned_for_reader(graph: &Graph, value: ValueId) -> Option<Layout> {
+    let reader = graph.nodes.iter().find(|n| n.inputs.first() == Some(&value))?;
+    let Op::View(view @ ViewOp::Transpose { .. }) = &reader.op else {
+        return None;
+    };
+    let seen = Strided::whole(Layout::contiguous(graph.values[reader.outputs[0].index()].shape));
+    seen.unview(view, graph.values[value.index()].shape).map(|s| s.layout)
 }
 
 /// True if some elements are seen more than once: such an operand says nothing about the order of the others.

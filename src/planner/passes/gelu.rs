@@ -21,7 +21,7 @@ fn gelu(graph: &Graph, index: &Index, node: usize) -> Option<ValueId> {
         return None;
     };
     let [a, b] = graph.nodes[node].inputs[..] else { return None };
-    let inner = |value| operands(graph, index, Binary::Mul, value);
+    let inner = |value| index.operands(graph, Binary::Mul, value);
     let orders = [(inner(a), b), (inner(b), a)];
     orders.into_iter().find_map(|(pair, last)| {
         let [p, q] = pair?;
@@ -36,7 +36,7 @@ fn gelu(graph: &Graph, index: &Index, node: usize) -> Option<ValueId> {
 
 /// `x`, if `value` is `1 + erf(x / sqrt(2))`.
 fn gate_of(graph: &Graph, index: &Index, value: ValueId) -> Option<ValueId> {
-    let [a, b] = operands(graph, index, Binary::Add, value)?;
+    let [a, b] = index.operands(graph, Binary::Add, value)?;
     let erf = match () {
         () if index.scalar(graph, a) == Some(1.0) => b,
         () if index.scalar(graph, b) == Some(1.0) => a,
@@ -46,20 +46,12 @@ fn gate_of(graph: &Graph, index: &Index, value: ValueId) -> Option<ValueId> {
         return None;
     };
     let near = |value, number: f32| index.scalar(graph, value).is_some_and(|v| (v / number - 1.0).abs() < 1e-3);
-    if let Some([x, root]) = operands(graph, index, Binary::Div, scaled) {
+    if let Some([x, root]) = index.operands(graph, Binary::Div, scaled) {
         return near(root, SQRT_2).then_some(x);
     }
-    match operands(graph, index, Binary::Mul, scaled)? {
+    match index.operands(graph, Binary::Mul, scaled)? {
         [x, factor] if near(factor, FRAC_1_SQRT_2) => Some(x),
         [factor, x] if near(factor, FRAC_1_SQRT_2) => Some(x),
-        _ => None,
-    }
-}
-
-/// The operands of the function `kind` that makes `value`.
-fn operands(graph: &Graph, index: &Index, kind: Binary, value: ValueId) -> Option<[ValueId; 2]> {
-    match index.primitive(graph, value)? {
-        (node, Primitive::Binary(own)) if *own == kind => graph.nodes[node].inputs[..].try_into().ok(),
         _ => None,
     }
 }

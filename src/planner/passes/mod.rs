@@ -1,6 +1,7 @@
 //! Rewrites of the graph. Each pass is one file and leaves the graph verified; what a pass may change of a network's
 //! result is at most the rounding of the arithmetic it folds.
 
+mod attention;
 mod drop_dead;
 mod drop_noops;
 mod fold_batchnorm;
@@ -8,6 +9,7 @@ mod fold_constants;
 mod fold_pad;
 mod gelu;
 mod hardswish;
+mod normalise;
 mod rewrite;
 mod silu;
 #[cfg(test)]
@@ -44,8 +46,12 @@ impl PassSet {
     pub const ELIDE: PassSet = PassSet(1 << 9);
     /// The exact Gelu, spelled with the error function, becomes one function.
     pub const GELU: PassSet = PassSet(1 << 10);
+    /// Layer normalisation, spelled with means, becomes one primitive.
+    pub const NORMALISE: PassSet = PassSet(1 << 11);
+    /// Two matrix products around a softmax become one primitive.
+    pub const ATTENTION: PassSet = PassSet(1 << 12);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 11) - 1);
+    pub const ALL: PassSet = PassSet((1 << 13) - 1);
 
     /// True if all passes of `other` are in the set.
     pub const fn has(self, other: PassSet) -> bool {
@@ -93,7 +99,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 10] = [
+const PASSES: [Pass; 12] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -133,6 +139,16 @@ const PASSES: [Pass; 10] = [
         name: "gelu",
         flag: PassSet::GELU,
         run: gelu::run,
+    },
+    Pass {
+        name: "normalise",
+        flag: PassSet::NORMALISE,
+        run: normalise::run,
+    },
+    Pass {
+        name: "attention",
+        flag: PassSet::ATTENTION,
+        run: attention::run,
     },
     Pass {
         name: "drop_noops",

@@ -1,8 +1,8 @@
 //! What all passes need: who makes and who reads a value, and replacing one value by another.
 
-use crate::planner::graph::{Graph, Op, ValueId};
+use crate::planner::graph::{Graph, Op, ValueId, ViewOp};
 use crate::planner::strided;
-use crate::primitive::{Primitive, Unary};
+use crate::primitive::{Binary, Primitive, Unary};
 
 /// Producers and numbers of readers of all values, as of the moment it was made.
 pub struct Index {
@@ -45,12 +45,28 @@ impl Index {
         }
     }
 
+    /// The operands of the function `kind` that makes `value`.
+    pub fn operands(&self, graph: &Graph, kind: Binary, value: ValueId) -> Option<[ValueId; 2]> {
+        match self.primitive(graph, value)? {
+            (node, Primitive::Binary(own)) if *own == kind => graph.nodes[node].inputs[..].try_into().ok(),
+            _ => None,
+        }
+    }
+
     /// The one number that all elements of `value` are, if it is a constant, or views of one, of equal floats.
     pub fn scalar(&self, graph: &Graph, value: ValueId) -> Option<f32> {
         let (tensor, _) = strided::constant(graph, &self.producers, value)?;
         let first = tensor.get_f64(0)?;
         let equal = tensor.dtype().is_float() && (1..tensor.len()).all(|i| tensor.get_f64(i) == Some(first));
         equal.then_some(first as f32)
+    }
+}
+
+/// What `value` is repeated from; itself if it is no repetition.
+pub fn broadcasted(graph: &Graph, index: &Index, value: ValueId) -> ValueId {
+    match index.producers[value.index()].map(|node| &graph.nodes[node]) {
+        Some(node) if node.op == Op::View(ViewOp::Broadcast) => node.inputs[0],
+        _ => value,
     }
 }
 

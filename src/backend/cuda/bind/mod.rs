@@ -4,6 +4,7 @@
 //! then says, for every chunk and every set of addresses (a slot has its own), what is launched. The bytes of a launch's
 //! parameters mirror a struct of the kernel's source.
 
+mod attention;
 mod constants;
 pub mod conv_mma;
 pub mod conv_wgmma;
@@ -14,6 +15,7 @@ mod generic;
 mod groups;
 mod matmul;
 mod matvec;
+mod normalise;
 mod pool;
 mod recurrent;
 mod recurrent_mma;
@@ -345,6 +347,8 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Reduce => reduce::compile(operator),
         Named::Softmax => softmax::compile(operator),
         Named::Resize => resize::compile(packer, operator),
+        Named::Normalise => normalise::compile(operator),
+        Named::Attention => attention::compile(operator),
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),

@@ -4,6 +4,7 @@
 //! of primitives computes, `routine` binds a primitive to its family and tables, `operator` runs the primitives
 //! of an operator over the tiles that `tiles` cuts.
 
+mod attention;
 mod conv;
 mod elementwise;
 mod lstm;

@@ -1,8 +1,8 @@
-//! Reductions, and softmax.
+//! Reductions, softmax, and normalisation.
 //!
 //! A reduction takes the reduced elements one after another in C order of the reduced axes, from 0 (or the lowest value).
 //! Softmax takes the maximum one after another, sums `e^(x - max)` in sixteen partial sums by the position's remainder,
-//! folded in halves, and divides.
+//! folded in halves, and divides. Normalisation sums in the same way.
 
 use super::scalar;
 use super::value::{Lane, Place, RUN, Value};
@@ -81,8 +81,22 @@ fn reduce_lanes<T: Lane>(kind: ReduceKind, axes: u8, input: Shape, x: &Value<'_>
     }
 }
 
-/// Number of partial sums of a softmax.
+/// Number of partial sums of a softmax or a normalisation.
 const PARTIALS: usize = 16;
+
+/// Values added by `step` to sixteen partial sums, by the position's remainder, which are folded in halves.
+pub fn folded(values: &[f32], step: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut partials = [0.0f32; PARTIALS];
+    for run in values.chunks(PARTIALS) {
+        partials.iter_mut().zip(run).for_each(|(sum, &x)| *sum = step(*sum, x));
+    }
+    for half in [8, 4, 2, 1] {
+        for i in 0..half {
+            partials[i] += partials[i + half];
+        }
+    }
+    partials[0]
+}
 
 /// Softmax along `axis` of extent `n`; `bounds` holds the axis whole, `work` holds `n` floats.
 pub fn softmax(axis: usize, n: usize, x: &Value<'_>, y: &Value<'_>, bounds: &Bounds, work: &mut [f32]) {
@@ -92,16 +106,22 @@ pub fn softmax(axis: usize, n: usize, x: &Value<'_>, y: &Value<'_>, bounds: &Bou
         let greatest = values.iter().fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best });
         values.iter_mut().for_each(|x| *x -= greatest);
         scalar::unary(Unary::Exp, values);
-        let mut partials = [0.0f32; PARTIALS];
-        for (i, &x) in values.iter().enumerate() {
-            partials[i % PARTIALS] += x;
-        }
-        for half in [8, 4, 2, 1] {
-            for i in 0..half {
-                partials[i] += partials[i + half];
-            }
-        }
-        values.iter_mut().for_each(|x| *x /= partials[0]);
+        let sum = folded(values, |sum, x| sum + x);
+        values.iter_mut().for_each(|x| *x /= sum);
+        f32::store(y, yo, y.stride(axis), values);
+    });
+}
+
+/// Normalisation along `axis` of extent `n`; `bounds` holds the axis whole, `work` holds `n` floats.
+pub fn normalise(axis: usize, n: usize, epsilon: f32, x: &Value<'_>, y: &Value<'_>, bounds: &Bounds, work: &mut [f32]) {
+    let (values, count) = (&mut work[..n], n as f32);
+    walk(&bounds.with(axis, 0..1), None, [x.place, y.place], |_, [xo, yo]| {
+        f32::load(x, xo, x.stride(axis), values);
+        let mean = folded(values, |sum, x| sum + x) / count;
+        values.iter_mut().for_each(|x| *x -= mean);
+        let variance = folded(values, |sum, x| x.mul_add(x, sum)) / count;
+        let deviation = (variance + epsilon).sqrt();
+        values.iter_mut().for_each(|x| *x /= deviation);
         f32::store(y, yo, y.stride(axis), values);
     });
 }

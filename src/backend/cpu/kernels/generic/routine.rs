@@ -1,5 +1,6 @@
 //! One primitive with everything decided that does not depend on memory.
 
+use super::attention::Attention;
 use super::conv::Convolution;
 use super::lstm::Lstm;
 use super::pool::Pooling;
@@ -37,6 +38,12 @@ enum Body {
         axis: usize,
         extent: usize,
     },
+    Normalise {
+        axis: usize,
+        extent: usize,
+        epsilon: f32,
+    },
+    Attention(Attention),
     Remap(Box<Remap>),
     Resample(Box<Resample>),
     Gather(Gather),
@@ -72,6 +79,12 @@ impl Routine {
                 axis: usize::from(axis),
                 extent: input.dim(usize::from(axis)) as usize,
             },
+            Primitive::Normalise { axis, epsilon } => Body::Normalise {
+                axis: usize::from(axis),
+                extent: input.dim(usize::from(axis)) as usize,
+                epsilon: epsilon.0,
+            },
+            Primitive::Attention { scale } => Body::Attention(Attention::new(scale.0, inputs[1].1, output)),
             Primitive::Pad { mode, begin } => Body::Remap(Box::new(Remap::pad(mode, &begin, input, output))),
             Primitive::Resize(resize) => Self::resize(&resize, input, output)?,
             Primitive::Gather { axis } => Body::Gather(Gather {
@@ -109,7 +122,8 @@ impl Routine {
     pub fn work(&self) -> usize {
         match &self.body {
             Body::Convolution(conv) => conv.work(),
-            Body::Softmax { extent, .. } => *extent,
+            Body::Softmax { extent, .. } | Body::Normalise { extent, .. } => *extent,
+            Body::Attention(attention) => attention.work(),
             Body::Lstm(lstm) => lstm.work(),
             _ => 0,
         }
@@ -136,6 +150,8 @@ impl Routine {
             Body::Pooling(pooling) => pooling.run(x, y, outputs.get(1), &bounds),
             Body::Reduce { kind, axes, input } => reduce::reduce(*kind, *axes, *input, x, y, &bounds),
             Body::Softmax { axis, extent } => reduce::softmax(*axis, *extent, x, y, &bounds, work),
+            Body::Normalise { axis, extent, epsilon } => reduce::normalise(*axis, *extent, *epsilon, x, y, &bounds, work),
+            Body::Attention(attention) => attention.run(inputs, y, &bounds, work),
             Body::Remap(remap) => remap.run(x, y, &bounds),
             Body::Resample(resample) => resample.run(x, y, &bounds),
             Body::Gather(gather) => gather.run(x, &inputs[1], y, &bounds),

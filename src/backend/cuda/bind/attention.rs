@@ -1,0 +1,138 @@
+//! Attention: `kernels/attention.cu`.
+
+use super::generic::{check, head, input, output};
+use super::views::{DeviceView, Divisor};
+use super::{Addresses, BindError, Kernel, Launch};
+use crate::limits::MAX_RANK;
+use crate::plan::format::{Operator, View};
+use crate::plan::tactic::MAX_ATTENTION_WIDTH;
+use crate::primitive::{Primitive, Region};
+use bytemuck::{Pod, Zeroable};
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+/// Queries of a block.
+const QUERIES: u32 = 32;
+/// Keys of a step, and how far apart in memory the elements of a key lie.
+const KEYS: u32 = 32;
+const KEY_PITCH: u32 = KEYS + 1;
+/// Axes before a matrix's.
+const LEADING: usize = MAX_RANK - 2;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    y: DeviceView,
+    queries: DeviceView,
+    keys: DeviceView,
+    values: DeviceView,
+    leading: [Divisor; LEADING],
+    steps: Divisor,
+    first_row: u32,
+    rows: u32,
+    row_axis: u32,
+    depth: u32,
+    count: u32,
+    width: u32,
+    tiles: u32,
+    scale: f32,
+    padding: u32,
+}
+
+struct Attention {
+    operator: Operator,
+    scale: f32,
+}
+
+/// Compiles attention of narrow keys and values.
+pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    check(operator)?;
+    let Primitive::Attention { scale } = head(operator)?.primitive else {
+        return Err(BindError::Tactic("it is no attention"));
+    };
+    if operator.calls.len() > 1 {
+        return Err(BindError::Tactic("its tail is too long"));
+    }
+    let (depth, width) = extents(operator)?;
+    if depth.max(width) > MAX_ATTENTION_WIDTH {
+        return Err(BindError::Large("a key or a value"));
+    }
+    Ok(Box::new(Attention {
+        operator: operator.clone(),
+        scale: scale.0,
+    }))
+}
+
+/// Elements of a key and of a value.
+fn extents(operator: &Operator) -> Result<(u32, u32), BindError> {
+    let last = |view: &View| view.layout.shape.dim(view.layout.shape.rank() - 1);
+    Ok((last(input(operator, 0)?), last(output(operator, 0)?)))
+}
+
+impl Kernel for Attention {
+    fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
+        let y = output(&self.operator, 0)?;
+        let shape = y.layout.shape;
+        let row_axis = shape.rank() - 2;
+        // A matrix alone is cut along its batch axis, which its rows are.
+        let chunk = match shape.rank() {
+            2 => region.batch.clone(),
+            3 | 4 => region.rows.clone(),
+            _ => 0..shape.dim(row_axis),
+        };
+        let first_batch = if row_axis > 0 { region.batch.start } else { 0 };
+        let leading = |axis: usize| match axis {
+            _ if axis >= row_axis => 1,
+            0 => region.batch.len() as u32,
+            _ => shape.dim(axis),
+        };
+        let rows = chunk.len() as u32;
+        let steps = rows.div_ceil(QUERIES);
+        let matrices: u64 = (0..LEADING).map(|axis| u64::from(leading(axis))).product();
+        let tiles = u32::try_from(matrices * u64::from(steps)).ok().filter(|&n| n < 1 << 31);
+        let tiles = tiles.ok_or(BindError::Large("a chunk"))?;
+        let (depth, columns) = extents(&self.operator)?;
+        if tiles == 0 || columns == 0 {
+            return Ok(Vec::new());
+        }
+        let from_first = |view: &View| -> Result<DeviceView, BindError> {
+            let mut seen = DeviceView::new(at, view)?;
+            let elements = seen.strides[0] * i64::from(first_batch);
+            let bytes = elements * view.dtype.bytes() as i64;
+            seen.address = seen.address.checked_add_signed(bytes).ok_or(BindError::Reference)?;
+            Ok(seen)
+        };
+        let keys = input(&self.operator, 1)?;
+        let params = Params {
+            y: from_first(y)?,
+            queries: from_first(input(&self.operator, 0)?)?,
+            keys: from_first(keys)?,
+            values: from_first(input(&self.operator, 2)?)?,
+            leading: std::array::from_fn(|axis| Divisor::new(leading(axis))),
+            steps: Divisor::new(steps),
+            first_row: chunk.start,
+            rows,
+            row_axis: row_axis as u32,
+            depth,
+            count: keys.layout.shape.dim(row_axis + 1),
+            width: columns,
+            tiles,
+            scale: self.scale,
+            padding: 0,
+        };
+        Ok(vec![Launch {
+            shared: 4 * (depth * (QUERIES + KEY_PITCH) + columns * KEYS),
+            ..Launch::new("attention", "attention", tiles, width, THREADS, &params)
+        }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_struct_has_the_sources_bytes() {
+        assert_eq!(std::mem::size_of::<Params>(), 4 * 88 + 60 + 36);
+    }
+}

@@ -1,0 +1,178 @@
+// Attention: for every query the mean of the values, weighed by how well their keys answer it. Scores never leave the block.
+//
+// A block takes up to 32 queries of one matrix, four a warp, and walks the keys 32 at a time, a key a lane: once for the
+// greatest score, and once more for the weights, their sum and the weighed values. As the greatest score is known before the
+// first weight, no sum is ever rescaled (unlike Dao et al. 2022), and results do not depend on how the keys are cut: scores
+// take one fused multiply-add for each d, weights go into sixteen partial sums by the key's number modulo sixteen, which are
+// folded in halves, values one fused multiply-add for each key. Where all keys fit into one step, they are walked once.
+#include "divide.cuh"
+#include "math.cuh"
+#include "view.cuh"
+
+constexpr u32 ATTENTION_THREADS = 256;
+constexpr u32 WARPS = ATTENTION_THREADS / 32;
+constexpr u32 QUERIES = 32;                      // of a block
+constexpr u32 PER_WARP = QUERIES / WARPS;
+constexpr u32 KEYS = 32;                         // of a step
+constexpr u32 KEY_PITCH = KEYS + 1;              // keeps neighbouring d of a key in different banks
+constexpr u32 MAX_WIDTH = 96;                    // of a value
+constexpr u32 COLUMNS = MAX_WIDTH / 32;          // of a value, in a lane
+constexpr u32 LEADING = MAX_RANK - 2;
+
+struct Attention {
+    View y;                    // [..,M,E]; as the other tensors from the chunk's first leading coordinates on
+    View queries;              // [..,M,D]
+    View keys;                 // [..,D,K]
+    View values;               // [..,K,E]
+    Divisor leading[LEADING];  // extents of the chunk's leading axes
+    Divisor steps;             // tiles of a matrix
+    u32 first_row;             // rows of the chunk
+    u32 rows;
+    u32 row_axis;
+    u32 depth;
+    u32 count;                 // of keys
+    u32 width;
+    u32 tiles;
+    float scale;
+    u32 padding;
+};
+
+static_assert(sizeof(Attention) == 4 * 88 + 60 + 36, "mirrored in bind/attention.rs");
+
+// The queries [QUERIES][depth], then a step's keys [depth][KEY_PITCH] and values [KEYS][width].
+extern __shared__ float shared_floats[];
+
+extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS) attention(const __grid_constant__ Attention p) {
+    float* const query = shared_floats;
+    float* const key = query + QUERIES * p.depth;
+    float* const value = key + p.depth * KEY_PITCH;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const u32 row_axis = p.row_axis, column_axis = p.row_axis + 1;
+    const float lowest = __uint_as_float(0xff800000u);
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        u32 rest = divide(tile, p.steps);
+        const u32 first = (tile - rest * p.steps.divisor) * QUERIES;
+        i64 y_at = 0, q_at = 0, k_at = 0, v_at = 0;
+#pragma unroll
+        for (u32 i = 0; i < LEADING; ++i) {
+            const u32 axis = LEADING - 1 - i;
+            const u32 above = divide(rest, p.leading[axis]);
+            const i64 at = rest - above * p.leading[axis].divisor;
+            // Axes from the row axis on have an extent of 1 here.
+            y_at += at * p.y.strides[axis], q_at += at * p.queries.strides[axis];
+            k_at += at * p.keys.strides[axis], v_at += at * p.values.strides[axis];
+            rest = above;
+        }
+        const u32 rows = p.rows - first < QUERIES ? p.rows - first : QUERIES;
+        y_at += static_cast<i64>(p.first_row + first) * p.y.strides[row_axis];
+        q_at += static_cast<i64>(p.first_row + first) * p.queries.strides[row_axis];
+        // A matrix of `lines` by `run` elements into rows of shared memory, `pitch` apart.
+        const auto fetch = [&](const View& from, i64 at, i64 line_step, i64 run_step, u32 lines, u32 run, auto place) {
+            for (u32 i = threadIdx.x; i < lines * run; i += ATTENTION_THREADS) {
+                const u32 line = i / run, j = i - line * run;
+                place(line, j, load_float(from.address, from.dtype, at + line * line_step + j * run_step));
+            }
+        };
+        const auto fetch_keys = [&](u32 begin, u32 keys) {
+            const i64 step = p.keys.strides[column_axis];
+            fetch(p.keys, k_at + begin * step, step, p.keys.strides[row_axis], keys, p.depth,
+                  [&](u32 k, u32 d, float x) { key[d * KEY_PITCH + k] = x; });
+        };
+        const auto scores = [&](u32 keys, float(&s)[PER_WARP]) {
+#pragma unroll
+            for (u32 r = 0; r < PER_WARP; ++r) s[r] = 0.0f;
+            for (u32 d = 0; d < p.depth; ++d) {
+                const float k = key[d * KEY_PITCH + lane];
+#pragma unroll
+                for (u32 r = 0; r < PER_WARP; ++r) s[r] = __fmaf_rn(query[(warp + r * WARPS) * p.depth + d], k, s[r]);
+            }
+#pragma unroll
+            for (u32 r = 0; r < PER_WARP; ++r) s[r] = lane < keys ? __fmul_rn(s[r], p.scale) : lowest;
+        };
+        const auto keys_from = [&](u32 begin) { return p.count - begin < KEYS ? p.count - begin : KEYS; };
+
+        __syncthreads();
+        fetch(p.queries, q_at, p.queries.strides[row_axis], p.queries.strides[column_axis], rows, p.depth,
+              [&](u32 r, u32 d, float x) { query[r * p.depth + d] = x; });
+        float greatest[PER_WARP], s[PER_WARP];
+#pragma unroll
+        for (u32 r = 0; r < PER_WARP; ++r) greatest[r] = lowest;
+        const bool once = p.count <= KEYS;
+        for (u32 begin = 0; begin < p.count; begin += KEYS) {
+            const u32 keys = keys_from(begin);
+            if (begin > 0) __syncthreads();
+            fetch_keys(begin, keys);
+            if (once) {
+                fetch(p.values, v_at, p.values.strides[row_axis], p.values.strides[column_axis], keys, p.width,
+                      [&](u32 k, u32 e, float x) { value[k * p.width + e] = x; });
+            }
+            __syncthreads();
+            scores(keys, s);
+#pragma unroll
+            for (u32 r = 0; r < PER_WARP; ++r) greatest[r] = greater(s[r], greatest[r]);
+        }
+#pragma unroll
+        for (u32 r = 0; r < PER_WARP; ++r) {
+#pragma unroll
+            for (u32 other = 16; other > 0; other /= 2) greatest[r] = greater(__shfl_xor_sync(0xffffffffu, greatest[r], other), greatest[r]);
+        }
+        float sum[PER_WARP], total[PER_WARP][COLUMNS];
+#pragma unroll
+        for (u32 r = 0; r < PER_WARP; ++r) {
+            sum[r] = 0.0f;
+#pragma unroll
+            for (u32 c = 0; c < COLUMNS; ++c) total[r][c] = 0.0f;
+        }
+        for (u32 begin = 0; begin < p.count; begin += KEYS) {
+            const u32 keys = keys_from(begin);
+            if (!once) {
+                __syncthreads();
+                fetch_keys(begin, keys);
+                const i64 step = p.values.strides[row_axis];
+                fetch(p.values, v_at + begin * step, step, p.values.strides[column_axis], keys, p.width,
+                      [&](u32 k, u32 e, float x) { value[k * p.width + e] = x; });
+                __syncthreads();
+                scores(keys, s);
+            }
+            float weight[PER_WARP];
+#pragma unroll
+            for (u32 r = 0; r < PER_WARP; ++r) {
+                weight[r] = lane < keys ? exponential(__fsub_rn(s[r], greatest[r])) : 0.0f;
+                // Lanes 0 to 15 hold the partial sums.
+                const float later = __shfl_down_sync(0xffffffffu, weight[r], 16);
+                sum[r] = __fadd_rn(__fadd_rn(sum[r], weight[r]), later);
+            }
+            for (u32 k = 0; k < keys; ++k) {
+                float v[COLUMNS];
+#pragma unroll
+                for (u32 c = 0; c < COLUMNS; ++c) v[c] = lane + 32 * c < p.width ? value[k * p.width + lane + 32 * c] : 0.0f;
+#pragma unroll
+                for (u32 r = 0; r < PER_WARP; ++r) {
+                    const float w = __shfl_sync(0xffffffffu, weight[r], k);
+#pragma unroll
+                    for (u32 c = 0; c < COLUMNS; ++c) total[r][c] = __fmaf_rn(w, v[c], total[r][c]);
+                }
+            }
+        }
+#pragma unroll
+        for (u32 r = 0; r < PER_WARP; ++r) {
+#pragma unroll
+            for (u32 half = 8; half > 0; half /= 2) sum[r] = __fadd_rn(sum[r], __shfl_down_sync(0xffffffffu, sum[r], half, 16));
+            const float all = __shfl_sync(0xffffffffu, sum[r], 0);
+            const u32 row = warp + r * WARPS;
+            if (row >= rows) continue;
+#pragma unroll
+            for (u32 c = 0; c < COLUMNS; ++c) {
+                const u32 e = lane + 32 * c;
+                if (e >= p.width) continue;
+                const i64 to = y_at + static_cast<i64>(row) * p.y.strides[row_axis] + static_cast<i64>(e) * p.y.strides[column_axis];
+                const float result = __fdiv_rn(total[r][c], all);
+                if (p.y.dtype == F16) {
+                    *(reinterpret_cast<u16*>(p.y.address) + to) = float_to_half(result);
+                } else {
+                    *(reinterpret_cast<float*>(p.y.address) + to) = result;
+                }
+            }
+        }
+    }
+}
