@@ -328,6 +328,8 @@ pub enum Kernel {
     MatVec,
     /// Recurrent layers: all steps of a sequence in one launch.
     Recurrent,
+    /// GPU: squeeze and excitation, from the pixels to the gate of each channel.
+    Squeeze,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -83,6 +83,7 @@ pub const UNITS: &[Unit] = &[
     unit!("reduce"),
     unit!("resize"),
     unit!("softmax"),
+    unit!("squeeze"),
     unit!("topk"),
     unit!("transpose"),
 ];
@@ -138,6 +139,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::ConvWgmma, &["conv_wgmma"]),
     (Kernel::Prepare, &["prepare", "crop"]),
     (Kernel::Decode, &["argmax", "decode", "nms", "topk"]),
+    (Kernel::Squeeze, &["squeeze"]),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel

@@ -12,6 +12,7 @@ mod forms;
 mod plain;
 pub mod product;
 mod recurrent;
+pub mod squeeze;
 
 pub use plain::PRODUCT_STEP;
 

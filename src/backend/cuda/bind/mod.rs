@@ -20,6 +20,7 @@ mod recurrent_mma;
 mod reduce;
 mod resize;
 mod softmax;
+mod squeeze;
 pub mod tail;
 #[cfg(test)]
 mod tests;
@@ -342,6 +343,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Pool => pool::compile(operator),
         Named::Reduce => reduce::compile(operator),
         Named::Softmax => softmax::compile(operator),
+        Named::Squeeze => squeeze::compile(packer, operator),
         Named::Resize => resize::compile(packer, operator),
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
