@@ -334,6 +334,8 @@ pub enum Kernel {
     Normalise,
     /// GPU: attention, whose scores never leave the kernel.
     Attention,
+    /// GPU: squeeze and excitation, from the pixels to the gate of each channel.
+    Squeeze,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

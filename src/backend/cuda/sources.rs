@@ -86,6 +86,7 @@ pub const UNITS: &[Unit] = &[
     unit!("resize"),
     unit!("softmax"),
     unit!("stream_wgmma", HOPPER),
+    unit!("squeeze"),
     unit!("topk"),
     unit!("transpose"),
 ];
@@ -144,6 +145,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::StreamWgmma, &["stream_wgmma"]),
     (Kernel::Prepare, &["prepare", "crop"]),
     (Kernel::Decode, &["argmax", "decode", "nms", "topk"]),
+    (Kernel::Squeeze, &["squeeze"]),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel

@@ -1,14 +1,14 @@
 //! What each kernel of the CUDA backend takes.
 //!
-//! On a GPU an operator is a head and a tail: its later primitives are elementwise functions of earlier values. Kernels
-//! other than the generic one are listed before it.
+//! On a GPU an operator is a head and a tail: its later primitives are elementwise functions of earlier values. Squeeze and
+//! excitation alone has layers in its tail. Kernels other than the generic one are listed before it.
 
 use super::conv_mma::{self, MmaTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
 use super::product::Product;
 use super::stream_wgmma::{self, StreamTile};
-use super::{FMA, Misfit, plain, recurrent};
+use super::{FMA, Misfit, plain, recurrent, squeeze};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
@@ -32,7 +32,9 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
             split_k: 1,
         };
     }
-    plain::class(plan, operator).unwrap_or(FMA)
+    squeeze::class(plan, operator)
+        .or_else(|| plain::class(plan, operator))
+        .unwrap_or(FMA)
 }
 
 /// All tactics that can run the operator in its class, best first.
@@ -50,7 +52,7 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         Family::Wgmma => conv_wgmma::product(plan, operator).map_or(Vec::new(), |p| on_wgmma(&p, split_k)),
         _ => conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k)),
     };
-    let pictures = [Kernel::Prepare, Kernel::Decode].into_iter();
+    let pictures = [Kernel::Prepare, Kernel::Decode, Kernel::Squeeze].into_iter();
     let others = pictures.chain(plain::KERNELS).chain([Kernel::Generic]).map(Tactic::of);
     products.into_iter().chain(others).collect()
 }
@@ -67,6 +69,10 @@ fn on_wgmma(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
 /// The table.
 pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
     let first = operator.calls.first().ok_or(Misfit::Primitive)?;
+    if tactic.kernel == Kernel::Squeeze {
+        need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
+        return squeeze::fits(plan, operator);
+    }
     tail(operator)?;
     need(family(tactic.kernel, operator) == operator.class.family, Misfit::Class)?;
     use Primitive as P;

@@ -12,6 +12,7 @@ mod forms;
 mod plain;
 pub mod product;
 mod recurrent;
+pub mod squeeze;
 pub mod stream_wgmma;
 
 pub use plain::{MAX_ATTENTION_WIDTH, PRODUCT_STEP};

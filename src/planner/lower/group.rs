@@ -1,10 +1,13 @@
-//! Which nodes run as one operator: a product or an elementwise function, and the elementwise functions that follow it.
+//! Which nodes run as one operator: a product or an elementwise function, and the elementwise functions that follow it;
+//! and squeeze and excitation.
 
 use crate::limits::MAX_PRIMITIVES;
+use crate::plan::tactic::squeeze::is_form;
 use crate::planner::graph::{Graph, Op};
 use crate::planner::passes::PassSet;
 use crate::planner::strided;
 use crate::primitive::Primitive;
+use crate::tensor::DType;
 
 /// A step of lowering, in an order in which every input is made before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,10 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
         group_of[index] = Some(group);
     }
 
+    if set.has(PassSet::GROUP) {
+        squeeze(graph, &producers, &uses, &mut members, &group_of);
+    }
+
     let mut units = Vec::new();
     for (index, node) in graph.nodes.iter().enumerate() {
         match (&node.op, group_of[index]) {
@@ -71,6 +78,54 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
         }
     }
     units
+}
+
+/// Joins squeeze and excitation of halves, which GPUs run in one launch: the mean of a picture and the two layers with their
+/// functions, each read by the next alone. The groups in front are left empty.
+fn squeeze(graph: &Graph, producers: &[Option<usize>], uses: &[u32], members: &mut [Vec<usize>], group_of: &[Option<usize>]) {
+    // The group whose last value is the first input of a node that alone reads it.
+    let before = |node: usize, members: &[Vec<usize>]| {
+        let value = graph.nodes[node].inputs.first()?.index();
+        let producer = producers[value]?;
+        let group = group_of[producer]?;
+        (uses[value] == 1 && members[group].last() == Some(&producer)).then_some(group)
+    };
+    for last in 0..members.len() {
+        let &[layer, _] = members[last].as_slice() else { continue };
+        let Some(middle) = before(layer, members) else { continue };
+        let &[layer, _] = members[middle].as_slice() else { continue };
+        let Some(front) = before(layer, members) else { continue };
+        let nodes = [front, middle, last].map(|g| members[g].as_slice()).concat();
+        if is_squeeze(graph, producers, &nodes) {
+            members[front].clear();
+            members[middle].clear();
+            members[last] = nodes;
+        }
+    }
+}
+
+/// True for nodes of the form that `plan::tactic::squeeze` takes: halves, with constant weights and biases.
+fn is_squeeze(graph: &Graph, producers: &[Option<usize>], nodes: &[usize]) -> bool {
+    let primitive = |&n: &usize| match &graph.nodes[n].op {
+        Op::Primitive(primitive) => Some(primitive),
+        _ => None,
+    };
+    let Some(primitives) = nodes.iter().map(primitive).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
+    let value = |v: &crate::planner::graph::ValueId| &graph.values[v.index()];
+    let shapes = [&graph.nodes[nodes[0]].inputs, &graph.nodes[nodes[0]].outputs].map(|v| value(&v[0]).shape);
+    let Some(hidden) = nodes.get(1).map(|&n| value(&graph.nodes[n].outputs[0]).shape) else {
+        return false;
+    };
+    let touched = nodes
+        .iter()
+        .flat_map(|&n| &graph.nodes[n].outputs)
+        .chain(&graph.nodes[nodes[0]].inputs);
+    let constants = nodes.iter().flat_map(|&n| graph.nodes[n].inputs.iter().skip(1));
+    is_form(&primitives, [shapes[0], shapes[1], hidden])
+        && touched.clone().all(|v| value(v).dtype == DType::F16)
+        && constants.clone().all(|v| strided::constant(graph, producers, *v).is_some())
 }
 
 fn is_tail(primitive: &Primitive) -> bool {

@@ -22,6 +22,7 @@ mod recurrent_mma;
 mod reduce;
 mod resize;
 mod softmax;
+mod squeeze;
 mod stream_wgmma;
 mod swizzle;
 pub mod tail;
@@ -346,6 +347,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Pool => pool::compile(operator),
         Named::Reduce => reduce::compile(operator),
         Named::Softmax => softmax::compile(operator),
+        Named::Squeeze => squeeze::compile(packer, operator),
         Named::Resize => resize::compile(packer, operator),
         Named::Normalise => normalise::compile(operator),
         Named::Attention => attention::compile(operator),
