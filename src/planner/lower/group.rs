@@ -1,10 +1,13 @@
-//! Which nodes run as one operator: a product or an elementwise function, and the elementwise functions that follow it.
+//! Which nodes run as one operator: a product or an elementwise function, and the elementwise functions that follow it; and
+//! the scale, shift and relu of a product's input channels before it.
 
 use crate::limits::MAX_PRIMITIVES;
-use crate::planner::graph::{Graph, Op};
+use crate::plan::tactic::prologue;
+use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
 use crate::planner::strided;
-use crate::primitive::Primitive;
+use crate::primitive::{Binary, Primitive, Unary};
+use crate::tensor::DType;
 
 /// A step of lowering, in an order in which every input is made before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +42,7 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
         let mut joined = None;
         if set.has(PassSet::GROUP) && is_tail(primitive) {
             // Of two inputs that could be joined the later made one is the longer chain in practice.
-            let candidate = |v: &crate::planner::graph::ValueId| {
+            let candidate = |v: &ValueId| {
                 let producer = producers[v.index()]?;
                 let group = group_of[producer]?;
                 let fits = uses[v.index()] == 1
@@ -50,6 +53,14 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
                 fits.then_some((producer, group))
             };
             joined = node.inputs.iter().filter_map(candidate).max().map(|(_, group)| group);
+        }
+        if set.has(PassSet::GROUP) && set.has(PassSet::LAYOUT) {
+            let before = || prologue_of(graph, &producers, &uses, node);
+            joined = joined.or_else(|| {
+                before()
+                    .and_then(|last| group_of[last])
+                    .filter(|&g| members[g].len() == prologue::CALLS)
+            });
         }
         let group = joined.unwrap_or_else(|| {
             members.push(Vec::new());
@@ -71,6 +82,33 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
         }
     }
     units
+}
+
+/// The relu that ends the prologue of a convolution in f16.
+fn prologue_of(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &Node) -> Option<usize> {
+    let Op::Primitive(Primitive::Conv { window, groups }) = &node.op else {
+        return None;
+    };
+    let constant = |v: ValueId| strided::constant(graph, producers, v).is_some();
+    if !prologue::serves(window, *groups) || !node.inputs[1..].iter().all(|&v| constant(v)) {
+        return None;
+    }
+    let made = |v: ValueId, wanted: Primitive| {
+        let index = producers[v.index()].filter(|_| uses[v.index()] == 1 && graph.value(v).dtype == DType::F16)?;
+        (graph.nodes[index].op == Op::Primitive(wanted)).then_some(index)
+    };
+    // Of the two values that a function joins, the one that is computed.
+    let computed = |index: usize| match graph.nodes[index].inputs[..] {
+        [a, b] if constant(b) && !constant(a) => Some(a),
+        [a, b] if constant(a) && !constant(b) => Some(b),
+        _ => None,
+    };
+    let relu = made(node.inputs[0], Primitive::Unary(Unary::Relu))?;
+    let add = made(graph.nodes[relu].inputs[0], Primitive::Binary(Binary::Add))?;
+    let mul = made(computed(add)?, Primitive::Binary(Binary::Mul))?;
+    let x = computed(mul)?;
+    let same_shape = graph.value(x).shape == graph.value(node.inputs[0]).shape;
+    (same_shape && graph.value(x).dtype == DType::F16).then_some(relu)
 }
 
 fn is_tail(primitive: &Primitive) -> bool {
