@@ -25,6 +25,8 @@ pub enum Loader {
     Taps,
     /// One by one through a table of K, for any number of channels.
     Gather,
+    /// As `Taps`, of one tap, with the operator's prologue on the way into the tensor cores.
+    Affine,
 }
 
 /// What adds up the K ranges of an operator whose class splits K.
@@ -78,6 +80,13 @@ const fn gather(tile: (u16, u16), step: u16, warp: (u16, u16), stages: u16) -> M
     }
 }
 
+const fn affine(tile: (u16, u16), step: u16, warp: (u16, u16), stages: u16) -> MmaTile {
+    MmaTile {
+        loader: Loader::Affine,
+        ..taps(tile, step, warp, stages)
+    }
+}
+
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
 pub const MENU: &[MmaTile] = &[
     taps((128, 256), 32, (64, 64), 4),
@@ -96,6 +105,12 @@ pub const MENU: &[MmaTile] = &[
     gather((64, 64), 32, (32, 32), 3),
     gather((64, 32), 32, (16, 32), 3),
     gather((128, 16), 32, (32, 16), 3),
+    affine((128, 128), 64, (32, 64), 3),
+    affine((64, 128), 64, (32, 64), 4),
+    affine((64, 64), 64, (32, 32), 3),
+    affine((32, 64), 64, (16, 32), 4),
+    affine((32, 32), 64, (16, 16), 6),
+    affine((16, 32), 64, (16, 16), 6),
 ];
 
 impl MmaTile {
@@ -106,6 +121,7 @@ impl MmaTile {
         } = self;
         let suffix = match (self.loader, self.splits) {
             (Loader::Gather, _) => "_gather",
+            (Loader::Affine, _) => "_affine",
             (_, Splits::Folded) => "_fold",
             _ => "",
         };
@@ -179,10 +195,15 @@ pub fn splits(product: &Product<'_>) -> u16 {
     }
 }
 
-/// Checks that an entry of the menu computes a product whose class has `split_k` ranges.
-pub fn fits(entry: &MmaTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
+/// Checks that an entry of the menu computes a product whose class has `split_k` ranges, behind a prologue or without one.
+pub fn fits(entry: &MmaTile, product: &Product<'_>, split_k: u16, prologue: bool) -> Result<(), Misfit> {
     need(split_k == splits(product), Misfit::Class)?;
-    need(entry.loader == loader(product), Misfit::Layout)?;
+    let wanted = match (loader(product), prologue) {
+        (Loader::Taps, true) => Loader::Affine,
+        (_, true) => return Err(Misfit::Layout),
+        (loader, false) => loader,
+    };
+    need(entry.loader == wanted, Misfit::Layout)?;
     let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
     let tiles = (samples * rows * columns).div_ceil(u64::from(entry.tile.0)) * channels.div_ceil(u64::from(entry.tile.1));
     let counted = split_k > 1 && entry.splits == Splits::Apart;
@@ -192,11 +213,11 @@ pub fn fits(entry: &MmaTile, product: &Product<'_>, split_k: u16) -> Result<(), 
 
 /// The menu's tactics for a product, best first by estimate: the time is that of the rounds in which a large GPU takes the
 /// tiles, each a fixed cost and its share of products.
-pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
+pub fn menu(product: &Product<'_>, split_k: u16, prologue: bool) -> Vec<Tactic> {
     let mut all: Vec<(u64, Tactic)> = MmaTile::tactics()
         .filter_map(|tactic| {
             let entry = MmaTile::of(tactic)?;
-            fits(entry, product, split_k).ok()?;
+            fits(entry, product, split_k, prologue).ok()?;
             Some((entry.estimate(product, split_k), tactic))
         })
         .collect();

@@ -1,19 +1,26 @@
 //! What each kernel of the CUDA backend takes.
 //!
-//! On a GPU an operator is a head and a tail: its later primitives are elementwise functions of earlier values. Squeeze and
-//! excitation alone has layers in its tail. Kernels other than the generic one are listed before it.
+//! On a GPU an operator is a head and a tail: its later primitives are elementwise functions of earlier values. What comes
+//! before the head, if anything, is a prologue; squeeze and excitation alone has layers in its tail. Kernels other than the
+//! generic one are listed before it.
 
 use super::conv_mma::{self, MmaTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
 use super::product::Product;
 use super::stream_wgmma::{self, StreamTile};
-use super::{FMA, Misfit, plain, recurrent, squeeze};
+use super::{FMA, Misfit, plain, prologue, recurrent, squeeze};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
 /// The class of an operator: tensor cores for what they compute, else sequential fused multiply-adds.
 pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> ArithmeticClass {
+    if let Some((_, body)) = prologue::cut(plan, operator) {
+        return conv_mma::product(plan, &body).map_or(FMA, |product| ArithmeticClass {
+            family: Family::TensorCore,
+            split_k: conv_mma::splits(&product),
+        });
+    }
     if let Some(product) = conv_wgmma::product(plan, operator).ok().filter(|_| wgmma) {
         return ArithmeticClass {
             family: Family::Wgmma,
@@ -48,9 +55,12 @@ pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 /// Every tactic of the backend, in the order in which the menu prefers them.
 fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     let split_k = operator.class.split_k;
+    if let Some((_, body)) = prologue::cut(plan, operator) {
+        return conv_mma::product(plan, &body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, true));
+    }
     let products = match operator.class.family {
         Family::Wgmma => conv_wgmma::product(plan, operator).map_or(Vec::new(), |p| on_wgmma(&p, split_k)),
-        _ => conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k)),
+        _ => conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
     };
     let pictures = [Kernel::Prepare, Kernel::Decode, Kernel::Squeeze].into_iter();
     let others = pictures.chain(plain::KERNELS).chain([Kernel::Generic]).map(Tactic::of);
@@ -68,6 +78,12 @@ fn on_wgmma(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
 
 /// The table.
 pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+    if let Some((_, body)) = prologue::cut(plan, operator) {
+        tail(&body)?;
+        need(operator.class.family == Family::TensorCore, Misfit::Class)?;
+        let entry = MmaTile::of(tactic).ok_or(Misfit::Tile)?;
+        return conv_mma::fits(entry, &conv_mma::product(plan, &body)?, operator.class.split_k, true);
+    }
     let first = operator.calls.first().ok_or(Misfit::Primitive)?;
     if tactic.kernel == Kernel::Squeeze {
         need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
@@ -79,7 +95,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
     match (tactic.kernel, &first.primitive) {
         (Kernel::ConvMma, P::Conv { .. } | P::MatMul) => {
             let entry = MmaTile::of(tactic).ok_or(Misfit::Tile)?;
-            conv_mma::fits(entry, &conv_mma::product(plan, operator)?, operator.class.split_k)
+            conv_mma::fits(entry, &conv_mma::product(plan, operator)?, operator.class.split_k, false)
         }
         (Kernel::ConvWgmma, P::Conv { .. } | P::MatMul) => {
             let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;

@@ -11,6 +11,7 @@ mod cuda;
 mod forms;
 mod plain;
 pub mod product;
+pub mod prologue;
 mod recurrent;
 pub mod squeeze;
 pub mod stream_wgmma;

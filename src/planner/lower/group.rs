@@ -1,12 +1,13 @@
-//! Which nodes run as one operator: a product or an elementwise function, and the elementwise functions that follow it;
-//! and squeeze and excitation.
+//! Which nodes run as one operator: a product or an elementwise function, and the elementwise functions that follow it; the
+//! scale, shift and relu of a product's input channels before it; and squeeze and excitation.
 
 use crate::limits::MAX_PRIMITIVES;
+use crate::plan::tactic::prologue;
 use crate::plan::tactic::squeeze::is_form;
-use crate::planner::graph::{Graph, Op};
+use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
 use crate::planner::strided;
-use crate::primitive::Primitive;
+use crate::primitive::{Binary, Primitive, Unary};
 use crate::tensor::DType;
 
 /// A step of lowering, in an order in which every input is made before it is read.
@@ -42,7 +43,7 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
         let mut joined = None;
         if set.has(PassSet::GROUP) && is_tail(primitive) {
             // Of two inputs that could be joined the later made one is the longer chain in practice.
-            let candidate = |v: &crate::planner::graph::ValueId| {
+            let candidate = |v: &ValueId| {
                 let producer = producers[v.index()]?;
                 let group = group_of[producer]?;
                 let fits = uses[v.index()] == 1
@@ -53,6 +54,14 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
                 fits.then_some((producer, group))
             };
             joined = node.inputs.iter().filter_map(candidate).max().map(|(_, group)| group);
+        }
+        if set.has(PassSet::GROUP) && set.has(PassSet::LAYOUT) {
+            let before = || prologue_of(graph, &producers, &uses, node);
+            joined = joined.or_else(|| {
+                before()
+                    .and_then(|last| group_of[last])
+                    .filter(|&g| members[g].len() == prologue::CALLS)
+            });
         }
         let group = joined.unwrap_or_else(|| {
             members.push(Vec::new());
@@ -126,6 +135,33 @@ fn is_squeeze(graph: &Graph, producers: &[Option<usize>], nodes: &[usize]) -> bo
     is_form(&primitives, [shapes[0], shapes[1], hidden])
         && touched.clone().all(|v| value(v).dtype == DType::F16)
         && constants.clone().all(|v| strided::constant(graph, producers, *v).is_some())
+}
+
+/// The relu that ends the prologue of a convolution in f16.
+fn prologue_of(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &Node) -> Option<usize> {
+    let Op::Primitive(Primitive::Conv { window, groups }) = &node.op else {
+        return None;
+    };
+    let constant = |v: ValueId| strided::constant(graph, producers, v).is_some();
+    if !prologue::serves(window, *groups) || !node.inputs[1..].iter().all(|&v| constant(v)) {
+        return None;
+    }
+    let made = |v: ValueId, wanted: Primitive| {
+        let index = producers[v.index()].filter(|_| uses[v.index()] == 1 && graph.value(v).dtype == DType::F16)?;
+        (graph.nodes[index].op == Op::Primitive(wanted)).then_some(index)
+    };
+    // Of the two values that a function joins, the one that is computed.
+    let computed = |index: usize| match graph.nodes[index].inputs[..] {
+        [a, b] if constant(b) && !constant(a) => Some(a),
+        [a, b] if constant(a) && !constant(b) => Some(b),
+        _ => None,
+    };
+    let relu = made(node.inputs[0], Primitive::Unary(Unary::Relu))?;
+    let add = made(graph.nodes[relu].inputs[0], Primitive::Binary(Binary::Add))?;
+    let mul = made(computed(add)?, Primitive::Binary(Binary::Mul))?;
+    let x = computed(mul)?;
+    let same_shape = graph.value(x).shape == graph.value(node.inputs[0]).shape;
+    (same_shape && graph.value(x).dtype == DType::F16).then_some(relu)
 }
 
 fn is_tail(primitive: &Primitive) -> bool {

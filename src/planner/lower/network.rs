@@ -8,6 +8,7 @@ use super::{Buffer, LowerError, Lowered, Room};
 use crate::ids::{BufferId, OperatorId, TenantId};
 use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_NAME, MAX_OPERATORS};
 use crate::plan::format::{ArithmeticClass, Call, Family, Kernel, Operand, Operator, Port, Role, Rounding, Tactic, Tenant, View};
+use crate::plan::tactic::prologue;
 use crate::planner::attach::{Attached, ResultOf};
 use crate::planner::graph::{Graph, Named, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
@@ -300,9 +301,33 @@ impl Network<'_> {
         Ok(())
     }
 
+    /// False for a product with a prologue that no kernel takes: its input does not lie so, or its constants do not belong to
+    /// channels.
+    fn keeps_prologue(&mut self, nodes: &[usize]) -> Result<bool, LowerError> {
+        let graph = self.graph;
+        let conv = |&n: &usize| matches!(graph.nodes[n].op, Op::Primitive(Primitive::Conv { .. }));
+        if nodes.len() <= prologue::CALLS || !conv(&nodes[prologue::CALLS]) {
+            return Ok(true);
+        }
+        let constants = nodes[..2].iter().flat_map(|&n| &graph.nodes[n].inputs);
+        let mut constants = constants.filter_map(|&v| constant(graph, &self.producers, v));
+        if !constants.all(|(_, at)| prologue::varies_by_channel(&at.layout)) {
+            return Ok(false);
+        }
+        let inputs = graph.nodes[nodes[0]].inputs.iter();
+        let computed = inputs.copied().find(|&v| constant(graph, &self.producers, v).is_none());
+        let Some(x) = computed else { return Ok(false) };
+        Ok(prologue::reads(&self.place(x)?.view))
+    }
+
     fn operator(&mut self, nodes: &[usize]) -> Result<(), LowerError> {
         let graph = self.graph;
         let Some((&last, _)) = nodes.split_last() else { return Ok(()) };
+        if !self.keeps_prologue(nodes)? {
+            let (prologue, product) = nodes.split_at(prologue::CALLS);
+            self.operator(prologue)?;
+            return self.operator(product);
+        }
         let mut outputs = Vec::new();
         for &value in &graph.nodes[last].outputs {
             outputs.push(self.storage(value)?);

@@ -3,14 +3,18 @@
 //! An operator's head is seen as a matrix product of M output pixels, N output channels and K taps times input channels;
 //! which part of it a block computes is said by the tactic's entry of the menu.
 
+use super::constants::floats;
 use super::epilogue::{Constants, Epilogue, pack_bias};
 use super::views::Divisor;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::{Operator, Plan, View};
 use crate::plan::tactic::conv_mma::{self as tiles, K_BLOCK, Loader, MmaTile, Splits};
 use crate::plan::tactic::product::Product;
+use crate::plan::tactic::prologue::{self, Prologue};
 use crate::primitive::Region;
+use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
+use half::f16;
 
 /// Bytes at the head of a workspace that hold counters, zero between launches; partial sums lie behind them.
 pub const COUNTER_BYTES: u64 = 64 << 10;
@@ -30,6 +34,7 @@ struct Convolution {
     weights: u64,
     partials: u64,
     counters: u64,
+    affine: u64,
     x_batch: i32,
     x_row: i32,
     x_pixel: i32,
@@ -73,11 +78,16 @@ impl MmaTile {
     }
 
     /// Bytes of shared memory of a block: the ring of stages or, if larger, the strips in which warps turn their sums; and
-    /// the gathering loader's table.
+    /// the loader's table.
     fn shared(&self, k_padded: u32) -> u32 {
         let stage = 2 * u32::from(self.step) * (u32::from(self.tile.0) + u32::from(self.tile.1));
         let turn = self.threads() / 32 * 16 * (u32::from(self.warp.1) + 8) * 4;
-        let table = if self.loader == Loader::Gather { 8 * k_padded } else { 0 };
+        let table = match self.loader {
+            Loader::Taps => 0,
+            Loader::Gather => 8 * k_padded,
+            // An entry of 16 channels more, which is read and not used.
+            Loader::Affine => 4 * k_padded + 64,
+        };
         (stage * u32::from(self.stages)).max(turn) + table
     }
 
@@ -89,10 +99,12 @@ impl MmaTile {
 
 /// An operator bound to an entry of the menu.
 struct ConvMma {
+    /// The operator without its prologue.
     operator: Operator,
     entry: MmaTile,
     weights: PackId,
     bias: Option<PackId>,
+    affine: Option<PackId>,
     k_padded: u32,
     splits: u32,
     /// Tiles of the whole output, at least as many as of any chunk.
@@ -102,6 +114,12 @@ struct ConvMma {
 /// Binds a convolution or matrix product whose tactic is an entry of the menu.
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *MmaTile::of(operator.tactic).ok_or(BindError::Tactic("conv_mma has no such tile"))?;
+    let cut = prologue::cut(packer.plan, operator);
+    if cut.is_some() != (entry.loader == Loader::Affine) {
+        return Err(BindError::Tactic("conv_mma has prologues in entries of their own"));
+    }
+    let (prologue, body) = cut.unzip();
+    let operator = body.as_ref().unwrap_or(operator);
     let product = product(packer.plan, operator)?;
     let k = u32::try_from(product.k()).map_err(|_| BindError::Large("a sum of products"))?;
     let k_padded = k.checked_next_multiple_of(K_BLOCK).ok_or(BindError::Large("a sum of products"))?;
@@ -118,6 +136,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         entry,
         weights: pack_weights(packer, &product, k_padded)?,
         bias: pack_bias(packer, &product)?,
+        affine: prologue.map(|p| pack_affine(packer, &p, k_padded)).transpose()?,
         k_padded,
         splits,
         tiles,
@@ -170,6 +189,39 @@ fn rows_of_weights(source: &Constants<'_>, view: &View, product: &Product<'_>, k
         bytes.resize((output as usize + 1) * k_padded * 2, 0);
     }
     bytes
+}
+
+/// Scales and shifts of the input channels in the order of `AffineLoader` in `kernels/conv_load.cuh`; zeros behind the last.
+fn pack_affine(packer: &mut Packer<'_>, prologue: &Prologue, k_padded: u32) -> Result<PackId, BindError> {
+    let [scales, shifts] = [channels(packer, &prologue.scale)?, channels(packer, &prologue.shift)?];
+    let section = packer.section(&prologue.scale).ok_or(BindError::Reference)?;
+    // The shifts may lie in another section: their bits are part of the name.
+    let bits: Vec<u16> = shifts.iter().map(|s| s.to_bits()).collect();
+    let view = &prologue.scale;
+    let name = format!("affine {} {:?} {} {k_padded}", view.origin, view.layout, hexadecimal(&bits));
+    packer.pack(section, name, |_| {
+        let place = |k: u32, quad: u32| [0, 1, 8, 9].map(move |step| (k + quad * 2 + step) as usize);
+        let entry = |at: [usize; 4]| {
+            [&scales, &shifts]
+                .into_iter()
+                .flat_map(move |values| at.map(|c| values.get(c).map_or(0.0, |v| v.to_f32())))
+        };
+        let entries = (0..k_padded).step_by(16).flat_map(|k| (0..4).map(move |quad| place(k, quad)));
+        floats(DType::F16, entries.flat_map(entry))
+    })
+}
+
+fn hexadecimal(bits: &[u16]) -> String {
+    bits.iter().map(|b| format!("{b:04x}")).collect()
+}
+
+/// A constant's values by channel.
+fn channels(packer: &Packer<'_>, view: &View) -> Result<Vec<f16>, BindError> {
+    let section = packer.section(view).ok_or(BindError::Reference)?;
+    let halves = Constants::new(packer.contents(section)?, view)?;
+    let count = i64::from(view.layout.shape.dim(1));
+    let stride = if count > 1 { view.layout.stride(1) } else { 0 };
+    Ok((0..count).map(|c| halves.half(c * stride)).collect())
 }
 
 /// The step from input pixel to input pixel of a product whose output pixels are its input pixels, one for one.
@@ -230,6 +282,7 @@ impl ConvMma {
             weights: at.pack(self.weights)?.address,
             partials,
             counters,
+            affine: self.affine.map_or(Ok(0), |pack| at.pack(pack).map(|area| area.address))?,
             x_batch: stride(x_batch)?,
             x_row: stride(x_row)?,
             x_pixel: stride(x_pixel)?,

@@ -93,6 +93,7 @@ struct WeightLoader {
 template <u32 BM, u32 BK, u32 THREADS>
 struct TapLoader {
     static constexpr bool SPLITS = true;  // serves operators whose K is split
+    static constexpr bool AFFINE = false;
     static constexpr u32 PIECES = BK / PIECE;
     static constexpr u32 STEP = THREADS / PIECES;
     static constexpr u32 COUNT = BM / STEP;
@@ -139,11 +140,31 @@ struct TapLoader {
     __device__ __forceinline__ void end(u32) {}
 };
 
+// Pixels under a window of one tap that are scaled, shifted and cut off at zero on their way into the tensor cores. The table
+// in shared memory holds 16 bytes for each 4 of the 16 channels of an instruction, as its lanes need them: with `q` of 0 to
+// 3, the scales of channels 2q, 2q + 1, 2q + 8, 2q + 9, then their shifts.
+template <u32 BM, u32 BK, u32 THREADS>
+struct AffineLoader : TapLoader<BM, BK, THREADS> {
+    static constexpr bool AFFINE = true;
+    using TapLoader<BM, BK, THREADS>::TapLoader;
+
+    __device__ __forceinline__ static void make_table(const Convolution& p, u32 table) {
+        for (u32 i = threadIdx.x; i < p.k_padded / 4; i += THREADS) {
+            const uint4 entry = reinterpret_cast<const uint4*>(p.affine)[i];
+            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(table + i * 16), "r"(entry.x), "r"(entry.y), "r"(entry.z),
+                         "r"(entry.w)
+                         : "memory");
+        }
+        __syncthreads();
+    }
+};
+
 // Pixels with any number of channels: halves are gathered one by one through a table of K, held in registers while the
 // tensor cores work on the block before, and then stored.
 template <u32 BM, u32 BK, u32 THREADS>
 struct GatherLoader {
     static constexpr bool SPLITS = false;
+    static constexpr bool AFFINE = false;
     static constexpr u32 PIECES = BK / PIECE;
     static constexpr u32 STEP = THREADS / PIECES;
     static constexpr u32 COUNT = BM / STEP;

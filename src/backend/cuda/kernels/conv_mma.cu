@@ -28,21 +28,41 @@ template <class C>
 using Accumulators = float[C::MI][C::NI][4];
 
 // Operands of one step of 16 along K.
-template <class C>
+template <class C, bool AFFINE>
 struct Fragments {
     u32 a[C::MI][4];
     u32 b[C::NI / 2][4];
+    uint4 affine;  // scales and shifts of this lane's channels
 
-    __device__ __forceinline__ void load(u32 a_base, u32 b_base, u32 a_piece, u32 b_piece, u32 step) {
+    __device__ __forceinline__ void load(u32 a_base, u32 b_base, u32 a_piece, u32 b_piece, u32 step, u32 affine_at) {
+        if constexpr (AFFINE) {
+            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(affine.x), "=r"(affine.y), "=r"(affine.z), "=r"(affine.w)
+                         : "r"(affine_at)
+                         : "memory");
+        }
 #pragma unroll
         for (u32 i = 0; i < C::MI; ++i) load_matrices(a[i], a_base + i * 16 * C::BK * 2 + (a_piece ^ (step * 32)));
 #pragma unroll
         for (u32 j = 0; j < C::NI / 2; ++j) load_matrices(b[j], b_base + j * 16 * C::BK * 2 + (b_piece ^ (step * 32)));
     }
+
+    // What happens to the pixels before they are multiplied.
+    __device__ __forceinline__ void prepare() {
+        if constexpr (AFFINE) {
+#pragma unroll
+            for (u32 i = 0; i < C::MI; ++i) {
+#pragma unroll
+                for (u32 j = 0; j < 4; ++j) {
+                    a[i][j] = j < 2 ? affine_relu(a[i][j], affine.x, affine.z) : affine_relu(a[i][j], affine.y, affine.w);
+                }
+            }
+        }
+    }
 };
 
-template <class C>
-__device__ __forceinline__ void multiply_all(Accumulators<C>& sums, const Fragments<C>& f) {
+template <class C, bool AFFINE>
+__device__ __forceinline__ void multiply_all(Accumulators<C>& sums, const Fragments<C, AFFINE>& f) {
 #pragma unroll
     for (u32 i = 0; i < C::MI; ++i) {
 #pragma unroll
@@ -111,8 +131,10 @@ __device__ __forceinline__ void sum_products(const Convolution& p, u32 ring, u32
     wait_copies<C::STAGES - 2>();
     __syncthreads();
 
-    Fragments<C> fragments[2];
-    fragments[0].load(a_base, b_base, a_piece, b_piece, 0);
+    Fragments<C, Pixels::AFFINE> fragments[2];
+    constexpr u32 AFFINE_STEP = 64;  // bytes of the table for 16 channels
+    u32 affine_at = table + k_begin / 16 * AFFINE_STEP + lane % 4 * 16;
+    fragments[0].load(a_base, b_base, a_piece, b_piece, 0, affine_at);
     u32 reading = 0, writing = (C::STAGES - 1) * C::STAGE_BYTES;
     for (u32 block = 0; block < blocks; ++block) {
         if constexpr (FOLDING) {
@@ -136,12 +158,15 @@ __device__ __forceinline__ void sum_products(const Convolution& p, u32 ring, u32
                 __syncthreads();
                 reading = reading == (C::STAGES - 1) * C::STAGE_BYTES ? 0 : reading + C::STAGE_BYTES;
             }
-            fragments[(step + 1) % 2].load(a_base + reading, b_base + reading, a_piece, b_piece, (step + 1) % C::STEPS);
+            // Behind the last step this reads what nothing uses: the table has an entry more.
+            affine_at += AFFINE_STEP;
+            fragments[(step + 1) % 2].load(a_base + reading, b_base + reading, a_piece, b_piece, (step + 1) % C::STEPS, affine_at);
             if (step == 0) {
                 pixels.begin(p, ring + writing, more);
                 weights.load(p, ring + writing + C::PIXEL_BYTES, more);
                 commit_copies();
             }
+            fragments[step % 2].prepare();
             multiply_all<C>(sums, fragments[step % 2]);
         }
     }
@@ -325,3 +350,9 @@ CONV_MMA(conv_mma_64x64x64_32x32_s4_fold, TapLoader, true, 3, 64, 64, 64, 32, 32
 CONV_MMA(conv_mma_64x64x32_32x32_s3_gather, GatherLoader, false, 4, 64, 64, 32, 32, 32, 3)
 CONV_MMA(conv_mma_64x32x32_16x32_s3_gather, GatherLoader, false, 4, 64, 32, 32, 16, 32, 3)
 CONV_MMA(conv_mma_128x16x32_32x16_s3_gather, GatherLoader, false, 4, 128, 16, 32, 32, 16, 3)
+CONV_MMA(conv_mma_128x128x64_32x64_s3_affine, AffineLoader, false, 1, 128, 128, 64, 32, 64, 3)
+CONV_MMA(conv_mma_64x128x64_32x64_s4_affine, AffineLoader, false, 2, 64, 128, 64, 32, 64, 4)
+CONV_MMA(conv_mma_64x64x64_32x32_s3_affine, AffineLoader, false, 3, 64, 64, 64, 32, 32, 3)
+CONV_MMA(conv_mma_32x64x64_16x32_s4_affine, AffineLoader, false, 4, 32, 64, 64, 16, 32, 4)
+CONV_MMA(conv_mma_32x32x64_16x16_s6_affine, AffineLoader, false, 4, 32, 32, 64, 16, 16, 6)
+CONV_MMA(conv_mma_16x32x64_16x16_s6_affine, AffineLoader, false, 4, 16, 32, 64, 16, 16, 6)

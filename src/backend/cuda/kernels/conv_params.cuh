@@ -16,6 +16,7 @@ struct Convolution {
     u64 weights;    // [N][k_padded] f16, k in the order (tap row, tap column, channel), zeros behind the last
     u64 partials;   // f32 tiles of all splits; 0 if one block sums all of K
     u64 counters;   // a u32 for each tile, 0 between launches
+    u64 affine;     // scales and shifts of the input channels, in the order of `AffineLoader`; 0 for none
     i32 x_batch;    // strides of the input in elements
     i32 x_row;
     i32 x_pixel;
@@ -51,7 +52,7 @@ struct Convolution {
     Epilogue epilogue;
 };
 
-static_assert(sizeof(Convolution) == 224 + sizeof(Epilogue), "mirrored in bind/conv_mma.rs");
+static_assert(sizeof(Convolution) == 232 + sizeof(Epilogue), "mirrored in bind/conv_mma.rs");
 
 // K ranges of splits begin at multiples of this, whatever a tile's own step.
 constexpr u32 K_BLOCK = 64;

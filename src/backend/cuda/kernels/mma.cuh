@@ -3,6 +3,20 @@
 
 #include "types.cuh"
 
+// Two halves times `scale`, plus `shift`, at least zero; rounded to f16 after each step.
+__device__ __forceinline__ u32 affine_relu(u32 x, u32 scale, u32 shift) {
+    u32 y;
+    asm("{\n"
+        "  .reg .b32 t;\n"
+        "  mul.rn.f16x2 t, %1, %2;\n"
+        "  add.rn.f16x2 t, t, %3;\n"
+        "  max.NaN.f16x2 %0, t, %4;\n"
+        "}"
+        : "=r"(y)
+        : "r"(x), "r"(scale), "r"(shift), "r"(0));
+    return y;
+}
+
 __device__ __forceinline__ u32 shared_address(const void* pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
 
 // Copies 16 bytes from device to shared memory in the background; `bytes` of them (0 or 16) are read, the rest is zero.
