@@ -10,16 +10,18 @@ use super::profile::{Room, kernels, sections};
 use crate::backend::cpu::arena::{Block, Memory, Span};
 use crate::backend::cpu::kernel::Kernel;
 use crate::board::BoardRecord;
-use crate::ids::{CameraId, OperatorId, PlanId, TenantId};
+use crate::ids::{CameraId, OperatorId, PlanId, SectionId, TenantId};
 use crate::limits::MAX_BYTES;
 use crate::plan::deployment::Deployment;
 use crate::plan::format::{Family, Operand, Operator, Plan, Space, Step, View};
 use crate::plan::table::{Entry, Table};
+use crate::plan::weights::WeightFileBuilder;
 use crate::planner::isolate::{Ends, Isolated, Trial, isolate, stored};
 use crate::primitive::{Primitive, Region};
 use crate::runtime::{Engine, Options};
 use crate::tensor::DType;
 use half::f16;
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 /// Tensor cores add products in another order than the processor, so that a value may round to a neighbour, and the
@@ -168,6 +170,7 @@ impl Judge<'_> {
             tactics: vec![self.plan.operators[values.operator.index()].tactic],
             repeats: 1,
             rounds: 1,
+            chunks: Vec::new(),
         };
         let trials: Vec<Trial> = group.iter().map(once).collect();
         let refused = |error| BenchError::Plan {
@@ -241,19 +244,37 @@ impl Judge<'_> {
     }
 }
 
-/// An isolated plan as a deployment of its own, with the weights of the plan that it is from.
+/// An isolated plan as a deployment of its own, with those sections of weights that its operators read.
 pub(super) fn alone(deployment: &Deployment, from: &Plan, isolated: &Isolated, board: &BoardRecord) -> Result<Deployment, BenchError> {
+    let mut plan = isolated.plan.clone();
+    let mut builder = WeightFileBuilder::new(0);
+    let mut kept: BTreeMap<SectionId, SectionId> = BTreeMap::new();
+    plan.sections.clear();
+    for buffer in &mut plan.buffers {
+        let Space::Weights(section) = &mut buffer.space else { continue };
+        if let Some(known) = kept.get(section) {
+            *section = *known;
+            continue;
+        }
+        let at = &from.sections[section.index()];
+        let file = &from.weight_files[at.file as usize];
+        let bytes = deployment.weights().section(&file.digest, at);
+        let new = SectionId(plan.sections.len() as u32);
+        plan.sections.push(builder.push(bytes.unwrap_or_default()));
+        kept.insert(std::mem::replace(section, new), new);
+    }
+    let (record, bytes) = builder.finish();
+    let files = if plan.sections.is_empty() { Vec::new() } else { vec![bytes] };
+    plan.weight_files = if plan.sections.is_empty() { Vec::new() } else { vec![record] };
     let table = Table {
         board: board.clone(),
         backend: board.backend,
-        default_task_set: isolated.plan.task_set.clone(),
+        default_task_set: plan.task_set.clone(),
         slots: 1,
-        cameras: isolated.plan.cameras.clone(),
-        entries: vec![Entry::of(&isolated.plan)],
+        cameras: plan.cameras.clone(),
+        entries: vec![Entry::of(&plan)],
     };
-    let files = from.weight_files.iter().filter_map(|f| deployment.weights().file(&f.digest));
-    let files = files.map(<[u8]>::to_vec).collect();
-    Ok(Deployment::assemble(table, vec![isolated.plan.clone()], files)?)
+    Ok(Deployment::assemble(table, vec![plan], files)?)
 }
 
 /// Which elements of an output mean something: rows of detections behind their count, and crops of nothing, do not.

@@ -1,43 +1,58 @@
-//! The times of all tactics of a plan's operators on a board, for its operator table.
+//! The times of tactics of a plan's operators on a board, for its operator table.
 //!
-//! Each operator runs on its own with every tactic of its menu, a chain of repetitions a tactic, all tactics in turn in
-//! every frame, so that what else the machine does meets them alike. A chain's time is that of its segment, on the device's
-//! own clock; what begins and ends a segment is spread over its repetitions.
+//! Each operator runs on its own with every tactic that is asked for, a chain of repetitions a tactic, all tactics in turn
+//! again and again in every frame, so that what else the machine does meets them alike. A chain's time is that of its
+//! segment, on the device's own clock; what begins and ends a segment is spread over its repetitions. An operator that looks
+//! alike in several networks is measured once.
+//!
+//! The table of a board gets whole menus. What takes long is also cut in two, along its batch and along its rows, and run
+//! with the tactics that were best for all of it. Making an engine ready takes longer than its frames, so a plan holds as
+//! many operators as fit.
 
 use super::BenchError;
 use super::agree::alone;
 use super::inputs::{self, Picture};
 use super::measure::Samples;
 use crate::board::BoardRecord;
-use crate::ids::{CameraId, PlanId, TenantId};
+use crate::ids::{CameraId, OperatorId, PlanId, TenantId};
 use crate::limits::MAX_BYTES;
 use crate::plan::deployment::Deployment;
-use crate::plan::format::Plan;
+use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 use crate::plan::tactic::{self, Target};
+use crate::planner::cost;
 use crate::planner::isolate::{Isolated, Trial, isolate};
 use crate::planner::optable::{Key, Measured, OpTable};
+use crate::planner::schedule::splits;
+use crate::primitive::Region;
 use crate::runtime::{Engine, Options};
+use crate::tensor::Shape;
 use crate::units::Nanos;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Times that a tactic runs in a row.
 const REPEATS: u32 = 8;
-/// Turns that every tactic has in a frame: a frame brings all operands to the device, which takes longer than using them.
-const ROUNDS: u32 = 5;
+/// Turns that every tactic has in a frame.
+const ROUNDS: u32 = 2;
 /// Frames before those that count: they fetch code and weights into the caches and raise the clocks.
 const WARM: usize = 1;
 /// Frames that count.
-const FRAMES: usize = 4;
-/// Operators of one plan on the device.
-const GROUP: usize = 12;
+const FRAMES: usize = 8;
+/// Steps of one plan on the device, about: places in memory are sought for each among all.
+const STEPS: usize = 4000;
+/// Bytes of the operands of one plan, about: they are filled with noise and brought to the device in every frame.
+const OPERANDS: u64 = 96 << 20;
+/// An operator that takes at least so long is also measured in two chunks,
+const HEAVY: Nanos = Nanos(15_000);
+/// with so many of its fastest tactics.
+const CUT_TACTICS: usize = 2;
 /// The range of noise in operands.
 const RANGE: (f32, f32) = (-1.0, 1.0);
 
 /// How far a table has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Operators that differ in what their time depends on.
+    /// Operators that differ in what their time depends on, once for each way to cut them.
     pub operators: usize,
     /// Of them, those whose tactics all have times.
     pub known: usize,
@@ -50,64 +65,166 @@ impl Progress {
     }
 }
 
+/// What is measured of every operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Its own tactic in its own chunks.
+    AsPlanned,
+    /// Every tactic of its menu, and the best of them in two chunks where it takes long.
+    Menus,
+}
+
 /// An operator with tactics that have no time yet, under the keys of their times.
 struct Open {
     trial: Trial,
     keys: Vec<Key>,
+    bytes: u64,
+}
+
+impl Open {
+    fn steps(&self) -> usize {
+        self.keys.len() * (self.trial.repeats * self.trial.rounds) as usize * self.trial.chunks.len().max(1)
+    }
 }
 
 /// Measures what the table lacks of a deployment's plans, until `deadline` or until nothing is left. `save` is given the
 /// table after every group of operators, so that a measurement can be broken off and taken up again.
 pub fn measure(
     deployment: &Deployment,
+    extent: Extent,
     table: &mut OpTable,
     options: &Options,
     deadline: Option<Instant>,
     save: &mut dyn FnMut(&OpTable, Progress) -> Result<(), BenchError>,
 ) -> Result<Progress, BenchError> {
-    let mut seen = BTreeSet::new();
     let mut progress = Progress::default();
-    for (index, plan) in deployment.plans.iter().enumerate() {
-        let Some(id) = PlanId::from_index(index) else { break };
-        let open = open(plan, &deployment.table.board, table, &mut seen, &mut progress);
-        for group in open.chunks(GROUP) {
-            if deadline.is_some_and(|d| Instant::now() >= d) {
-                return Ok(progress);
+    let passes: &[fn(&Plan, &Operator, Target, &OpTable) -> Vec<Asked>] = match extent {
+        Extent::AsPlanned => &[as_planned],
+        Extent::Menus => &[menu, cuts],
+    };
+    for pass in passes {
+        let mut seen = BTreeSet::new();
+        for (index, plan) in deployment.plans.iter().enumerate() {
+            let Some(id) = PlanId::from_index(index) else { break };
+            let target = Target::of(&deployment.table.board);
+            let open = open(plan, |o| pass(plan, o, target, table), table, &mut seen, &mut progress);
+            for group in groups(&open) {
+                if deadline.is_some_and(|d| Instant::now() >= d) {
+                    return Ok(progress);
+                }
+                time(deployment, id, group, table, options)?;
+                progress.known += group.len();
+                save(table, progress)?;
             }
-            time(deployment, id, group, table, options)?;
-            progress.known += group.len();
-            save(table, progress)?;
         }
     }
     Ok(progress)
 }
 
-/// The operators of a plan that were not met before and have tactics without times.
-fn open(plan: &Plan, board: &BoardRecord, table: &OpTable, seen: &mut BTreeSet<Vec<Key>>, progress: &mut Progress) -> Vec<Open> {
+/// Tactics and the chunks to run them in, none for the operator's own.
+type Asked = (Vec<Tactic>, Vec<Region>);
+
+fn as_planned(_: &Plan, operator: &Operator, _: Target, _: &OpTable) -> Vec<Asked> {
+    vec![(vec![operator.tactic], Vec::new())]
+}
+
+/// All of the menu but the generic kernel, which is for what no other computes.
+fn menu(plan: &Plan, operator: &Operator, target: Target, _: &OpTable) -> Vec<Asked> {
+    let mut menu = tactic::menu(plan, operator, target);
+    if menu.iter().any(|t| t.kernel != Kernel::Generic) {
+        menu.retain(|t| t.kernel != Kernel::Generic);
+    }
+    vec![(menu, vec![Region::whole(output(operator))])]
+}
+
+/// Two chunks along the batch and along the rows, where an operator takes long enough for it.
+fn cuts(plan: &Plan, operator: &Operator, target: Target, table: &OpTable) -> Vec<Asked> {
+    let whole = Operator {
+        chunks: Vec::new(),
+        ..operator.clone()
+    };
+    let mut timed: Vec<(Nanos, Tactic)> = tactic::menu(plan, &whole, target)
+        .into_iter()
+        .filter_map(|t| Some((table.time(&table.key(plan, &whole, t))?.median, t)))
+        .collect();
+    timed.sort_by_key(|(time, _)| *time);
+    if timed.first().is_none_or(|(time, _)| *time < HEAVY) {
+        return Vec::new();
+    }
+    let best: Vec<Tactic> = timed.into_iter().take(CUT_TACTICS).map(|(_, t)| t).collect();
+    let (all, splits) = (Region::whole(output(operator)), splits(operator));
+    let (batch, rows) = (all.batch.end / 2, all.rows.end / 2);
+    let mut asked = Vec::new();
+    if splits.batch && batch > 0 {
+        let part = |batch| Region { batch, ..all.clone() };
+        asked.push((best.clone(), vec![part(0..batch), part(batch..all.batch.end)]));
+    }
+    if splits.rows && rows > 0 {
+        let part = |rows| Region { rows, ..all.clone() };
+        asked.push((best, vec![part(0..rows), part(rows..all.rows.end)]));
+    }
+    asked
+}
+
+fn output(operator: &Operator) -> Shape {
+    operator.outputs.first().map_or(Shape::SCALAR, |v| v.layout.shape)
+}
+
+/// What was not met before and has no time, of what `pass` asks for of a plan's operators.
+fn open(
+    plan: &Plan,
+    pass: impl Fn(&Operator) -> Vec<Asked>,
+    table: &OpTable,
+    seen: &mut BTreeSet<Vec<Key>>,
+    progress: &mut Progress,
+) -> Vec<Open> {
     let mut open = Vec::new();
     for (index, operator) in plan.operators.iter().enumerate() {
-        let menu = tactic::menu(plan, operator, Target::of(board));
-        let keys: Vec<Key> = menu.iter().map(|&t| table.key(plan, operator, t)).collect();
-        if menu.is_empty() || !seen.insert(keys.clone()) {
-            continue;
+        for (tactics, chunks) in pass(operator) {
+            let mut own = operator.clone();
+            if !chunks.is_empty() {
+                own.chunks.clone_from(&chunks);
+            }
+            let keys: Vec<Key> = tactics.iter().map(|&t| table.key(plan, &own, t)).collect();
+            if tactics.is_empty() || !seen.insert(keys.clone()) {
+                continue;
+            }
+            progress.operators += 1;
+            let left = || tactics.iter().zip(&keys).filter(|(_, key)| table.time(key).is_none());
+            if left().next().is_none() {
+                progress.known += 1;
+                continue;
+            }
+            open.push(Open {
+                trial: Trial {
+                    operator: OperatorId(index as u32),
+                    tactics: left().map(|(t, _)| *t).collect(),
+                    repeats: REPEATS,
+                    rounds: ROUNDS,
+                    chunks,
+                },
+                keys: left().map(|(_, key)| key.clone()).collect(),
+                bytes: cost::work(operator).1,
+            });
         }
-        progress.operators += 1;
-        let left = || menu.iter().zip(&keys).filter(|(_, key)| table.time(key).is_none());
-        if left().next().is_none() {
-            progress.known += 1;
-            continue;
-        }
-        open.push(Open {
-            trial: Trial {
-                operator: crate::ids::OperatorId(index as u32),
-                tactics: left().map(|(t, _)| *t).collect(),
-                repeats: REPEATS,
-                rounds: ROUNDS,
-            },
-            keys: left().map(|(_, key)| key.clone()).collect(),
-        });
     }
     open
+}
+
+/// Neighbours that share a plan.
+fn groups(open: &[Open]) -> Vec<&[Open]> {
+    let mut groups = Vec::new();
+    let (mut start, mut steps, mut bytes) = (0, 0, 0);
+    for (index, one) in open.iter().enumerate() {
+        if index > start && (steps + one.steps() > STEPS || bytes + one.bytes > OPERANDS) {
+            groups.push(&open[start..index]);
+            (start, steps, bytes) = (index, 0, 0);
+        }
+        steps += one.steps();
+        bytes += one.bytes;
+    }
+    groups.extend((start < open.len()).then(|| &open[start..]));
+    groups
 }
 
 /// Times a group of operators and notes what was found.
@@ -259,17 +376,17 @@ mod tests {
             saved += 1;
             Ok(())
         };
-        let spent = measure(&deployment, &mut table, &options, Some(Instant::now()), &mut count).unwrap();
+        let spent = measure(&deployment, Extent::Menus, &mut table, &options, Some(Instant::now()), &mut count).unwrap();
         assert!(
             spent.operators > 0 && spent.known == 0 && table.is_empty(),
             "a budget of nothing: {spent:?}"
         );
-        let done = measure(&deployment, &mut table, &options, None, &mut count).unwrap();
-        assert!(done.complete() && done.operators == spent.operators, "{done:?}");
-        let times = table.len();
+        let done = measure(&deployment, Extent::Menus, &mut table, &options, None, &mut count).unwrap();
+        assert!(done.complete() && done.operators >= spent.operators, "{done:?}");
+        let (times, groups) = (table.len(), saved);
         assert!(times >= done.operators);
-        let again = measure(&deployment, &mut table, &options, None, &mut count).unwrap();
-        assert_eq!((again, table.len(), saved), (done, times, 1), "everything is known");
+        let again = measure(&deployment, Extent::Menus, &mut table, &options, None, &mut count).unwrap();
+        assert_eq!((again, table.len(), saved), (done, times, groups), "everything is known");
 
         let planned = compile(&board, Some(Arc::new(table))).plan;
         assert_eq!(planned.prediction.basis, Basis::Measured);

@@ -38,6 +38,7 @@ Examples:
   platoon bench --profile urban/scout              or of one of its tenants
   platoon bench --zoo r50 d121:1 --dtype f16       networks with seeded weights against PyTorch
   platoon bench --zoo r50+v16+m3 --batch 1         three of them side by side
+  platoon bench --zoo all --board h200 --gaps gaps.md  their operators beside the shortest times that the board allows
   platoon bench --zoo all --export weights/        their weights, inputs and results, to compare elsewhere
   platoon bench --loop --mix urban --board h200    what a frame costs the host, and how evenly frames take their time
   platoon bench --loop --zoo r50+v16+m3 --sms 16   the same of networks side by side, on 16 SMs

@@ -5,7 +5,7 @@ use super::{Outcome, gpu, output};
 use crate::backend::cuda::archive;
 use crate::backend::cuda::raw;
 use crate::bench::ours::deployment;
-use crate::bench::tactics::{self, Progress};
+use crate::bench::tactics::{self, Extent, Progress};
 use crate::bench::{BenchError, zoo};
 use crate::board::{BackendKind, BoardRecord};
 use crate::planner::optable::{self, OpTable, Provenance};
@@ -86,7 +86,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
             bar.set_position(progress.known as u64);
             write(&file, table)
         };
-        let progress = tactics::measure(&deployment, &mut table, &engine, deadline, &mut save)?;
+        let progress = tactics::measure(&deployment, Extent::Menus, &mut table, &engine, deadline, &mut save)?;
         bar.finish_and_clear();
         all.operators += progress.operators;
         all.known += progress.known;

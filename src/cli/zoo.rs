@@ -5,12 +5,15 @@ use crate::bench::BenchError;
 use crate::bench::peers::{Mode, Peer, PeerError};
 use crate::bench::report::Provenance;
 use crate::bench::zoo::build::Model;
+use crate::bench::zoo::gaps::{self, Gaps};
 use crate::bench::zoo::report::{HEADINGS, Measured, Report};
 use crate::bench::zoo::run::{Group, Results, Zoo, compare};
 use crate::bench::zoo::{ALL, count};
 use crate::board::BoardRecord;
+use crate::planner::floor::Limits;
 use crate::planner::graph::ValueId;
-use crate::planner::{CompileOptions, Compiled, Ports};
+use crate::planner::optable::OpTable;
+use crate::planner::{CompileOptions, Compiled, Ports, boards};
 use crate::runtime;
 use crate::tensor::{DType, Tensor};
 use anyhow::{Context, ensure};
@@ -31,6 +34,12 @@ pub struct ZooArguments {
     /// Write each network's parameters, input and results to DIR/NAME as .npy files instead of measuring
     #[arg(long, value_name = "DIR", requires = "zoo", conflicts_with_all = ["peer", "json", "torch"])]
     pub export: Option<PathBuf>,
+    /// Also time every operator alone, and write a Markdown table of networks and operators beside their floors
+    #[arg(long, value_name = "FILE.md", requires = "zoo", conflicts_with_all = ["export", "loop"])]
+    gaps: Option<PathBuf>,
+    /// The JSON of an earlier run, for a column of it in the table of --gaps
+    #[arg(long, value_name = "FILE.json", requires = "gaps")]
+    before: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,6 +96,40 @@ struct Loaded {
     peer: Option<Peer>,
 }
 
+/// What operators are set beside their floors with.
+struct Floors<'a> {
+    file: &'a Path,
+    limits: Limits,
+    earlier: Value,
+    /// Times of this run.
+    table: OpTable,
+}
+
+impl<'a> Floors<'a> {
+    fn new(file: &'a Path, before: Option<&Path>, setting: &Setting<'_>) -> anyhow::Result<Floors<'a>> {
+        let limits = boards::limits(setting.board)?;
+        if limits.is_none() {
+            output::complain(&format!(
+                "board {} has no [limits]: floors are those of its rates",
+                setting.board.name
+            ));
+        }
+        let earlier = match before {
+            Some(file) => {
+                let text = std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
+                serde_json::from_str(&text).with_context(|| format!("{}: no JSON", file.display()))?
+            }
+            None => Value::Null,
+        };
+        Ok(Floors {
+            file,
+            limits: limits.unwrap_or_else(|| Limits::of_rates(setting.board)),
+            earlier,
+            table: OpTable::unplaced(setting.board),
+        })
+    }
+}
+
 /// Starts another peer like the first.
 pub type Another<'a> = &'a (dyn Fn() -> Result<Peer, PeerError> + Sync);
 
@@ -108,6 +151,11 @@ pub fn measure(
         peer_mode: arguments.torch.mode().name(),
         groups: Vec::new(),
     };
+    let floors = arguments
+        .gaps
+        .as_deref()
+        .map(|file| Floors::new(file, arguments.before.as_deref(), setting));
+    let mut floors = floors.transpose()?;
     let wanted = peer.is_some();
     let mut first = peer;
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -136,6 +184,7 @@ pub fn measure(
         });
         for (number, loaded) in ready.into_iter().enumerate() {
             let mut loaded = loaded?;
+            let compiled = floors.is_some().then(|| loaded.compiled.clone());
             let mut zoo = Zoo::open(&loaded.group, loaded.compiled, setting.board, setting.engine)?;
             let done = number * setting.frames;
             let measured = compare(&mut zoo, loaded.peer.as_mut(), setting.frames, |n| {
@@ -143,19 +192,34 @@ pub fn measure(
             });
             zoo.close();
             let (ours, peer) = measured?;
+            let gaps = match (&mut floors, compiled) {
+                (Some(f), Some(compiled)) => Some(Gaps::measure(compiled, setting.board, &f.limits, &mut f.table, setting.engine)?),
+                _ => None,
+            };
             report.groups.push(Measured {
                 group: loaded.group,
                 multiply_adds: loaded.multiply_adds,
                 ours,
                 peer,
+                gaps,
             });
         }
         bar.finish_and_clear();
+    }
+    if let Some(f) = floors {
+        let text = gaps::markdown(&report, &f.limits, setting.board, &f.earlier, &command());
+        std::fs::write(f.file, text).with_context(|| format!("{}: cannot be written", f.file.display()))?;
     }
     let mut table = output::Table::new(&HEADINGS);
     report.rows().into_iter().for_each(|row| table.row(row));
     let text = format!("{}{}; {}", table.render(), report.provenance.line(), report.dtype);
     Ok((text, report.json()))
+}
+
+/// How the program was called, by its own name.
+fn command() -> String {
+    let arguments = std::env::args().skip(1);
+    std::iter::once("platoon".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
 /// Makes both sides of a group ready.

@@ -1,6 +1,7 @@
 //! Boards: `boards/<name>.toml`, what the planner needs to know of the machine that runs the plans.
 
 use super::document::{Document, TomlError};
+use super::floor::Limits;
 use crate::board::{BackendKind, BoardRecord};
 use crate::limits::MAX_BYTES;
 use crate::units::Nanos;
@@ -20,6 +21,7 @@ struct BoardTable {
     units: Spanned<u32>,
     memory_mib: Spanned<u64>,
     rates: RatesTable,
+    limits: Option<LimitsTable>,
 }
 
 #[derive(Deserialize)]
@@ -28,6 +30,14 @@ struct RatesTable {
     macs_per_ns_and_unit: Spanned<f32>,
     bytes_per_ns: Spanned<f32>,
     issue_ns: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitsTable {
+    macs_per_ns_and_unit: Spanned<f64>,
+    bytes_per_ns: Spanned<f64>,
+    launch_ns: Spanned<f64>,
 }
 
 /// Reads a board: a file if `name_or_file` ends in `.toml`, else `boards/<name>.toml` below the current directory.
@@ -111,6 +121,35 @@ fn share(board: &BoardRecord, sms: u32, name: String) -> BoardRecord {
     }
 }
 
+/// The best rates measured on a board, from `[limits]` of `boards/<name>.toml` below the current directory; `None` if its file
+/// has none or there is no file.
+pub fn limits(board: &BoardRecord) -> Result<Option<Limits>, TomlError> {
+    let path = Path::new("boards").join(format!("{}.toml", board.name));
+    match path.exists() {
+        true => limits_of(&Document::read(&path)?, board.units),
+        false => Ok(None),
+    }
+}
+
+fn limits_of(document: &Document, units: u32) -> Result<Option<Limits>, TomlError> {
+    let Some(table) = document.parse::<BoardTable>()?.limits else {
+        return Ok(None);
+    };
+    for (key, limit) in [
+        ("macs_per_ns_and_unit", &table.macs_per_ns_and_unit),
+        ("bytes_per_ns", &table.bytes_per_ns),
+        ("launch_ns", &table.launch_ns),
+    ] {
+        let positive = limit.get_ref().is_finite() && *limit.get_ref() > 0.0;
+        document.need(positive, &limit.span(), format!("`{key}` must be above 0"))?;
+    }
+    Ok(Some(Limits {
+        macs_per_ns: table.macs_per_ns_and_unit.into_inner() * f64::from(units),
+        bytes_per_ns: table.bytes_per_ns.into_inner(),
+        launch_ns: table.launch_ns.into_inner(),
+    }))
+}
+
 fn parse(document: &Document) -> Result<BoardRecord, TomlError> {
     let table: BoardTable = document.parse()?;
     let units = match *table.units.get_ref() {
@@ -183,6 +222,21 @@ mod tests {
         assert_eq!(units("h200"), Some(("sm_90a".into(), 132)));
         assert_eq!(units("h200-sm16"), Some(("sm_90a".into(), 16)));
         assert_eq!(units("orin"), Some(("sm_87".into(), 16)));
+    }
+
+    #[test]
+    fn limits_are_those_of_all_units_and_above_nothing() {
+        let text = format!("{HOST}\n[limits]\nmacs_per_ns_and_unit = 2.0\nbytes_per_ns = 3.0\nlaunch_ns = 4.5\n");
+        let read = |text: &str| limits_of(&Document::new(Path::new("b.toml"), text.to_owned()), 10);
+        let expected = Limits {
+            macs_per_ns: 20.0,
+            bytes_per_ns: 3.0,
+            launch_ns: 4.5,
+        };
+        assert_eq!(read(&text).unwrap(), Some(expected));
+        assert_eq!(read(HOST).unwrap(), None);
+        let error = read(&text.replace("4.5", "0.0")).unwrap_err().to_string();
+        assert!(error.contains("launch_ns"), "{error}");
     }
 
     #[test]

@@ -54,15 +54,27 @@ fn bytes(view: &View) -> u64 {
     distinct.saturating_mul(view.dtype.bytes())
 }
 
-/// Multiply-adds and bytes of a whole operator.
+/// Multiply-adds and bytes of a whole operator; a view that several calls read counts once.
 pub fn work(operator: &Operator) -> (u64, u64) {
     let macs = operator.calls.iter().map(operations).fold(0, u64::saturating_add);
-    let inputs = operator.calls.iter().flat_map(|c| &c.inputs);
-    let views = inputs.filter_map(|o| match o {
-        Operand::View(v) => Some(v),
-        Operand::Inner(_) => None,
-    });
-    (macs, views.chain(&operator.outputs).map(bytes).fold(0, u64::saturating_add))
+    let mut met: Vec<View> = Vec::new();
+    let mut read = 0u64;
+    for call in &operator.calls {
+        for (index, input) in call.inputs.iter().enumerate() {
+            let Operand::View(view) = input else { continue };
+            if met.contains(view) {
+                continue;
+            }
+            met.push(*view);
+            // Of what a gathering call chooses from, no more is read than it gives.
+            let most = match call.primitive {
+                Primitive::Gather { .. } if index == 0 => call.shape.elements().saturating_mul(view.dtype.bytes()),
+                _ => u64::MAX,
+            };
+            read = read.saturating_add(bytes(view).min(most));
+        }
+    }
+    (macs, operator.outputs.iter().map(bytes).fold(read, u64::saturating_add))
 }
 
 /// The time of a whole operator alone on the board.

@@ -114,8 +114,6 @@ pub(super) fn emit(
             plan.operators[index].tactic = best;
         }
     }
-    let measured = |o: &Operator| Some(options.times.as_ref()?.fastest(&plan, o, &[o.tactic])?.1);
-    let alone = Alone::of(&plan.operators, board, measured);
     let problem = Problem {
         tenants: &plan.tenants,
         operators: &plan.operators,
@@ -123,6 +121,7 @@ pub(super) fn emit(
     };
     let decisions = options.searcher.decide(&problem, options.seed);
     let schedule = schedule::apply(&problem, &decisions)?;
+    let alone = Alone::of(&schedule.operators, board, |o| options.times.as_ref()?.of(&plan, o));
     let best_effort = options.best_effort || board.name == "host";
     plan.prediction = cost::predict_from(&plan.tenants, &schedule, &alone, best_effort)?;
     let placement = memory::place(&schedule.operators, &mut plan.buffers, schedule.streams.len(), &schedule.cycle)?;

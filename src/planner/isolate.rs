@@ -1,7 +1,7 @@
 //! Operators of a plan each on its own: a plan in which every one of them reads tensors that are given and writes tensors
 //! that are returned, so that a backend can be judged, or timed, operator by operator.
 //!
-//! An operator keeps its primitives, class, tactic, chunks, width and weights, and its views keep their strides, their
+//! An operator keeps its primitives, class, width and weights, its tactic and chunks unless others are asked for, and its views keep their strides, their
 //! place inside their buffers and the buffers' sizes, which kernels choose by. Only the buffers are its own: a copy fills
 //! each view it reads from an input of the plan, and another takes each view it writes to a result.
 
@@ -53,6 +53,8 @@ pub struct Trial {
     pub repeats: u32,
     /// How often all of them take their turns, at least once.
     pub rounds: u32,
+    /// The chunks that it runs in, which cover its output; empty for its own.
+    pub chunks: Vec<Region>,
 }
 
 /// The elements that a view names, each once: axes that repeat one element (stride 0) have extent 1.
@@ -170,6 +172,9 @@ impl<'a> Builder<'a> {
         self.fresh = true;
         let mut own = operator.clone();
         own.tenant = TenantId(0);
+        if !trial.chunks.is_empty() {
+            own.chunks.clone_from(&trial.chunks);
+        }
         let mut read: Vec<(View, BufferId)> = Vec::new();
         for call in &mut own.calls {
             for input in &mut call.inputs {

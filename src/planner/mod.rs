@@ -15,6 +15,7 @@ pub mod cost;
 mod deployment;
 mod document;
 mod emit;
+pub mod floor;
 pub mod graph;
 mod half_floats;
 pub mod import;

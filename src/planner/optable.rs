@@ -3,7 +3,9 @@
 //! `boards/<board>/optable` is text: a header that says where the figures come from, then a line for each operator and
 //! tactic, sorted. An operator is known by a digest of everything its time depends on besides its tactic (primitives,
 //! types, shapes, strides, alignment, arithmetic class), a tactic by its kernel, tile and variant and by the digest of the
-//! sources it is compiled from: where these have changed since, the line counts no more.
+//! sources it is compiled from: where these have changed since, the line counts no more. Behind the tactic of an operator
+//! that ran in chunks stands how it was cut, `@2x1` for two parts of the batch, `@1x2` for two of the rows, about equal
+//! ones; its time is that of all of them.
 
 use crate::backend::cuda::architecture::Toolkit;
 use crate::backend::cuda::sources;
@@ -124,6 +126,20 @@ impl OpTable {
         }
     }
 
+    /// A table for times that are not kept: those of one run on a board.
+    pub fn unplaced(board: &BoardRecord) -> OpTable {
+        let none = Toolkit { major: 0, minor: 0 };
+        OpTable::new(Provenance {
+            board: board.name.clone(),
+            architecture: board.architecture.clone(),
+            units: board.units,
+            gpu: String::new(),
+            driver: none,
+            toolkit: none,
+            date: String::new(),
+        })
+    }
+
     /// The table in a file, which must be the board's; `None` if there is no file.
     pub fn load(path: &Path, board: &BoardRecord) -> Result<Option<OpTable>, TableError> {
         let read = |error| TableError::Read {
@@ -166,7 +182,7 @@ impl OpTable {
     pub fn key(&self, plan: &Plan, operator: &Operator, tactic: Tactic) -> Key {
         Key {
             operator: short(operator_digest(plan, operator)),
-            tactic: told(tactic),
+            tactic: told(tactic) + &cut(operator),
             sources: short(tactic_sources(tactic.kernel, &self.provenance)),
         }
     }
@@ -179,8 +195,26 @@ impl OpTable {
     /// Notes a measured time, in place of any that is known under the same operator and tactic.
     pub fn note(&mut self, key: Key, measured: Measured) {
         let same = |k: &Key| (&k.operator, &k.tactic) == (&key.operator, &key.tactic);
-        self.times.retain(|k, _| !same(k));
+        let first = Key {
+            sources: String::new(),
+            ..key.clone()
+        };
+        let old: Vec<Key> = self.times.range(first..).map(|(k, _)| k).take_while(|k| same(k)).cloned().collect();
+        old.iter().for_each(|k| {
+            self.times.remove(k);
+        });
         self.times.insert(key, measured);
+    }
+
+    /// The measured time of an operator under its own tactic: in its own chunks, or else whole.
+    pub fn of(&self, plan: &Plan, operator: &Operator) -> Option<Nanos> {
+        let known = |o: &Operator| Some(self.time(&self.key(plan, o, o.tactic))?.median);
+        known(operator).or_else(|| {
+            known(&Operator {
+                chunks: Vec::new(),
+                ..operator.clone()
+            })
+        })
     }
 
     /// Of some tactics of an operator, the fastest measured one; the first of equals. `None` if none is measured.
@@ -290,6 +324,21 @@ pub fn told(tactic: Tactic) -> String {
     format!("{:?}/{}x{}/{}", tactic.kernel, tactic.tile.0, tactic.tile.1, tactic.variant)
 }
 
+/// How an operator is cut, behind its tactic: parts along the batch by parts along the rows, nothing for a whole one.
+fn cut(operator: &Operator) -> String {
+    let parts = |mut starts: Vec<u32>| {
+        starts.sort_unstable();
+        starts.dedup();
+        starts.len()
+    };
+    let batches = parts(operator.chunks.iter().map(|c| c.batch.start).collect());
+    let rows = parts(operator.chunks.iter().map(|c| c.rows.start).collect());
+    match (batches, rows) {
+        (0 | 1, 0 | 1) => String::new(),
+        (batches, rows) => format!("@{batches}x{rows}"),
+    }
+}
+
 /// Digest of what a kernel is compiled from, for an architecture, by a toolkit.
 fn tactic_sources(kernel: Kernel, provenance: &Provenance) -> Digest {
     let units = sources::UNITS.iter().filter(|u| sources::serves(u.name, kernel));
@@ -389,6 +438,19 @@ mod tests {
             spread: Nanos(3),
             runs: 20,
         }
+    }
+
+    #[test]
+    fn chunks_have_times_of_their_own_and_else_that_of_the_whole() {
+        let (plan, mut operator) = relu(0, 1, 0, 8);
+        let mut table = OpTable::new(provenance());
+        table.note(table.key(&plan, &operator, operator.tactic), time(100));
+        operator.chunks = [0..4, 4..8].map(|rows| crate::primitive::Region { batch: 0..1, rows }).to_vec();
+        assert_eq!(table.of(&plan, &operator), Some(Nanos(100)));
+        table.note(table.key(&plan, &operator, operator.tactic), time(130));
+        assert_eq!(table.of(&plan, &operator), Some(Nanos(130)));
+        assert_eq!(table.len(), 2);
+        assert!(table.render().contains("@1x2 ") && OpTable::parse(&table.render()).is_ok());
     }
 
     #[test]

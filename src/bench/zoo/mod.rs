@@ -13,6 +13,7 @@
 //! | [`count`] | multiply-adds and parameters |
 //! | [`run`] | what to run, and an engine on it |
 //! | [`report`] | the figures as rows and as JSON |
+//! | [`gaps`] | operators beside their floors |
 //! | `models.py` | the same networks as PyTorch modules |
 //! | `compare.py` | exported weights in those modules, and their outputs beside ours |
 
@@ -21,6 +22,7 @@ pub mod build;
 pub mod count;
 pub mod deeplab;
 pub mod densenet;
+pub mod gaps;
 pub mod layers;
 pub mod mobilenet;
 pub mod report;

@@ -1,5 +1,6 @@
 //! The zoo's figures as rows for people and as JSON.
 
+use super::gaps::Gaps;
 use super::run::{Group, Side};
 use crate::bench::measure::Samples;
 use crate::bench::report::{Provenance, ratio};
@@ -31,6 +32,8 @@ pub struct Measured {
     pub ours: Side,
     /// The peer's; `None` without a peer.
     pub peer: Option<Side>,
+    /// The operators beside their floors; `None` if that was not asked for.
+    pub gaps: Option<Gaps>,
 }
 
 impl Measured {
@@ -120,6 +123,7 @@ impl Report {
                 "multiply_adds": one.multiply_adds,
                 "ours": side(&one.ours),
                 "peer": one.peer.as_ref().map(side),
+                "gaps": one.gaps.as_ref().map(Gaps::json),
             })
         };
         json!({
@@ -133,7 +137,9 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use super::super::gaps::markdown;
     use super::*;
+    use crate::planner::floor::Limits;
 
     fn side(ms: u64, networks: bool) -> Side {
         let mut side = Side::default();
@@ -150,6 +156,7 @@ mod tests {
             multiply_adds: 4_000_000_000,
             ours: side(1, true),
             peer: peer.then(|| side(3, device)),
+            gaps: None,
         };
         Report {
             provenance: Provenance::here("box", 2, peer.then(|| ("pytorch".into(), "2.11".into()))),
@@ -179,6 +186,28 @@ mod tests {
         );
         let alone = report(false, false).rows();
         assert!(alone.len() == 2 && alone[0][10] == "-", "{alone:?}");
+    }
+
+    #[test]
+    fn markdown_has_floors_and_what_was_before() {
+        let mut report = report(true, true);
+        let earlier = json!({ "some": { "provenance": { "board": "box" }, "zoo": report.json()["zoo"].clone() } });
+        report.groups[0].gaps = Some(Gaps { operators: Vec::new() });
+        let limits = Limits {
+            macs_per_ns: 1.0,
+            bytes_per_ns: 1.0,
+            launch_ns: 1.0,
+        };
+        let board = crate::planner::boards::load("host").unwrap();
+        let board = crate::board::BoardRecord {
+            name: "box".into(),
+            ..board
+        };
+        let text = markdown(&report, &limits, &board, &earlier, "platoon bench");
+        let row = text.lines().find(|l| l.starts_with("| ResNet-18 x 2 + ")).unwrap();
+        assert!(row.contains("| 1.500 | 0.500 | 0.500 | 0.33 |"), "{row}");
+        let other = markdown(&report, &limits, &board, &json!({}), "platoon bench");
+        assert!(other.contains("| 1.500 | - | 0.500 | 0.33 |"), "{other}");
     }
 
     #[test]

@@ -215,6 +215,11 @@ pub struct Side {
 }
 
 impl Side {
+    /// The networks alone; whole frames of a side that has no device.
+    pub fn device(&self) -> &Samples {
+        if self.networks.count() > 0 { &self.networks } else { &self.frame }
+    }
+
     /// Adds frames.
     pub fn add(&mut self, times: Times) {
         self.frame.extend(times.frame);

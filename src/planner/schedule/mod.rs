@@ -12,7 +12,7 @@ mod simple;
 mod tests;
 
 pub use legal::{ScheduleError, apply};
-pub use random::random;
+pub use random::{random, splits};
 pub use simple::{sequential, streams};
 
 use crate::ids::{OperatorId, TenantId};

@@ -26,7 +26,7 @@ impl Random {
 }
 
 /// Along which axes all primitives of an operator can be cut.
-pub(super) fn splits(operator: &Operator) -> Splits {
+pub fn splits(operator: &Operator) -> Splits {
     let mut all = Splits { batch: true, rows: true };
     let output = operator.outputs.first().map_or(Shape::SCALAR, |v| v.layout.shape);
     for call in &operator.calls {
