@@ -32,7 +32,10 @@ fn operations(call: &Call) -> u64 {
         Primitive::Softmax { .. } | Primitive::Normalise { .. } => 12,
         // A key's product with the query is shared by the elements of its value.
         Primitive::Attention { .. } => shape(1).map_or(1, |k| {
-            let (d, keys) = (u64::from(k.dim(k.rank().saturating_sub(2))), u64::from(k.dim(k.rank().saturating_sub(1))));
+            let (d, keys) = (
+                u64::from(k.dim(k.rank().saturating_sub(2))),
+                u64::from(k.dim(k.rank().saturating_sub(1))),
+            );
             keys + ((d + 12) * keys).div_ceil(u64::from(call.shape.dim(call.shape.rank().saturating_sub(1))).max(1))
         }),
         // Four gates of one multiply-add per hidden unit.

@@ -96,7 +96,15 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
     if tactic.kernel == Kernel::Generic {
         let own = matches!(
             call.primitive,
-            P::Prepare(_) | P::Crop(_) | P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. } | P::Lstm { .. } | P::Normalise { .. } | P::Attention { .. }
+            P::Prepare(_)
+                | P::Crop(_)
+                | P::DecodeYolox { .. }
+                | P::Nms(_)
+                | P::TopK
+                | P::ArgMax { .. }
+                | P::Lstm { .. }
+                | P::Normalise { .. }
+                | P::Attention { .. }
         );
         return need(!own, Misfit::Primitive);
     }

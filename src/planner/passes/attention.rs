@@ -11,7 +11,9 @@ const MAX_KEYS: u32 = 512;
 pub fn run(graph: &mut Graph) {
     let index = Index::of(graph);
     for node in 0..graph.nodes.len() {
-        let Some((inputs, scale)) = attention(graph, &index, node) else { continue };
+        let Some((inputs, scale)) = attention(graph, &index, node) else {
+            continue;
+        };
         graph.nodes[node].op = Op::Primitive(Primitive::Attention { scale: Scalar(scale) });
         graph.nodes[node].inputs = inputs;
     }
@@ -20,8 +22,12 @@ pub fn run(graph: &mut Graph) {
 
 /// Queries, keys, values and the scale, if `node` is the product of a softmax of a product; nobody else reads the matrix.
 fn attention(graph: &Graph, index: &Index, node: usize) -> Option<(Vec<ValueId>, f32)> {
-    let Op::Primitive(Primitive::MatMul) = graph.nodes[node].op else { return None };
-    let [shares, values] = graph.nodes[node].inputs[..] else { return None };
+    let Op::Primitive(Primitive::MatMul) = graph.nodes[node].op else {
+        return None;
+    };
+    let [shares, values] = graph.nodes[node].inputs[..] else {
+        return None;
+    };
     let alone = |value: ValueId| index.uses[value.index()] == 1;
     let (softmax, Primitive::Softmax { axis }) = index.primitive(graph, shares)? else {
         return None;
@@ -34,7 +40,9 @@ fn attention(graph: &Graph, index: &Index, node: usize) -> Option<(Vec<ValueId>,
     let (product, Primitive::MatMul) = index.primitive(graph, scores)? else {
         return None;
     };
-    let [queries, keys] = graph.nodes[product].inputs[..] else { return None };
+    let [queries, keys] = graph.nodes[product].inputs[..] else {
+        return None;
+    };
     let always = |_| true;
     let (queries, of_queries) = scaled(graph, index, queries, always);
     let (keys, of_keys) = scaled(graph, index, keys, always);
@@ -54,7 +62,11 @@ fn scaled(graph: &Graph, index: &Index, value: ValueId, passes: impl Fn(ValueId)
             Some(f) => Some((a, f)),
             None => factor(a).map(|f| (b, f)),
         });
-        let quotient = || index.operands(graph, Binary::Div, value).and_then(|[a, b]| factor(b).map(|f| (a, 1.0 / f)));
+        let quotient = || {
+            index
+                .operands(graph, Binary::Div, value)
+                .and_then(|[a, b]| factor(b).map(|f| (a, 1.0 / f)))
+        };
         let Some((inner, factor)) = product.or_else(quotient) else { break };
         (value, scale) = (inner, scale * factor);
     }

@@ -7,7 +7,9 @@ use crate::primitive::{Binary, Primitive, ReduceKind, Scalar, Unary};
 pub fn run(graph: &mut Graph) {
     let index = Index::of(graph);
     for node in 0..graph.nodes.len() {
-        let Some((x, axis, epsilon)) = normalised(graph, &index, node) else { continue };
+        let Some((x, axis, epsilon)) = normalised(graph, &index, node) else {
+            continue;
+        };
         graph.nodes[node].op = Op::Primitive(Primitive::Normalise {
             axis,
             epsilon: Scalar(epsilon),
@@ -22,7 +24,9 @@ fn normalised(graph: &Graph, index: &Index, node: usize) -> Option<(ValueId, u8,
     let Op::Primitive(Primitive::Binary(Binary::Div)) = graph.nodes[node].op else {
         return None;
     };
-    let [centred, deviation] = graph.nodes[node].inputs[..] else { return None };
+    let [centred, deviation] = graph.nodes[node].inputs[..] else {
+        return None;
+    };
     let [x, mean] = index.operands(graph, Binary::Sub, centred)?;
     let (of, axis) = mean_of(graph, index, broadcasted(graph, index, mean))?;
     let (Unary::Sqrt, shifted) = index.unary(graph, broadcasted(graph, index, deviation))? else {
