@@ -77,6 +77,8 @@ pub struct PrepareOptions {
     /// GPU: leaves out the progress words of segments, to measure what they cost. Faults are then named by tenant only as
     /// far as the tenants' words tell.
     pub no_segment_words: bool,
+    /// GPU: no kernel begins before the one in front of it has ended, to measure what that brings. Bits are the same.
+    pub no_early_launches: bool,
     /// Called by each worker with its index as the first thing it does: pinning, scheduling class.
     pub on_worker: Option<Arc<dyn Fn(usize) + Send + Sync>>,
 }

@@ -76,6 +76,9 @@ pub struct Arguments {
     /// Measure each operator alone on one worker instead
     #[arg(long, value_name = "TASKSET[/TENANT]", conflicts_with_all = ["mix", "peer", "json"])]
     profile: Option<String>,
+    /// On a GPU, let no kernel begin before the one in front of it has ended, to see what that brings
+    #[arg(long)]
+    no_early_launches: bool,
     #[command(flatten)]
     zoo: ZooArguments,
     #[command(flatten)]
@@ -108,7 +111,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
 fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<String> {
     let mixes = mixes(arguments, tasks)?;
     let mut peer = python(arguments).and_then(|program| at_hand(Peer::onnxruntime(&program)));
-    let (workers, engine) = engine(common, board);
+    let (workers, engine) = engine(common, arguments, board);
     let version = peer.as_ref().map(|p| (p.name.to_string(), p.version.clone()));
     let mut report = Report {
         provenance: Provenance::here(&board.name, workers, version).on(device(common, board)),
@@ -139,7 +142,7 @@ fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardR
 
 /// Figures of the zoo's networks, or their files.
 fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<String> {
-    let (workers, engine) = engine(common, board);
+    let (workers, engine) = engine(common, arguments, board);
     let setting = Setting {
         board,
         compile: options,
@@ -161,13 +164,14 @@ fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, optio
 }
 
 /// Our workers, which the peer gets as many threads as, and how engines are opened with them.
-fn engine(common: &Common, board: &BoardRecord) -> (usize, runtime::Options) {
+fn engine(common: &Common, arguments: &Arguments, board: &BoardRecord) -> (usize, runtime::Options) {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let workers = common.workers.map_or(cores.min(board.units as usize), NonZeroUsize::get);
     let options = runtime::Options {
         workers: Some(workers),
         // A GPU's frames are shorter than the naps of a host that does not spin; the peer spins too.
         wait: Wait::Spin,
+        no_early_launches: arguments.no_early_launches,
         ..common.engine_options(board)
     };
     (workers, options)
@@ -195,7 +199,7 @@ fn loops(common: &Common, arguments: &Arguments, board: &BoardRecord, options: &
             groups.iter().map(compile).collect::<Result<Vec<_>, _>>()?
         }
     };
-    let (workers, engine) = engine(common, board);
+    let (workers, engine) = engine(common, arguments, board);
     let provenance = Provenance::here(&board.name, workers, None).on(device(common, board));
     let gpu = common.backend(board) == BackendKind::Cuda;
     let (text, json) = looped::measure(&compiled, board, &engine, gpu, arguments.frames(), provenance)?;

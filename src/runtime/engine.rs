@@ -47,6 +47,8 @@ pub struct Options {
     pub wait: Wait,
     /// GPU: leaves out the progress words of segments, to measure what they cost.
     pub no_segment_words: bool,
+    /// GPU: no kernel begins before the one in front of it has ended, to measure what that brings.
+    pub no_early_launches: bool,
 }
 
 impl Default for Options {
@@ -65,6 +67,7 @@ impl Default for Options {
             sms: None,
             wait: Wait::default(),
             no_segment_words: false,
+            no_early_launches: false,
         }
     }
 }

@@ -63,6 +63,7 @@ impl Engine {
                 sms: options.sms,
                 wait: options.wait,
                 no_segment_words: options.no_segment_words,
+                no_early_launches: options.no_early_launches,
                 on_worker: Some(worker_hook(options.realtime, refused.clone())),
             },
         )?;

@@ -35,6 +35,7 @@ impl Means<'_> {
                     lane: at,
                     launch,
                     operator,
+                    early,
                 } => {
                     let it = &ready.program.launches[launch];
                     let geometry = Geometry {
@@ -42,6 +43,7 @@ impl Means<'_> {
                         threads: it.threads,
                         shared: it.shared,
                         cluster: it.cluster,
+                        early,
                     };
                     let function = self.library.get(ready.functions[launch]);
                     function.launch(geometry, &it.params, lane(at)).map_err(|e| (operator, e))?;

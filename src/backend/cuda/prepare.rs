@@ -287,6 +287,7 @@ impl Builder<'_> {
             words: slot.words.address(),
             layout: slot.words.layout(),
             segment_words: !self.options.no_segment_words,
+            early: !self.options.no_early_launches && self.context.facts().capability.0 >= 9,
             faults: &self.options.faults,
         };
         let program = frame.program().map_err(|(operator, source)| CudaError::Bind {

@@ -87,6 +87,8 @@ pub enum Command {
         launch: usize,
         /// For which operator, if it is for one.
         operator: Option<OperatorId>,
+        /// It may begin before the lane's launch in front of it has ended.
+        early: bool,
     },
     /// Copies tensor inputs to the device.
     Upload {
@@ -153,6 +155,8 @@ pub struct Frame<'a> {
     pub layout: Layout,
     /// True if the start and the end of segments are marked.
     pub segment_words: bool,
+    /// True if launches may begin before the one in front of them has ended.
+    pub early: bool,
     /// Faults to inject.
     pub faults: &'a [InjectedFault],
 }
@@ -247,6 +251,8 @@ struct Builder<'a> {
     unmarked: Vec<Option<usize>>,
     /// Lanes that the root waits for at the end.
     open: Vec<Lane>,
+    /// Per lane: what comes next has nothing but the launch in front of it to wait for.
+    follows: Vec<bool>,
 }
 
 impl<'a> Builder<'a> {
@@ -264,6 +270,7 @@ impl<'a> Builder<'a> {
             waited: vec![Vec::new(); lanes.count()],
             unmarked: vec![None; frame.plan().streams.len()],
             open: Vec::new(),
+            follows: vec![false; lanes.count()],
         }
     }
 
@@ -272,10 +279,13 @@ impl<'a> Builder<'a> {
             lane,
             launch: self.program.launches.len(),
             operator,
+            early: self.frame.early && self.follows[lane.0],
         });
+        self.follows[lane.0] = true;
         self.program.launches.push(launch);
     }
 
+    /// A record leaves the order of the lane's launches as it is: who waits for it waits for the whole launch in front.
     fn record(&mut self, lane: Lane) -> EventId {
         let event = EventId(self.program.events);
         self.program.events += 1;
@@ -286,6 +296,7 @@ impl<'a> Builder<'a> {
     fn wait(&mut self, lane: Lane, event: EventId) {
         if !self.waited[lane.0].contains(&event) {
             self.waited[lane.0].push(event);
+            self.follows[lane.0] = false;
             self.program.commands.push(Command::Wait { lane, event });
         }
     }
@@ -345,6 +356,7 @@ impl<'a> Builder<'a> {
             self.enter(lane);
             for bytes in stretches {
                 self.program.commands.push(Command::Upload { lane, bytes });
+                self.follows[lane.0] = false;
             }
             let event = self.record(lane);
             self.tensors.insert(tenant, event);
@@ -486,6 +498,7 @@ impl<'a> Builder<'a> {
         if !frame.mapped {
             for bytes in outputs(frame.plan(), tenant) {
                 self.program.commands.push(Command::Download { lane, bytes });
+                self.follows[lane.0] = false;
             }
         }
         let place = frame.layout.places.tenant(tenant);

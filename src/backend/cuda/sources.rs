@@ -91,6 +91,7 @@ pub const UNITS: &[Unit] = &[
 
 /// Every header, by name in ascending order.
 pub const HEADERS: &[Header] = &[
+    header!("chain.cuh"),
     header!("conv_load.cuh"),
     header!("conv_params.cuh"),
     header!("conv_wgmma_store.cuh"),
@@ -246,6 +247,39 @@ mod tests {
         let headers: Vec<&str> = HEADERS.iter().map(|h| h.name).collect();
         assert_eq!(units, files("cu"));
         assert_eq!(headers, files("cuh"));
+    }
+
+    /// From the first brace behind `at` to the one that closes it.
+    fn block(source: &str, at: usize) -> &str {
+        let begin = at + source[at..].find('{').expect("a body");
+        let mut depth = 0;
+        for (i, c) in source[begin..].char_indices() {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            if depth == 0 {
+                return &source[begin..begin + i];
+            }
+        }
+        panic!("a body does not end: {}", &source[begin..]);
+    }
+
+    #[test]
+    fn every_kernel_waits_for_its_predecessors_before_it_can_end() {
+        const WAIT: &str = "wait_for_predecessors();";
+        let mut kernels = 0;
+        for unit in UNITS {
+            for (at, _) in unit.source.match_indices("__global__") {
+                kernels += 1;
+                let kernel = block(unit.source, at);
+                // In the kernel itself, or in the one function of its unit that it is an instance of.
+                let instance = kernel.split(['<', '(']).next().unwrap().trim_matches(['{', '\\', ' ', '\n']);
+                let function = unit.source.find(&format!("void {instance}(")).map(|f| block(unit.source, f));
+                let body = [Some(kernel), function].into_iter().flatten().find(|b| b.contains(WAIT));
+                let body = body.unwrap_or_else(|| panic!("{}: no wait in {}", unit.name, &unit.source[at..][..120]));
+                let before = body.split(WAIT).next().unwrap();
+                assert!(!before.contains("return"), "{}: may end before it waits: {before}", unit.name);
+            }
+        }
+        assert!(kernels > UNITS.len());
     }
 
     #[test]

@@ -165,7 +165,13 @@ END
 typedef struct { uint32_t id; char pad[4]; uint32_t x, y, z; char rest[52]; } attribute;
 typedef struct { uint32_t gx, gy, gz, bx, by, bz, shared; stream* s; attribute* attributes; uint32_t count; } config;
 CALL(cuLaunchKernelEx, const config* c, function* f, void** params, void** extra)
-    if (c->count != 1 || c->attributes->id != 4 || c->attributes->x < 2 || c->gx % c->attributes->x) return INVALID_VALUE;
+    if (!c->count) return INVALID_VALUE;
+    for (uint32_t i = 0; i < c->count; ++i) {
+        const attribute* a = &c->attributes[i];
+        int cluster = a->id == 4 && a->x >= 2 && c->gx % a->x == 0;
+        int early = a->id == 6 && a->x == 1;
+        if (!cluster && !early) return INVALID_VALUE;
+    }
     return cuLaunchKernel(f, c->gx, c->gy, c->gz, c->bx, c->by, c->bz, c->shared, c->s, params, extra);
 END
 

@@ -4,6 +4,7 @@
 // argmax_* takes any rank, axis and layout, a thread a result. argmax_pixels_* takes floats that lie pixel after pixel along
 // the last axis: a block brings the pixels of a tile into shared memory in the order in which they lie, then a thread walks a
 // pixel.
+#include "chain.cuh"
 #include "types.cuh"
 
 constexpr u32 THREADS = 128;
@@ -125,10 +126,14 @@ __device__ __forceinline__ void argmax_pixels(const ArgMaxParams& p) {
 
 #define ARGMAX(kernel, input, output)                                                                             \
     extern "C" __global__ void __launch_bounds__(THREADS) kernel(const __grid_constant__ ArgMaxParams p) {        \
+        wait_for_predecessors();                                                                                  \
+        release_successors();                                                                                     \
         argmax<input, output>(p);                                                                                 \
     }
 #define ARGMAX_PIXELS(kernel, input, output)                                                                      \
     extern "C" __global__ void __launch_bounds__(THREADS) kernel(const __grid_constant__ ArgMaxParams p) {        \
+        wait_for_predecessors();                                                                                  \
+        release_successors();                                                                                     \
         argmax_pixels<input, output>(p);                                                                          \
     }
 

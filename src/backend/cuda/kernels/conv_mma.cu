@@ -5,6 +5,7 @@
 // stages, the chunk or the grid. Where few pixels and a long K would leave the GPU idle, K is cut into `splits` ranges:
 // their sums are added in ascending order, by one block that meets them all (`folding`) or by the last of the blocks that
 // each make one. Which of the two is a matter of speed alone.
+#include "chain.cuh"
 #include "conv_load.cuh"
 
 // How a block cuts its tile: warps of WM x WN, steps of BK, a ring of STAGES.
@@ -303,6 +304,8 @@ __device__ __forceinline__ void convolve(const Convolution& p) {
 #define CONV_MMA(name, loader, folding, resident, ...)                                        \
     extern "C" __global__ void __launch_bounds__(Cut<__VA_ARGS__>::THREADS, resident)         \
         name(const __grid_constant__ Convolution p) {                                         \
+        wait_for_predecessors();                                                              \
+        release_successors();                                                                 \
         convolve<Cut<__VA_ARGS__>, loader, folding>(p);                                       \
     }
 

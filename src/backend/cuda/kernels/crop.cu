@@ -2,6 +2,7 @@
 // primitive::Crop, in f32 with each operation rounded on its own.
 //
 // crop_choose, one block, says which detection each crop shows; crop_cut_* resamples, one thread a pixel.
+#include "chain.cuh"
 #include "matrix.cuh"
 #include "pixels.cuh"
 #include "select.cuh"
@@ -49,6 +50,8 @@ __device__ __forceinline__ bool is_finite(float value) {
 }
 
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS) crop_choose(const __grid_constant__ CropParams p) {
+    wait_for_predecessors();
+    release_successors();
     __shared__ Selection selection;
     u32 rows = 0;
     if (picture_of(p.source).format != 0) rows = min(u32(max(*p.count, 0)), p.detections.rows);
@@ -128,9 +131,13 @@ __device__ __forceinline__ void cut(const CropParams& p) {
 }
 
 extern "C" __global__ void __launch_bounds__(PIXELS) crop_cut_f32(const __grid_constant__ CropParams p) {
+    wait_for_predecessors();
+    release_successors();
     cut<float>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(PIXELS) crop_cut_f16(const __grid_constant__ CropParams p) {
+    wait_for_predecessors();
+    release_successors();
     cut<u16>(p);
 }

@@ -1,5 +1,6 @@
 // Decoding of an anchor-free YOLOX head (Ge et al., "YOLOX: Exceeding YOLO Series in 2021", section 2.1): rows
 // (x, y, w, h, object, class..) of the cells of the grids of stride 8, 16 and 32 become boxes and scores.
+#include "chain.cuh"
 #include "math.cuh"
 #include "matrix.cuh"
 
@@ -78,9 +79,13 @@ __device__ __forceinline__ void decode(const DecodeParams& p) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) decode_f32(const __grid_constant__ DecodeParams p) {
+    wait_for_predecessors();
+    release_successors();
     decode<float>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) decode_f16(const __grid_constant__ DecodeParams p) {
+    wait_for_predecessors();
+    release_successors();
     decode<u16>(p);
 }

@@ -2,6 +2,7 @@
 //
 // As on the CPU every output starts at its bias and takes one fused multiply-add for each tap in row-major order; a tap
 // outside the input counts as zero.
+#include "chain.cuh"
 #include "groups.cuh"
 #include "window.cuh"
 
@@ -142,6 +143,8 @@ __device__ __forceinline__ void depthwise_square(const Depthwise& p) {
 }
 
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_any(const __grid_constant__ Depthwise p) {
+    wait_for_predecessors();
+    release_successors();
     const bool in_groups = in_whole_groups(p.x, p.frame.channels);
     if (in_groups && p.window.kernel[0] == 3 && p.window.kernel[1] == 3) {
         depthwise_in_groups<3, 0, DEPTHWISE_RUN>(p);
@@ -151,7 +154,23 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_any(const 
         depthwise<0, 1, DEPTHWISE_RUN>(p);
     }
 }
-extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_3_1(const __grid_constant__ Depthwise p) { depthwise_square<3, 1>(p); }
-extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_3_2(const __grid_constant__ Depthwise p) { depthwise_square<3, 2>(p); }
-extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_5_1(const __grid_constant__ Depthwise p) { depthwise_square<5, 1>(p); }
-extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_5_2(const __grid_constant__ Depthwise p) { depthwise_square<5, 2>(p); }
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_3_1(const __grid_constant__ Depthwise p) {
+    wait_for_predecessors();
+    release_successors();
+    depthwise_square<3, 1>(p);
+}
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_3_2(const __grid_constant__ Depthwise p) {
+    wait_for_predecessors();
+    release_successors();
+    depthwise_square<3, 2>(p);
+}
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_5_1(const __grid_constant__ Depthwise p) {
+    wait_for_predecessors();
+    release_successors();
+    depthwise_square<5, 1>(p);
+}
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_5_2(const __grid_constant__ Depthwise p) {
+    wait_for_predecessors();
+    release_successors();
+    depthwise_square<5, 2>(p);
+}

@@ -4,6 +4,7 @@
 // and puts the chunk's first element into the addresses: coordinates count from the chunk on. The eight neighbours lie along
 // axis 0; where a tensor is transposed, they lie along the axis on which the input's are side by side, while neighbouring
 // threads go along axis 0: they read the same lines, and write whole ones.
+#include "chain.cuh"
 #include "divide.cuh"
 #include "tail.cuh"
 
@@ -25,6 +26,8 @@ struct Elementwise {
 static_assert(sizeof(Elementwise) == 88 + 152 + 1080 + 72 + 24, "mirrored in bind/elementwise.rs");
 
 extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS) elementwise(const __grid_constant__ Elementwise p) {
+    wait_for_predecessors();
+    release_successors();
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
         const u32 index = tile * ELEMENTWISE_THREADS + threadIdx.x;
         if (index >= p.count) continue;

@@ -1,4 +1,5 @@
 // Primitives that compute nothing over neighbours: elementwise functions, copies, padding, nearest resizing, gathering.
+#include "chain.cuh"
 #include "generic.cuh"
 
 struct GenericMap {
@@ -11,6 +12,8 @@ struct GenericMap {
 static_assert(sizeof(GenericMap) == sizeof(Generic) + 152 + 8, "mirrored in bind/generic/map.rs");
 
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_map(const __grid_constant__ GenericMap p) {
+    wait_for_predecessors();
+    release_successors();
     every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
         const auto read = [&](const TailOperand& o) { return load_scalar(o.address, o.dtype, element_of(o.strides, at)); };
         const Scalar a = read(p.head.a);
@@ -34,6 +37,8 @@ struct GenericRemap {
 static_assert(sizeof(GenericRemap) == sizeof(Generic) + 88 + 8 + 24 + 8, "mirrored in bind/generic/map.rs");
 
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_remap(const __grid_constant__ GenericRemap p) {
+    wait_for_predecessors();
+    release_successors();
     every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
         i64 element = 0;
         bool inside = true;
@@ -62,6 +67,8 @@ static_assert(sizeof(GenericGather) == sizeof(Generic) + 2 * 88 + 16, "mirrored 
 
 // Negative indices count from the end; indices outside are clamped.
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_gather(const __grid_constant__ GenericGather p) {
+    wait_for_predecessors();
+    release_successors();
     every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
         i64 index = as_int(load_scalar(p.indices.address, p.indices.dtype, element_of(p.indices.strides, at)));
         const i64 last = static_cast<i64>(p.extent) - 1;

@@ -1,4 +1,5 @@
 // Primitives that sum: matrix products, reductions, linear and cubic resizing, over any layouts.
+#include "chain.cuh"
 #include "generic.cuh"
 
 struct GenericMatMul {
@@ -18,6 +19,8 @@ static_assert(sizeof(GenericMatMul) == sizeof(Generic) + 3 * 88 + 32, "mirrored 
 
 // One range of K runs from the bias on; of several, each runs from 0, and the bias comes last.
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_matmul(const __grid_constant__ GenericMatMul p) {
+    wait_for_predecessors();
+    release_successors();
     every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
         const i64 a = element_of(p.a.strides, at), b = element_of(p.b.strides, at);
         const bool biased = p.bias.address != 0;
@@ -54,6 +57,8 @@ static_assert(sizeof(GenericReduce) == sizeof(Generic) + 88 + 72 + 16, "mirrored
 
 // Reduced elements one after another, in C order of the reduced axes.
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_reduce(const __grid_constant__ GenericReduce p) {
+    wait_for_predecessors();
+    release_successors();
     every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
         const i64 base = element_of(p.x.strides, at);
         const auto value = [&](u32 index) {
@@ -117,6 +122,8 @@ static_assert(sizeof(GenericResample) == sizeof(Generic) + 88 + 8 + 48 + 8, "mir
 // Taps in row-major order of the axes; a tap's weight is the product of its axes' weights in axis order. The first tap is a
 // product, every later one a fused multiply-add.
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_resample(const __grid_constant__ GenericResample p) {
+    wait_for_predecessors();
+    release_successors();
     every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
         u32 tap[MAX_RANK] = {0, 0, 0, 0, 0, 0};
         float sum = 0.0f;

@@ -1,4 +1,5 @@
 // Convolution, transposed convolution and pooling over any layouts.
+#include "chain.cuh"
 #include "generic.cuh"
 #include "window.cuh"
 
@@ -21,6 +22,8 @@ static_assert(sizeof(GenericConv) == sizeof(Generic) + 3 * 88 + 64 + 32, "mirror
 // One fused multiply-add for each tap, in row-major order, and each channel, ascending; what is outside the input is 0.
 // A transposed convolution meets the taps of its phase only.
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_conv(const __grid_constant__ GenericConv p) {
+    wait_for_predecessors();
+    release_successors();
     every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
         const u32 group = divide(at[1], p.wide);
         const u32 inside_group = at[1] - group * p.wide.divisor;
@@ -91,6 +94,8 @@ static_assert(sizeof(GenericPool) == sizeof(Generic) + 2 * 88 + 64 + 16, "mirror
 
 // Taps in row-major order. Padding never wins a maximum; the first of equals does, and a NaN beats every number.
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_pool(const __grid_constant__ GenericPool p) {
+    wait_for_predecessors();
+    release_successors();
     every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
         const i64 base = static_cast<i64>(at[0]) * p.x.strides[0] + static_cast<i64>(at[1]) * p.x.strides[1];
         const bool real = is_real(p.x.dtype);

@@ -2,6 +2,7 @@
 // clusters. Names and orderings as in the PTX ISA.
 #pragma once
 
+#include "chain.cuh"
 #include "types.cuh"
 
 // A descriptor made by the driver; read by the copy engine from the kernel's parameters.
@@ -131,15 +132,4 @@ __device__ __forceinline__ void products_commit() {
 template <int PENDING>
 __device__ __forceinline__ void products_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
-}
-
-// Waits until the launches that this one depends on have ended and their writes are visible; at once where it was not
-// launched ahead of them.
-__device__ __forceinline__ void wait_for_predecessors() {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-// Lets launches that depend on this one begin; they wait for its end themselves.
-__device__ __forceinline__ void release_successors() {
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }

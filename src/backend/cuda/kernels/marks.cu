@@ -2,6 +2,7 @@
 //
 // Words lie in the host's memory. A word is written after everything that was complete before the kernel began, and after
 // its time: the host, which reads the word first, sees both. Parameters are mirrored in marks.rs.
+#include "chain.cuh"
 #include "slot.cuh"
 
 __device__ __forceinline__ u64 global_nanoseconds() {
@@ -25,6 +26,8 @@ struct BeginParams {
 static_assert(sizeof(SlotBlock) % 8 == 0, "copied in words");
 
 extern "C" __global__ void begin(const __grid_constant__ BeginParams p) {
+    wait_for_predecessors();
+    release_successors();
     for (u32 i = threadIdx.x; i < sizeof(SlotBlock) / 8; i += blockDim.x) {
         u64 word;
         asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(word) : "l"(p.source + i) : "memory");
@@ -48,6 +51,8 @@ struct MarkParams {
 };
 
 extern "C" __global__ void mark(const __grid_constant__ MarkParams p) {
+    wait_for_predecessors();
+    release_successors();
     u32 i = threadIdx.x;
     if (i >= p.count || i >= MAX_MARKS) return;
     if (p.marks[i].time) tell(p.marks[i].time, global_nanoseconds());
@@ -77,6 +82,8 @@ __device__ u64 image_bytes(const Camera& camera, u64 capacity) {
 // Reads across the bus just what the image has, whatever the camera's largest image is: a copy engine would need to be
 // told the length when the graph is made.
 extern "C" __global__ void upload(const __grid_constant__ UploadParams p) {
+    wait_for_predecessors();
+    release_successors();
     if (p.camera >= MAX_CAMERAS) return;
     u64 bytes = image_bytes(p.slot->cameras[p.camera], p.capacity);
     u64 vectors = bytes / 16;
@@ -105,6 +112,7 @@ struct FaultParams {
 };
 
 extern "C" __global__ void fault(const __grid_constant__ FaultParams p) {
+    wait_for_predecessors();
     if (p.slot->frame != p.frame) return;
     u64 end = global_nanoseconds() + p.nanoseconds;
     while (global_nanoseconds() < end) {

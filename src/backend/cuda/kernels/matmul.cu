@@ -1,6 +1,7 @@
 // Matrix products of floats with any strides, on ordinary arithmetic units: 64 x 64 outputs a block, 4 x 4 a thread.
 //
 // Every output starts at its bias (or 0) and takes one fused multiply-add for each k, ascending, as on the CPU.
+#include "chain.cuh"
 #include "divide.cuh"
 #include "tail.cuh"
 
@@ -30,6 +31,8 @@ struct MatMul {
 static_assert(sizeof(MatMul) == 4 * 88 + 1080 + 24 + 72 + 24 + 24, "mirrored in bind/matmul.rs");
 
 extern "C" __global__ void __launch_bounds__(MATMUL_THREADS) matmul(const __grid_constant__ MatMul p) {
+    wait_for_predecessors();
+    release_successors();
     // One more column than needed, so that stores down a column go to different banks.
     __shared__ float as[DEPTH][SIDE + 1];
     __shared__ float bs[DEPTH][SIDE + 1];

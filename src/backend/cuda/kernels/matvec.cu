@@ -4,6 +4,7 @@
 // to its last, starting from 0; the ranges' sums are added in order, and the bias comes last. A warp computes four outputs
 // of up to ROWS rows at a time. The packed weights are [output][step][range][8], so that a warp's read is 512 bytes in one
 // piece.
+#include "chain.cuh"
 #include "tail.cuh"
 
 constexpr u32 MATVEC_THREADS = 64;
@@ -86,6 +87,8 @@ __device__ __forceinline__ void few_rows(const MatVec& p, u32 first_row, u32 fir
 }
 
 extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) matvec(const __grid_constant__ MatVec p) {
+    wait_for_predecessors();
+    release_successors();
     __shared__ float sums[WARPS][32][33];
     const u32 warp = threadIdx.x / 32;
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {

@@ -3,6 +3,7 @@
 // nms_filter lists the scores above the bound, in any order. nms_pick, one block, takes the best of them in falling score and
 // keeps each unless a kept box of its class covers it: 64 candidates at a time are compared with all kept boxes and with each
 // other in parallel, and one thread then decides on bit sets in their order.
+#include "chain.cuh"
 #include "matrix.cuh"
 #include "placement.cuh"
 #include "select.cuh"
@@ -52,6 +53,8 @@ __device__ __forceinline__ bool has_picture(const Camera& camera) {
 }
 
 extern "C" __global__ void __launch_bounds__(FILTER_THREADS) nms_filter(const __grid_constant__ NmsParams p) {
+    wait_for_predecessors();
+    release_successors();
     if (!has_picture(*p.camera)) return;
     const u32 classes = p.scores.columns;
     const u32 all = p.scores.rows * classes;
@@ -165,6 +168,8 @@ __device__ __forceinline__ u64 decide(const Batch& batch, u32 room) {
 }
 
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS) nms_pick(const __grid_constant__ NmsParams p) {
+    wait_for_predecessors();
+    release_successors();
     __shared__ Selection selection;
     __shared__ Batch batch;
     const Camera camera = *p.camera;

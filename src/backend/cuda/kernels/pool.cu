@@ -1,4 +1,5 @@
 // Maximum and average pooling of two spatial axes, channels side by side. Taps in row-major order; a NaN beats every number.
+#include "chain.cuh"
 #include "groups.cuh"
 #include "window.cuh"
 
@@ -62,6 +63,8 @@ __device__ __forceinline__ bool is_square(const Window& w, u32 side) {
 }
 
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) pool(const __grid_constant__ Pool p) {
+    wait_for_predecessors();
+    release_successors();
     const bool in_groups = in_whole_groups(p.x, p.frame.channels);
     every_spot(p.frame, 1, [&](const Spot& s) {
         const i64 top = landing(p.window, 0, s.row, 0), left = landing(p.window, 1, s.pixel, 0);

@@ -4,6 +4,7 @@
 // horizontal pass into integers, a vertical pass with two truncating shifts. A block makes tiles of 64 by 8 pixels: it
 // computes the tile's column and row positions once, in f64, resamples into pixel values in shared memory, and writes them
 // normalised in the order in which they lie in the tensor.
+#include "chain.cuh"
 #include "pixels.cuh"
 #include "placement.cuh"
 
@@ -147,9 +148,13 @@ __device__ __forceinline__ void prepare(const PrepareParams& p) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) prepare_f32(const __grid_constant__ PrepareParams p) {
+    wait_for_predecessors();
+    release_successors();
     prepare<float>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) prepare_f16(const __grid_constant__ PrepareParams p) {
+    wait_for_predecessors();
+    release_successors();
     prepare<u16>(p);
 }

@@ -2,6 +2,7 @@
 //
 // The arithmetic is the primitive's: every gate value takes one fused multiply-add for each k, ascending, from its
 // pre-activation on; c stays in f32, h is rounded to the element type at every step.
+#include "chain.cuh"
 #include "generic.cuh"
 
 constexpr u32 RECURRENT_THREADS = 256;
@@ -27,6 +28,8 @@ static_assert(sizeof(Recurrent) == 6 * 88 + 24, "mirrored in bind/recurrent.rs")
 extern __shared__ float shared[];
 
 extern "C" __global__ void __launch_bounds__(RECURRENT_THREADS) recurrent_rows(const __grid_constant__ Recurrent p) {
+    wait_for_predecessors();
+    release_successors();
     const u32 n = p.hidden;
     float* h = shared;
     float* c = shared + n;

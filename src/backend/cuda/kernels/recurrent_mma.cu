@@ -7,6 +7,7 @@
 // `recurrent_cluster`: the blocks of a cluster share the units of a layer, keep their weights in registers, and write each
 // step's h into the shared memory of all of them. `recurrent_stream`: a block reads all weights anew at every step.
 // Both give the same bits.
+#include "chain.cuh"
 #include "math.cuh"
 #include "mma.cuh"
 #include "view.cuh"
@@ -168,6 +169,8 @@ __device__ __forceinline__ uint4 weights_of(const RecurrentMma& p, u32 group, u3
 }
 
 extern "C" __global__ void __launch_bounds__(STREAM_WARPS * 32) recurrent_stream(const __grid_constant__ RecurrentMma p) {
+    wait_for_predecessors();
+    release_successors();
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     float* kept = reinterpret_cast<float*>(states + 2 * TILE_ROWS * pitch(p));  // two of a thread side by side, by group
     clear_states(p);
@@ -246,6 +249,8 @@ __device__ __forceinline__ void send(const RecurrentMma& p, const Cells& cells, 
 }
 
 extern "C" __global__ void __launch_bounds__(CLUSTER_WARPS * 32) recurrent_cluster(const __grid_constant__ RecurrentMma p) {
+    wait_for_predecessors();
+    release_successors();
     const u32 blocks = cluster_blocks();
     const u32 group = cluster_rank() * CLUSTER_WARPS + threadIdx.x / 32;
     const bool active = group < p.groups;  // warps behind the last unit only meet the others

@@ -4,6 +4,7 @@
 // The reduced elements are cut into `splits` ranges of equal length, each summed from its first element to its last. The
 // sums of 32 ranges are added in order, and so are the totals of such runs of ranges. How many ranges there are is part of
 // the operator's arithmetic class: from its shape alone.
+#include "chain.cuh"
 #include "groups.cuh"
 
 enum ReduceKind : u32 { REDUCE_MEAN = 0, REDUCE_MAX = 1, REDUCE_SUM = 2 };
@@ -64,6 +65,8 @@ __device__ __forceinline__ void reduce_range(const Reduce& p, const Spot& s, u32
 }
 
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_pixels(const __grid_constant__ Reduce p) {
+    wait_for_predecessors();
+    release_successors();
     __shared__ float partials[REDUCE_THREADS][GROUP_CHANNELS];
     const u32 groups = p.splits == MANY_SPLITS ? 1 : REDUCE_GROUPS;
     const u32 group = threadIdx.x % groups, split = threadIdx.x / groups;
@@ -138,6 +141,8 @@ constexpr u32 REDUCE_ROWS = REDUCE_THREADS / 32;
 static_assert(sizeof(ReduceRows) == 2 * 88 + 1080 + 24 + 72 + 32, "mirrored in bind/reduce.rs");
 
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_rows(const __grid_constant__ ReduceRows p) {
+    wait_for_predecessors();
+    release_successors();
     const u32 lane = threadIdx.x % 32;
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
         const u32 index = tile * REDUCE_ROWS + threadIdx.x / 32;

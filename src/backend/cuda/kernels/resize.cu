@@ -2,6 +2,7 @@
 //
 // Taps in row-major order, a tap's weight the product of its row's and its column's; the first tap is a product, every
 // later one a fused multiply-add. Of a nearest resize each output has one tap of weight 1.
+#include "chain.cuh"
 #include "groups.cuh"
 
 struct ResizeTap {
@@ -23,6 +24,8 @@ struct Resize {
 static_assert(sizeof(Resize) == sizeof(PixelFrame) + 48 + 32, "mirrored in bind/resize.rs");
 
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) resize(const __grid_constant__ Resize p) {
+    wait_for_predecessors();
+    release_successors();
     every_spot(p.frame, 1, [&](const Spot& s) {
         const ResizeTap* rows = pointer_to<ResizeTap>(p.rows, static_cast<i64>(s.row) * p.row_taps);
         const ResizeTap* columns = pointer_to<ResizeTap>(p.columns, static_cast<i64>(s.pixel) * p.column_taps);

@@ -4,6 +4,7 @@
 // As on the CPU: the maximum, then `e^(x - max)` summed in sixteen partial sums by the position modulo sixteen, which are
 // folded in halves, then the quotient. Sixteen threads read the values
 // three times instead of keeping them, so rows may have any length; a block keeps its row, and gives the same bits.
+#include "chain.cuh"
 #include "generic.cuh"
 
 struct Softmax {
@@ -30,6 +31,8 @@ __device__ __forceinline__ float folded(float value, F f) {
 }
 
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) softmax(const __grid_constant__ Softmax p) {
+    wait_for_predecessors();
+    release_successors();
     const Generic& g = p.common;
     const u32 lane = threadIdx.x % LANES;
     for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
@@ -66,6 +69,8 @@ extern __shared__ float kept[];
 
 // A block a row: tiles are rows.
 extern "C" __global__ void __launch_bounds__(WIDE_THREADS) softmax_wide(const __grid_constant__ Softmax p) {
+    wait_for_predecessors();
+    release_successors();
     __shared__ float of_warps[WIDE_THREADS / 32];
     __shared__ float total;
     const Generic& g = p.common;

@@ -1,4 +1,5 @@
 // The k largest of each row, largest first; equal values by lower index, NaN last. A block a row.
+#include "chain.cuh"
 #include "matrix.cuh"
 #include "select.cuh"
 
@@ -61,17 +62,25 @@ __device__ __forceinline__ void top_k(const TopKParams& p) {
 }
 
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS) topk_f32(const __grid_constant__ TopKParams p) {
+    wait_for_predecessors();
+    release_successors();
     top_k<float>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS) topk_f16(const __grid_constant__ TopKParams p) {
+    wait_for_predecessors();
+    release_successors();
     top_k<Half>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS) topk_i32(const __grid_constant__ TopKParams p) {
+    wait_for_predecessors();
+    release_successors();
     top_k<i32>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS) topk_u8(const __grid_constant__ TopKParams p) {
+    wait_for_predecessors();
+    release_successors();
     top_k<u8>(p);
 }

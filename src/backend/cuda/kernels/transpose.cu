@@ -3,6 +3,7 @@
 //
 // As on the CPU every output starts at its bias and takes one fused multiply-add for each tap of its phase, in row-major
 // order, and each input channel, ascending; what is outside the input counts as zero.
+#include "chain.cuh"
 #include "groups.cuh"
 #include "window.cuh"
 
@@ -32,6 +33,8 @@ __device__ __forceinline__ bool meets(const Transpose& p, u32 axis, u32 at, u32 
 }
 
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) conv_transpose(const __grid_constant__ Transpose p) {
+    wait_for_predecessors();
+    release_successors();
     every_spot(p.frame, 1, [&](const Spot& run) {
         const u32 step = p.stride[1].divisor;
         const u32 block = divide(run.pixel, p.stride[1]);

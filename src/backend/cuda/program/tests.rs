@@ -171,6 +171,7 @@ fn told(faults: &[InjectedFault], change: impl FnOnce(&mut Frame<'_>)) -> Vec<St
             trace: false,
         },
         segment_words: true,
+        early: false,
         faults,
     };
     change(&mut frame);
@@ -178,14 +179,15 @@ fn told(faults: &[InjectedFault], change: impl FnOnce(&mut Frame<'_>)) -> Vec<St
     let names = ["root", "s0", "s1", "m0", "m1", "cam0", "t0", "t1"];
     let name = |lane: Lane| names[lane.0];
     let command = |c: &Command| match c {
-        Command::Launch { lane, launch, .. } => {
+        Command::Launch { lane, launch, early, .. } => {
             let launch = &program.launches[*launch];
             let count = if launch.function == "mark" {
                 launch.params[8].to_string()
             } else {
                 String::new()
             };
-            format!("{} {}{count}", name(*lane), launch.function)
+            let early = if *early { " early" } else { "" };
+            format!("{} {}{count}{early}", name(*lane), launch.function)
         }
         Command::Upload { lane, bytes } => format!("{} up {}+{}", name(*lane), bytes.offset, bytes.bytes),
         Command::Download { lane, bytes } => format!("{} down {}+{}", name(*lane), bytes.offset, bytes.bytes),
@@ -222,6 +224,19 @@ fn without_segment_words_only_what_is_awaited_is_recorded() {
         "t0 !6", "root ?6", "t1 !7", "root ?7", "root mark1",
     ];
     assert_eq!(told(&[], |f| f.segment_words = false), expected);
+}
+
+#[test]
+fn only_a_launch_that_waits_for_nothing_but_the_one_in_front_begins_early() {
+    let early = |commands: Vec<String>| -> Vec<String> { commands.into_iter().filter(|c| c.ends_with("early")).collect() };
+    // The second segment of a stream follows the first; everything else comes after a wait or a copy.
+    assert_eq!(early(told(&[], |f| f.early = true)), ["s0 a1 early"]);
+    let fault = InjectedFault {
+        frame: 4,
+        at: FaultPlace::Tenant(TenantId(0)),
+        kind: FaultKind::Hang,
+    };
+    assert_eq!(early(told(&[fault], |f| f.early = true)), ["s0 a0 early", "s0 a1 early"]);
 }
 
 #[test]

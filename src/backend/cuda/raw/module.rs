@@ -122,6 +122,9 @@ pub struct Geometry {
     pub shared: u32,
     /// Blocks of a cluster; 1 for none.
     pub cluster: u32,
+    /// May begin before the launch in front of it in the stream has ended: the kernel waits for that itself. Needs a GPU of
+    /// compute capability 9.0 or newer.
+    pub early: bool,
 }
 
 /// Room for the largest argument: the driver copies as many bytes as the kernel declares, whatever the caller has.
@@ -149,7 +152,7 @@ impl Function {
         };
         target.copy_from_slice(argument);
         let mut params: [Pointer; 1] = [(&raw mut room.0).cast()];
-        if at.cluster <= 1 {
+        if at.cluster <= 1 && !at.early {
             // SAFETY: function and stream live; the argument's room is as large as any declared argument.
             return unsafe {
                 api.launch_kernel(
@@ -167,12 +170,18 @@ impl Function {
                 )
             };
         }
-        let mut attribute = sys::CUlaunchAttribute_st {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue_union { pad: [0; 64] },
-        };
-        attribute.value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: at.cluster, y: 1, z: 1 };
+        let mut attributes = [attribute(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_IGNORE); 2];
+        let mut count = 0;
+        if at.cluster > 1 {
+            attributes[count] = attribute(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+            attributes[count].value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: at.cluster, y: 1, z: 1 };
+            count += 1;
+        }
+        if at.early {
+            attributes[count] = attribute(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+            attributes[count].value.programmaticStreamSerializationAllowed = 1;
+            count += 1;
+        }
         let config = sys::CUlaunchConfig_st {
             gridDimX: at.blocks,
             gridDimY: 1,
@@ -182,11 +191,20 @@ impl Function {
             blockDimZ: 1,
             sharedMemBytes: at.shared,
             hStream: stream.raw().cast(),
-            attrs: &mut attribute,
-            numAttrs: 1,
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: count as u32,
         };
-        // SAFETY: as above; the configuration and its attribute live through the call.
+        // SAFETY: as above; the configuration and its attributes live through the call.
         unsafe { api.launch_kernel_ex(&config, self.handle.0, params.as_mut_ptr(), null_mut()) }
+    }
+}
+
+/// An attribute of a launch, its value still zero.
+fn attribute(id: sys::CUlaunchAttributeID) -> sys::CUlaunchAttribute_st {
+    sys::CUlaunchAttribute_st {
+        id,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue_union { pad: [0; 64] },
     }
 }
 
