@@ -5,7 +5,7 @@ use super::{PassSet, run};
 use crate::limits::MAX_RANK;
 use crate::planner::graph::{Graph, Op, ValueId, ViewOp};
 use crate::planner::tests::nets::{Draw, Net};
-use crate::primitive::{Binary, PadMode, PoolKind, Primitive, Scalar, Unary, Window};
+use crate::primitive::{Binary, PadMode, PoolKind, Primitive, ReduceKind, Scalar, Unary, Window};
 use crate::tensor::{Data, Shape, Tensor};
 
 /// The primitives left after `set`, in order.
@@ -281,4 +281,73 @@ fn constants_are_computed_and_dead_nodes_go() {
     let at = |t: &Tensor, i: usize| t.get_f64(i).unwrap();
     let expected = [at(&a, 0) + at(&b, 0), at(&a, 2) + at(&b, 2), at(&a, 0), at(&a, 2)];
     assert_eq!((0..4).map(|i| at(factor, i)).collect::<Vec<_>>(), expected);
+}
+
+/// `x` less its mean over the last axis, by the root of the mean of `square` of that, plus epsilon.
+fn layer_norm(net: &mut Net, x: ValueId, squared: impl FnOnce(&mut Net, ValueId) -> ValueId) -> ValueId {
+    let dims = net.dims(x);
+    let last = dims.len() - 1;
+    let mut reduced = dims.clone();
+    reduced[last] = 1;
+    let mean = Primitive::Reduce {
+        kind: ReduceKind::Mean,
+        axes: 1 << last,
+    };
+    let epsilon = scalar(net, 1e-5);
+    let middle = net.node(Op::Primitive(mean), &[x], &reduced);
+    let centred = net.binary(Binary::Sub, x, middle);
+    let squared = squared(net, centred);
+    let variance = net.node(Op::Primitive(mean), &[squared], &reduced);
+    let shifted = net.binary(Binary::Add, variance, epsilon);
+    let deviation = net.unary(Unary::Sqrt, shifted);
+    net.binary(Binary::Div, centred, deviation)
+}
+
+#[test]
+fn both_spellings_of_layer_normalisation_become_one_primitive() {
+    let normalise = Primitive::Normalise {
+        axis: 2,
+        epsilon: Scalar(1e-5),
+    };
+    let mut net = Net::default();
+    let x = net.input(&[2, 3, 8]);
+    let y = layer_norm(&mut net, x, |net, centred| net.binary(Binary::Mul, centred, centred));
+    assert_eq!(primitives(net, y, PassSet::NORMALISE), [normalise]);
+    let mut net = Net::default();
+    let x = net.input(&[2, 3, 8]);
+    let y = layer_norm(&mut net, x, |net, centred| {
+        let two = scalar(net, 2.0);
+        net.binary(Binary::Pow, centred, two)
+    });
+    assert_eq!(primitives(net, y, PassSet::NORMALISE), [normalise]);
+    // The mean of something else is no variance.
+    let mut net = Net::default();
+    let x = net.input(&[2, 3, 8]);
+    let y = layer_norm(&mut net, x, |net, centred| net.binary(Binary::Mul, centred, x));
+    assert!(primitives(net, y, PassSet::NORMALISE).len() > 1);
+}
+
+/// Attention of `[2, 4, 5, 6]` to `keys` keys, both factors and a quotient around the scores.
+fn attention(keys: u32, read_twice: bool) -> Vec<Primitive> {
+    let mut net = Net::default();
+    let (q, k) = (net.input(&[2, 4, 5, 6]), net.input(&[2, 4, 6, keys]));
+    let v = net.input(&[2, 4, keys, 7]);
+    let (quarter, half, two) = (scalar(&mut net, 0.25), scalar(&mut net, 0.5), scalar(&mut net, 2.0));
+    let q = net.binary(Binary::Mul, q, quarter);
+    let k = net.binary(Binary::Mul, k, half);
+    let scores = net.node(Op::Primitive(Primitive::MatMul), &[q, k], &[2, 4, 5, keys]);
+    let scores = net.binary(Binary::Div, scores, two);
+    let shares = net.node(Op::Primitive(Primitive::Softmax { axis: 3 }), &[scores], &[2, 4, 5, keys]);
+    if read_twice {
+        net.output(shares);
+    }
+    let y = net.node(Op::Primitive(Primitive::MatMul), &[shares, v], &[2, 4, 5, 7]);
+    primitives(net, y, PassSet::ATTENTION)
+}
+
+#[test]
+fn products_around_a_softmax_become_attention_unless_somebody_reads_the_shares_or_they_are_long() {
+    assert_eq!(attention(9, false), [Primitive::Attention { scale: Scalar(0.0625) }]);
+    assert!(attention(9, true).len() > 1);
+    assert!(attention(5000, false).len() > 1);
 }

@@ -5,6 +5,7 @@
 // first weight, no sum is ever rescaled (unlike Dao et al. 2022), and results do not depend on how the keys are cut: scores
 // take one fused multiply-add for each d, weights go into sixteen partial sums by the key's number modulo sixteen, which are
 // folded in halves, values one fused multiply-add for each key. Where all keys fit into one step, they are walked once.
+#include "chain.cuh"
 #include "divide.cuh"
 #include "math.cuh"
 #include "view.cuh"
@@ -43,6 +44,8 @@ static_assert(sizeof(Attention) == 4 * 88 + 60 + 36, "mirrored in bind/attention
 extern __shared__ float shared_floats[];
 
 extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS) attention(const __grid_constant__ Attention p) {
+    wait_for_predecessors();
+    release_successors();
     float* const query = shared_floats;
     float* const key = query + QUERIES * p.depth;
     float* const value = key + p.depth * KEY_PITCH;

@@ -3,6 +3,7 @@
 // As on the CPU: the sum, then the sum of the squared differences from the mean, each in sixteen partial sums by the position
 // modulo sixteen, folded in halves. Rows may have any length; the first values of a thread stay in registers between the sums.
 // Results go eight neighbours at a time, so that the tail reads its scale and shift in whole groups.
+#include "chain.cuh"
 #include "generic.cuh"
 
 struct Normalise {
@@ -28,6 +29,8 @@ __device__ __forceinline__ float folded(float value) {
 }
 
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) normalise(const __grid_constant__ Normalise p) {
+    wait_for_predecessors();
+    release_successors();
     const Generic& g = p.common;
     const u32 lane = threadIdx.x % LANES;
     const float count = static_cast<float>(p.extent);

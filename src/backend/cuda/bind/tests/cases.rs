@@ -48,6 +48,8 @@ pub fn cases() -> Cases {
     resizes(&mut all);
     reductions(&mut all);
     softmaxes(&mut all);
+    normalisations(&mut all);
+    attentions(&mut all);
     products(&mut all);
     moves(&mut all);
     recurrences(&mut all);
@@ -415,6 +417,49 @@ fn softmaxes(all: &mut Cases) {
                 b.tensor(dtype, &[3, extent], Form::Plain),
             );
             b.operator(Primitive::Softmax { axis: 1 }, &[x], &[], &[y])
+        });
+    }
+}
+
+fn normalisations(all: &mut Cases) {
+    let epsilon = scalar(1e-5);
+    for (dtype, axis) in FLOATS.into_iter().flat_map(|d| [0u8, 1, 2, 3].map(|a| (d, a))) {
+        for form in [Form::Plain, Form::Pixels] {
+            all.add(format!("normalisation along {axis} of {dtype} {form:?}"), |b| {
+                let dims = &[3, 37, 4, 70];
+                let (x, y) = (b.tensor(dtype, dims, form), b.tensor(dtype, dims, form));
+                b.operator(Primitive::Normalise { axis, epsilon }, &[x], &[], &[y])
+            });
+        }
+    }
+    for (dtype, extent) in FLOATS.into_iter().flat_map(|d| [1, 7, 64, 1000].map(|e| (d, e))) {
+        all.add(format!("normalisation of {extent} {dtype}"), |b| {
+            let dims = &[3, 11, extent];
+            let (x, y) = (b.tensor(dtype, dims, Form::Plain), b.tensor(dtype, dims, Form::Plain));
+            b.operator(Primitive::Normalise { axis: 2, epsilon }, &[x], &[], &[y])
+        });
+    }
+}
+
+fn attentions(all: &mut Cases) {
+    // Heads, queries, elements of a key, keys, elements of a value.
+    for (dtype, [heads, queries, depth, keys, width]) in FLOATS
+        .into_iter()
+        .flat_map(|d| [[2, 21, 8, 21, 8], [1, 32, 64, 33, 64], [3, 70, 5, 1, 33], [1, 3, 96, 200, 96]].map(|s| (d, s)))
+    {
+        all.add(format!("attention of {queries} to {keys} keys of {depth} {dtype}"), |b| {
+            let q = b.tensor(dtype, &[2, heads, queries, depth], Form::Plain);
+            let k = b.tensor(dtype, &[2, heads, depth, keys], Form::Slice);
+            let v = b.tensor(dtype, &[2, heads, keys, width], Form::Plain);
+            let y = b.tensor(dtype, &[2, heads, queries, width], Form::Pixels);
+            b.operator(Primitive::Attention { scale: scalar(0.3) }, &[q, k, v], &[], &[y])
+        });
+        all.add(format!("attention of one matrix of {keys} {depth} {dtype}"), |b| {
+            let q = b.tensor(dtype, &[queries, depth], Form::Plain);
+            let k = b.tensor(dtype, &[depth, keys], Form::Plain);
+            let v = b.tensor(dtype, &[keys, width], Form::Plain);
+            let y = b.tensor(dtype, &[queries, width], Form::Plain);
+            b.operator(Primitive::Attention { scale: scalar(-0.5) }, &[q, k, v], &[], &[y])
         });
     }
 }

@@ -160,6 +160,8 @@ fn every_tactic_of_the_menu_is_bound() {
         Softmax,
         Resize,
         Recurrent,
+        Normalise,
+        Attention,
     ] {
         assert!(kernels.get(&kernel).is_some_and(|&n| n >= 6), "{kernel:?} in {kernels:?}");
     }

@@ -197,7 +197,24 @@ fn other_cases(r: &mut Random, cases: &mut Vec<Case>) {
                 inputs: vec![r.tensor(dtype, shape(&[2, 37, 3, 4]))],
                 outputs: vec![(dtype, shape(&[2, 37, 3, 4]))],
             });
+            let epsilon = scalar(0.01);
+            cases.push(Case {
+                primitive: Primitive::Normalise { axis, epsilon },
+                inputs: vec![r.tensor(dtype, shape(&[2, 37, 3, 4]))],
+                outputs: vec![(dtype, shape(&[2, 37, 3, 4]))],
+            });
         }
+    }
+    for (dtype, keys) in [(DType::F32, 1), (DType::F32, 37), (DType::F16, 16)] {
+        cases.push(Case {
+            primitive: Primitive::Attention { scale: scalar(0.4) },
+            inputs: vec![
+                r.tensor(dtype, shape(&[2, 3, 5, 6])),
+                r.tensor(dtype, shape(&[2, 3, 6, keys])),
+                r.tensor(dtype, shape(&[2, 3, keys, 7])),
+            ],
+            outputs: vec![(dtype, shape(&[2, 3, 5, 7]))],
+        });
     }
     for mode in [PadMode::Constant(scalar(3.0)), PadMode::Reflect, PadMode::Edge, PadMode::Wrap] {
         for (begin, to) in [([0, 1, 2, -1, 0, 0], [2, 4, 6, 4]), ([1, 0, -1, 2, 0, 0], [4, 3, 2, 7])] {

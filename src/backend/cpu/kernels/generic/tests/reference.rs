@@ -41,6 +41,31 @@ pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<
             };
             get(x, at).exp() / (0..output.dim(usize::from(axis)) as usize).map(along).sum::<f64>()
         }),
+        Primitive::Normalise { axis, epsilon } => each(&|at| {
+            let n = output.dim(usize::from(axis)) as usize;
+            let along = |i: usize| {
+                let mut c = at.to_vec();
+                c[usize::from(axis)] = i;
+                get(x, &c)
+            };
+            let mean = (0..n).map(along).sum::<f64>() / n as f64;
+            let variance = (0..n).map(|i| (along(i) - mean).powi(2)).sum::<f64>() / n as f64;
+            (get(x, at) - mean) / (variance + f64::from(epsilon.0)).sqrt()
+        }),
+        Primitive::Attention { scale } => each(&|at| {
+            let (keys, values) = (inputs[1], inputs[2]);
+            let (row, column) = (at.len() - 2, at.len() - 1);
+            let (depth, count) = (keys.shape().dim(row) as usize, keys.shape().dim(column) as usize);
+            let pick = |of: &Tensor, i: usize, j: usize| {
+                let mut c = at.to_vec();
+                (c[row], c[column]) = (i, j);
+                get(of, &c)
+            };
+            let score = |k: usize| -> f64 { (0..depth).map(|d| pick(x, at[row], d) * pick(keys, d, k)).sum() };
+            let weight = |k: usize| (f64::from(scale.0) * score(k)).exp();
+            let total: f64 = (0..count).map(weight).sum();
+            (0..count).map(|k| weight(k) * pick(values, k, at[column])).sum::<f64>() / total
+        }),
         Primitive::Pad { mode, begin } => each(&|at| {
             let mut c = vec![];
             for (axis, &i) in at.iter().enumerate() {
