@@ -35,7 +35,7 @@ pub struct ZooArguments {
     #[arg(long, value_name = "DIR", requires = "zoo", conflicts_with_all = ["peer", "json", "torch"])]
     pub export: Option<PathBuf>,
     /// Also time every operator alone, and write a Markdown table of networks and operators beside their floors
-    #[arg(long, value_name = "FILE.md", requires = "zoo", conflicts_with_all = ["export", "loop"])]
+    #[arg(long, value_name = "FILE.md", requires = "zoo", conflicts_with_all = ["export", "looped"])]
     gaps: Option<PathBuf>,
     /// The JSON of an earlier run, for a column of it in the table of --gaps
     #[arg(long, value_name = "FILE.json", requires = "gaps")]
