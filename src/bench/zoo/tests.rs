@@ -3,6 +3,7 @@
 use super::count::{multiply_adds, trained};
 use super::run::{Group, Member, Zoo};
 use super::*;
+use crate::plan::format::Kernel;
 use crate::planner::{CompileOptions, boards};
 use crate::runtime::Options;
 
@@ -110,6 +111,31 @@ fn stays_in_range(network: Network) {
     let difference = whole.iter().zip(&half).map(|(a, b)| (a - b) * (a - b)).sum::<f32>() / whole.len() as f32;
     // Rounding every activation to 11 bits leaves far less than this through a hundred layers; an overflow leaves no number.
     assert!(difference < 1e-3 * power, "{}: {difference} of {power}", network.name);
+}
+
+/// Each of the eight blocks of MobileNetV3 that squeeze does so in one operator of five primitives: of halves alone, as the
+/// processor's fast kernels take these one by one.
+#[test]
+fn squeeze_and_excitation_of_halves_is_one_operator() {
+    let network = find("m3").unwrap().for_pictures(64, 64);
+    let group = Group {
+        name: network.name.into(),
+        members: vec![Member { network, batch: 1 }],
+    };
+    let squeezing = |board: &str, dtype| {
+        let board = boards::load(board).unwrap();
+        let options = CompileOptions {
+            dtype,
+            ..CompileOptions::default()
+        };
+        let plan = group.compile(vec![network.model(1)], &board, &options).unwrap().plan;
+        let of_five = plan.operators.iter().filter(|o| o.calls.len() == 5).count();
+        let kernels = plan.operators.iter().filter(|o| o.tactic.kernel == Kernel::Squeeze).count();
+        (of_five, kernels)
+    };
+    assert_eq!(squeezing("h200", DType::F16), (8, 8));
+    assert_eq!(squeezing("orin", DType::F16), (8, 8));
+    assert_eq!(squeezing("host", DType::F32), (0, 0));
 }
 
 /// The deep networks on small pictures, and those over tokens.

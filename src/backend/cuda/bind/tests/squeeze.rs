@@ -1,0 +1,104 @@
+//! Squeeze and excitation: which operators are one launch, and how it is laid out.
+
+use super::bench::{Bench, Form, shape};
+use super::*;
+use crate::backend::cpu::fixture;
+use crate::plan::format::{ArithmeticClass, Call, Operand, Rounding, View};
+use crate::primitive::{Primitive, ReduceKind, Scalar, Unary, Window};
+
+/// Mean, layer, function, layer, function over three pictures of 40 channels in `dtype`.
+fn excitation(bench: &mut Bench, dtype: DType, hidden: u32) -> Operator {
+    let x = bench.tensor(dtype, &[3, 40, 5, 6], Form::Slice);
+    let constants = [(hidden, 40), (40, hidden)].map(|(to, from)| {
+        let weights = bench.constant(dtype, &[to, from, 1, 1], &[0, 2, 3, 1]);
+        (weights, bench.constant(dtype, &[to], &[0]))
+    });
+    let y = bench.tensor(dtype, &[3, 40, 1, 1], Form::Pixels);
+    let call = |primitive, inputs, channels| Call {
+        primitive,
+        inputs,
+        dtype,
+        shape: shape(&[3, channels, 1, 1]),
+        rounding: Rounding::Rounded,
+    };
+    let conv = Primitive::Conv {
+        window: Window::new(&[1, 1]),
+        groups: 1,
+    };
+    let layer = |from: u8, (weights, bias): (View, View), channels| {
+        let inputs = vec![Operand::Inner(from), Operand::View(weights), Operand::View(bias)];
+        call(conv, inputs, channels)
+    };
+    let function = |kind, from: u8, channels| call(Primitive::Unary(kind), vec![Operand::Inner(from)], channels);
+    let (kind, axes) = (ReduceKind::Mean, 0b1100);
+    let gate = Unary::HardSigmoid(Scalar(1.0 / 6.0), Scalar(0.5));
+    let calls = vec![
+        call(Primitive::Reduce { kind, axes }, vec![Operand::View(x)], 40),
+        layer(0, constants[0], hidden),
+        function(Unary::Relu, 1, hidden),
+        layer(2, constants[1], 40),
+        function(gate, 3, 40),
+    ];
+    fixture::operator(Kernel::Generic, calls, vec![y])
+}
+
+#[test]
+fn only_halves_in_one_class_are_squeezed_in_one_launch() {
+    for target in [Target::Cuda { wgmma: false }, Target::Cuda { wgmma: true }] {
+        let kernels = |dtype, hidden, split_k: Option<u16>| -> Vec<Kernel> {
+            let mut bench = Bench::new(1);
+            let mut operator = excitation(&mut bench, dtype, hidden);
+            operator.class = match split_k {
+                None => arithmetic_class(&bench.plan, &operator, target),
+                Some(split_k) => ArithmeticClass {
+                    family: Family::Fma,
+                    split_k,
+                },
+            };
+            menu(&bench.plan, &operator, target).iter().map(|t| t.kernel).collect()
+        };
+        assert_eq!(kernels(DType::F16, 16, None), [Kernel::Squeeze]);
+        assert!(kernels(DType::F16, 16, Some(1)).is_empty());
+        assert!(kernels(DType::F16, 513, None).is_empty());
+        assert!(kernels(DType::F32, 16, None).is_empty());
+    }
+}
+
+#[test]
+fn a_squeeze_takes_clusters_where_the_gpu_has_them_and_the_width_has_room() {
+    let mut bench = Bench::new(2);
+    let mut operator = excitation(&mut bench, DType::F16, 12);
+    let target = Target::Cuda { wgmma: true };
+    operator.class = arithmetic_class(&bench.plan, &operator, target);
+    operator.tactic = menu(&bench.plan, &operator, target)[0];
+    let sections: Vec<&[u8]> = bench.sections.iter().map(Vec::as_slice).collect();
+    let mut packs = Packs::default();
+    let mut packer = Packer {
+        plan: &bench.plan,
+        sections: &sections,
+        packs: &mut packs,
+    };
+    let kernel = compile(&mut packer, &operator).unwrap();
+    // Rows of 40 inputs, and of 12 rounded up to 16, each with its bias.
+    let bytes: Vec<usize> = packs.bytes().iter().map(Vec::len).collect();
+    assert_eq!(bytes, [12 * 40 * 2, 12 * 4, 40 * 16 * 2, 40 * 4]);
+    let placed = Placed::new(&bench, &packs, 1 << 40);
+    let launch = |clusters, width, samples| -> Vec<(String, u32, u32)> {
+        let at = Addresses {
+            clusters,
+            ..placed.addresses(&bench)
+        };
+        let region = Region {
+            batch: samples,
+            rows: 0..1,
+        };
+        let launches = kernel.launches(&at, &region, width).unwrap();
+        launches.into_iter().map(|l| (l.function, l.blocks, l.cluster)).collect()
+    };
+    assert_eq!(launch(true, 0, 0..3), [("squeeze_cluster".into(), 24, 8)]);
+    assert_eq!(launch(true, 17, 0..3), [("squeeze_cluster".into(), 16, 8)]);
+    assert_eq!(launch(true, 8, 1..2), [("squeeze_cluster".into(), 8, 8)]);
+    assert_eq!(launch(true, 7, 0..3), [("squeeze_alone".into(), 3, 1)]);
+    assert_eq!(launch(false, 2, 0..3), [("squeeze_alone".into(), 2, 1)]);
+    assert!(launch(true, 0, 2..2).is_empty());
+}
