@@ -348,7 +348,7 @@ CONV_MMA(conv_mma_64x64x32_32x32_s3_gather, GatherLoader, false, 4, 64, 64, 32, 
 CONV_MMA(conv_mma_64x32x32_16x32_s3_gather, GatherLoader, false, 4, 64, 32, 32, 16, 32, 3)
 CONV_MMA(conv_mma_128x16x32_32x16_s3_gather, GatherLoader, false, 4, 128, 16, 32, 32, 16, 3)
 CONV_MMA(conv_mma_128x128x32_32x64_s4_affine, AffineLoader, false, 1, 128, 128, 32, 32, 64, 4)
-CONV_MMA(conv_mma_64x128x64_32x64_s4_affine, AffineLoader, false, 2, 64, 128, 64, 32, 64, 4)
+CONV_MMA(conv_mma_64x128x64_32x64_s3_affine, AffineLoader, false, 2, 64, 128, 64, 32, 64, 3)
 CONV_MMA(conv_mma_64x64x64_32x32_s3_affine, AffineLoader, false, 3, 64, 64, 64, 32, 32, 3)
 CONV_MMA(conv_mma_32x64x64_16x32_s4_affine, AffineLoader, false, 4, 32, 64, 64, 16, 32, 4)
 CONV_MMA(conv_mma_32x32x64_16x16_s6_affine, AffineLoader, false, 4, 32, 32, 64, 16, 16, 6)
