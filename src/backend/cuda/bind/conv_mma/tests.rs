@@ -1,6 +1,6 @@
 //! Binding convolutions without a GPU: what launches say is compared with what the operator asks for.
 
-use super::super::epilogue::flags;
+use super::super::epilogue::{flags, function};
 use super::super::{Area, Im2colMap, MAX_PARAMS, Packs, TensorMap, TensorMaps, TiledMap};
 use super::*;
 use crate::backend::cpu::fixture;
@@ -184,10 +184,10 @@ fn convolution([n, c, h, w]: [u32; 4], o: u32, kernel: u32, stride: u32, pad: u3
 
 #[test]
 fn the_struct_has_the_source_s_bytes() {
-    assert_eq!(size_of::<Convolution>(), 224 + size_of::<Epilogue>());
+    assert_eq!(size_of::<Convolution>(), 232 + size_of::<Epilogue>());
     assert_eq!(
         (offset_of!(Convolution, step_channels), offset_of!(Convolution, epilogue)),
-        (88, 224)
+        (96, 232)
     );
     assert!(size_of::<Convolution>() <= MAX_PARAMS);
 }
@@ -199,10 +199,10 @@ fn every_entry_of_the_menu_has_its_kernel() {
     assert_eq!(kernels.len(), MENU.len());
     for entry in MENU {
         let (loader, folding) = (
-            if entry.loader == Loader::Gather {
-                "GatherLoader"
-            } else {
-                "TapLoader"
+            match entry.loader {
+                Loader::Taps => "TapLoader",
+                Loader::Gather => "GatherLoader",
+                Loader::Affine => "AffineLoader",
             },
             entry.splits == Splits::Folded,
         );
@@ -396,4 +396,80 @@ fn tails_take_their_paths() {
     let region = Region { batch: 0..2, rows: 1..3 };
     let e = params(&bench.launch(bench.operator.tactic, &region, 0).0).epilogue;
     assert_eq!(e.flags & (flags::WIDE_STORE | flags::FLAT), 0);
+}
+
+/// A 1x1 convolution behind a scale, a shift and a relu of its input's channels, with a relu behind it.
+fn behind_a_prologue([n, c, h, w]: [u32; 4], o: u32) -> Bench {
+    let mut bench = Bench::new();
+    let (before, after) = (shape(&[n, c, h, w]), shape(&[n, o, h, w]));
+    let x = bench.tensor(Layout::channels_last(before));
+    let [scale, shift] = [(); 2].map(|()| {
+        let mut view = bench.constant(Layout::contiguous(shape(&[c])));
+        view.layout = Layout::new(before, &[0, 1, 0, 0]).unwrap();
+        view
+    });
+    let weights = bench.constant(Layout::channels_last(shape(&[o, c, 1, 1])));
+    let bias = bench.constant(Layout::contiguous(shape(&[o])));
+    let out = bench.tensor(Layout::channels_last(after));
+    let relu = Primitive::Unary(Unary::Relu);
+    let window = Window::new(&[1, 1]);
+    bench.call(Primitive::Binary(Binary::Mul), vec![Operand::View(x), Operand::View(scale)], before);
+    bench.call(
+        Primitive::Binary(Binary::Add),
+        vec![Operand::View(shift), Operand::Inner(0)],
+        before,
+    );
+    bench.call(relu, vec![Operand::Inner(1)], before);
+    let product = vec![Operand::Inner(2), Operand::View(weights), Operand::View(bias)];
+    bench.call(Primitive::Conv { window, groups: 1 }, product, after);
+    bench.call(relu, vec![Operand::Inner(3)], after);
+    bench.operator.outputs.push(out);
+    bench.ready()
+}
+
+#[test]
+fn a_prologue_is_packed_in_the_order_of_the_fragments() {
+    let bench = behind_a_prologue([2, 24, 6, 6], 16);
+    let region = Region::whole(bench.operator.outputs[0].layout.shape);
+    let entry = MmaTile::of(bench.operator.tactic).unwrap();
+    assert_eq!((entry.loader, bench.operator.class.split_k), (Loader::Affine, 1));
+    let (launch, packs) = bench.launch(bench.operator.tactic, &region, 0);
+    let p = params(&launch);
+    assert_eq!((p.k, p.k_padded, p.walk), (24, 64, walk::FLAT));
+    assert_eq!((p.epilogue.function, p.epilogue.tail.calls), (function::RELU, 1));
+    assert_eq!(launch.shared, entry.shared(64));
+    let table = &packs[(p.affine >> 32) as usize - 1];
+    let halves: Vec<f32> = table.chunks(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect();
+    assert_eq!(halves.len(), 2 * 64);
+    // Scales and shifts of the fixture are the channel's number.
+    for (index, entry) in halves.chunks(8).enumerate() {
+        let first = index / 4 * 16 + index % 4 * 2;
+        let expected = [0, 1, 8, 9].map(|step| if first + step < 24 { (first + step) as f32 } else { 0.0 });
+        assert_eq!([&entry[..4], &entry[4..]], [&expected[..]; 2]);
+    }
+}
+
+#[test]
+fn a_prologue_keeps_to_its_own_entries() {
+    let bench = behind_a_prologue([2, 64, 14, 14], 128);
+    for target in [CUDA, Target::Cuda { wgmma: true }] {
+        let class = arithmetic_class(&bench.plan, &bench.operator, target);
+        assert_eq!(class.family, Family::TensorCore);
+        let tactics = menu(&bench.plan, &bench.operator, target);
+        let loaders: Vec<Loader> = tactics.iter().filter_map(|t| Some(MmaTile::of(*t)?.loader)).collect();
+        assert_eq!(
+            loaders,
+            vec![Loader::Affine; MENU.iter().filter(|e| e.loader == Loader::Affine).count()]
+        );
+        assert_eq!(loaders.len(), tactics.len());
+    }
+    // Without the shift it is no prologue, and a value that is read twice must be kept.
+    let cuda = crate::board::BackendKind::Cuda;
+    assert_eq!(fits_on(cuda, &bench.plan, &bench.operator), Ok(()));
+    let mut other = bench.operator.clone();
+    other.calls[1].primitive = Primitive::Binary(Binary::Mul);
+    assert!(fits_on(cuda, &bench.plan, &other).is_err());
+    let mut other = bench.operator.clone();
+    other.calls[2].inputs = vec![Operand::Inner(0)];
+    assert!(fits_on(cuda, &bench.plan, &other).is_err());
 }
