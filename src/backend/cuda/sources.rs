@@ -85,8 +85,8 @@ pub const UNITS: &[Unit] = &[
     unit!("reduce"),
     unit!("resize"),
     unit!("softmax"),
-    unit!("stream_wgmma", HOPPER),
     unit!("squeeze"),
+    unit!("stream_wgmma", HOPPER),
     unit!("topk"),
     unit!("transpose"),
 ];

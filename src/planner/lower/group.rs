@@ -25,7 +25,8 @@ pub enum Unit {
 ///
 /// A node joins the operator that made one of its inputs if that value is read nowhere else, has the node's own shape, and
 /// both are of the kinds that fuse: any elementwise function behind a convolution, a matrix product, a normalisation, a
-/// gathering or an elementwise function. The operator stands where its last node stands, so whatever else its members read is made before.
+/// gathering or an elementwise function. The operator stands where its last node stands, so whatever else its members read is
+/// made before.
 pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
     let mut uses = vec![0u32; graph.values.len()];
     let read = graph

@@ -306,7 +306,8 @@ impl Network<'_> {
     fn keeps_prologue(&mut self, nodes: &[usize]) -> Result<bool, LowerError> {
         let graph = self.graph;
         let conv = |&n: &usize| matches!(graph.nodes[n].op, Op::Primitive(Primitive::Conv { .. }));
-        if nodes.len() <= prologue::CALLS || !conv(&nodes[prologue::CALLS]) {
+        let scale = matches!(graph.nodes[nodes[0]].op, Op::Primitive(Primitive::Binary(_)));
+        if nodes.len() <= prologue::CALLS || !scale || !conv(&nodes[prologue::CALLS]) {
             return Ok(true);
         }
         let constants = nodes[..2].iter().flat_map(|&n| &graph.nodes[n].inputs);

@@ -77,8 +77,6 @@ impl Kernel for StreamWgmma {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn two_blocks_of_every_entry_share_an_sm() {
         // 228 KiB of an SM with 1 KiB kept for each block.
