@@ -87,6 +87,9 @@ impl Open {
     }
 }
 
+/// What is asked of an operator, given what is known.
+type Pass = fn(&Plan, &Operator, Target, &OpTable) -> Vec<Asked>;
+
 /// Measures what the table lacks of a deployment's plans, until `deadline` or until nothing is left. `save` is given the
 /// table after every group of operators, so that a measurement can be broken off and taken up again.
 pub fn measure(
@@ -98,7 +101,7 @@ pub fn measure(
     save: &mut dyn FnMut(&OpTable, Progress) -> Result<(), BenchError>,
 ) -> Result<Progress, BenchError> {
     let mut progress = Progress::default();
-    let passes: &[fn(&Plan, &Operator, Target, &OpTable) -> Vec<Asked>] = match extent {
+    let passes: &[Pass] = match extent {
         Extent::AsPlanned => &[as_planned],
         Extent::Menus => &[menu, cuts],
     };
