@@ -16,7 +16,10 @@ pub enum Fault {
         frame: u64,
     },
     /// A segment failed on the device; the context is poisoned and not used again.
-    #[error("tenant {tenant} failed in segment {segment} (frame {frame}, device code {code}): restart the process")]
+    ///
+    /// A GPU stops everything that runs on it and does not say whose kernel it was. Where segments of several streams were
+    /// running, the first is named and `suspects` says how many there were.
+    #[error("tenant {tenant} failed in segment {segment}{} (frame {frame}, device code {code}): restart the process", among(*suspects))]
     Device {
         /// Tenant of the segment.
         tenant: TenantId,
@@ -26,6 +29,8 @@ pub enum Fault {
         frame: u64,
         /// The driver's number.
         code: u32,
+        /// How many segments were running, the named one among them: with 1, it is certain.
+        suspects: u16,
     },
     /// A kernel of the CPU backend panicked: a bug, contained.
     #[error("a kernel of tenant {tenant} panicked in segment {segment} (frame {frame}): report this bug, restart the process")]
@@ -37,6 +42,14 @@ pub enum Fault {
         /// The frame.
         frame: u64,
     },
+}
+
+/// What a fault says of segments that may be to blame beside the named one.
+fn among(suspects: u16) -> String {
+    match suspects {
+        0 | 1 => String::new(),
+        n => format!(", or it was one of {} other segments that were running", n - 1),
+    }
 }
 
 impl Fault {

@@ -416,6 +416,7 @@ fn a_device_fault_is_named_by_tenant_and_segment() {
         segment: SegmentId(1),
         frame: 1,
         code: 719,
+        suspects: 1,
     };
     check_faulted(engine, done, hit, fault, 0);
 }

@@ -192,6 +192,14 @@ impl Progress {
         self.finished(Places::FRAME, frame)
     }
 
+    /// How many of the first `segments` segments have begun in `frame` and not ended.
+    pub fn running_segments(&self, segments: usize, frame: u64) -> usize {
+        (0..segments.min(self.places.segments))
+            .filter_map(SegmentId::from_index)
+            .filter(|&s| self.segment_started(s, frame) && !self.segment_ended(s, frame))
+            .count()
+    }
+
     /// The segment to blame when `frame` does not go on: the first that a worker is in a step of, for a team's other
     /// segments may merely wait for that worker; else, of the first `segments` segments, the first that began and did not
     /// end; else the first that did not end.
@@ -267,8 +275,12 @@ mod tests {
         assert_eq!(p.stuck_segment(3, 0), Some(SegmentId(2)), "a worker is in it");
         p.set_inside(1, None);
         assert_eq!(p.stuck_segment(3, 0), Some(b));
+        assert_eq!(p.running_segments(3, 0), 1);
+        p.start_segment(a, 0);
+        assert_eq!((p.running_segments(3, 0), p.running_segments(1, 0)), (2, 1));
         p.end_segment(b, 0);
         p.end_segment(a, 0);
+        assert_eq!((p.running_segments(3, 0), p.running_segments(3, 1)), (0, 0));
         assert_eq!(p.stuck_segment(3, 0), Some(SegmentId(2)));
         assert_eq!(p.stuck_segment(2, 0), None);
         assert!(!p.segment_ended(a, 1));

@@ -94,6 +94,7 @@ fn an_illegal_address_is_named_and_the_context_is_not_used_again() {
                     segment: SegmentId(1),
                     frame: 2,
                     code: 700,
+                    suspects: 1,
                 };
                 let record = up_to_the_fault(&mut engine, fault);
                 assert_eq!((record[0].0, record[0].1), (Status::Fresh, 2), "what had ended is there");
@@ -173,6 +174,7 @@ fn a_launch_that_fails_is_a_fault_of_its_frame() {
                 segment: SegmentId(0),
                 frame: 1,
                 code: 719,
+                suspects: 1,
             };
             assert_eq!(engine.submit(&both).map(|t| t.frame()), Err(RunError::Faulted(fault)));
             nothing_goes_on(engine, fault, 1);

@@ -143,7 +143,6 @@ fn whatever_call_fails_prepare_says_so_and_leaves_nothing_behind() {
         ("cuLaunchKernelEx", 1),
         ("cuEventRecord", 2),
         ("cuStreamWaitEvent", 2),
-        ("cuMemcpyDtoHAsync_v2", 1),
         ("cuStreamEndCapture", 2),
         ("cuGraphInstantiateWithFlags", 2),
         ("cuGraphUpload", 1),

@@ -201,6 +201,7 @@ impl<'a> Worker<'a> {
                         segment,
                         frame: job.frame,
                         code,
+                        suspects: 1,
                     }));
                 }
             }

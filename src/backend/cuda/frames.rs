@@ -182,20 +182,21 @@ impl CudaPrepared {
             return fault;
         }
         let oldest = self.flight.borrow().front().copied().or(job.copied());
-        let (segment, tenant, frame) = match oldest {
+        let (segment, tenant, frame, suspects) = match oldest {
             Some(job) => {
                 let segment = self.suspect(&job);
                 let segments = &self.deployment.plans[job.plan.index()].cycle[job.schedule].segments;
                 let tenant = segments.get(segment.index()).map_or(TenantId(0), |s| s.tenant);
-                (segment, tenant, job.frame)
+                (segment, tenant, job.frame, self.suspects(&job))
             }
-            None => (SegmentId(0), TenantId(0), 0),
+            None => (SegmentId(0), TenantId(0), 0, 1),
         };
         let fault = Fault::Device {
             tenant,
             segment,
             frame,
             code: error.code,
+            suspects,
         };
         self.fault.set(Some(fault));
         fault
@@ -211,6 +212,21 @@ impl CudaPrepared {
         let open = |tenant| progress.tenant_finish(tenant, job.frame).is_none();
         let first = segments.iter().position(|s| open(s.tenant));
         first.and_then(SegmentId::from_index).unwrap_or(SegmentId(0))
+    }
+
+    /// How many segments may be to blame.
+    fn suspects(&self, job: &Job) -> u16 {
+        let progress = &self.parts.slots[job.slot.index()].progress;
+        let segments = &self.deployment.plans[job.plan.index()].cycle[job.schedule].segments;
+        let count = if self.segment_words {
+            progress.running_segments(segments.len(), job.frame)
+        } else {
+            segments
+                .iter()
+                .filter(|s| progress.tenant_finish(s.tenant, job.frame).is_none())
+                .count()
+        };
+        u16::try_from(count.max(1)).unwrap_or(u16::MAX)
     }
 
     /// Waits until the device has come to rest; false if it does not, or must not be asked.

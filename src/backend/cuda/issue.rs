@@ -49,10 +49,6 @@ impl Means<'_> {
                     function.launch(geometry, &it.params, lane(at)).map_err(|e| (operator, e))?;
                     continue;
                 }
-                Command::Upload { lane: at, bytes } => match slot.areas.input.part(bytes.offset, bytes.bytes) {
-                    Some(target) => slot.input.upload(bytes.offset, target, lane(at)),
-                    None => continue,
-                },
                 Command::Download { lane: at, bytes } => match slot.areas.output.part(bytes.offset, bytes.bytes) {
                     Some(source) => slot.output.download(bytes.offset, source, lane(at)),
                     None => continue,

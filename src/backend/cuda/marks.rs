@@ -12,9 +12,12 @@ const BEGIN_THREADS: u32 = 96;
 /// Words that one launch can write.
 pub const MAX_MARKS: usize = 4;
 const MARK_THREADS: u32 = 32;
-/// Blocks that read an image across the bus: enough loads in flight to fill it, few enough to leave the SMs to others.
+/// Blocks that carry an image or a tensor across the bus: enough loads in flight to fill it, few enough to leave the SMs to others.
 const UPLOAD_BLOCKS: u64 = 32;
 const UPLOAD_THREADS: u32 = 256;
+/// Bytes of results that a kernel carries to the host; more go by a copy engine. Kernels read across the bus as fast as it
+/// is, but write more slowly than an engine: measured on an H200, 22 MB in 6 ms instead of 4.
+pub const LARGEST_RESULT: u64 = 32 << 10;
 /// An injected hang ends by itself after this time, so that a test machine comes back.
 const LONGEST_HANG: Duration = Duration::from_secs(10);
 /// An injected failure comes this long after the start of its segment, when the word of the start is written.
@@ -61,6 +64,14 @@ struct UploadParams {
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
+struct TransferParams {
+    source: u64,
+    target: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
 struct FaultParams {
     slot: u64,
     frame: u64,
@@ -103,8 +114,25 @@ pub fn upload(slot: u64, camera: u32, source: u64, target: Area) -> Launch {
         camera,
         padding: 0,
     };
-    let tiles = target.bytes.div_ceil(16 * u64::from(UPLOAD_THREADS)).clamp(1, UPLOAD_BLOCKS);
-    Launch::new(UNIT, "upload", tiles as u32, 0, UPLOAD_THREADS, &params)
+    Launch::new(UNIT, "upload", carriers(target.bytes), 0, UPLOAD_THREADS, &params)
+}
+
+/// Copies `source` to `target`, which is as long and lies, like it, at a multiple of 16 bytes; one of them in pinned memory.
+///
+/// A kernel, as each node of a copy engine makes a graph dearer for the host to launch: measured on an H200, a graph with 8 of
+/// them takes 24 us to launch, and 2.3 without.
+pub fn transfer(source: Area, target: Area) -> Launch {
+    let params = TransferParams {
+        source: source.address,
+        target: target.address,
+        bytes: source.bytes.min(target.bytes),
+    };
+    Launch::new(UNIT, "transfer", carriers(params.bytes), 0, UPLOAD_THREADS, &params)
+}
+
+/// Blocks for so many bytes.
+fn carriers(bytes: u64) -> u32 {
+    bytes.div_ceil(16 * u64::from(UPLOAD_THREADS)).clamp(1, UPLOAD_BLOCKS) as u32
 }
 
 /// Does in frame `frame` what an injected fault does; a hang ends when the word at `release` is not 0.
@@ -135,9 +163,10 @@ mod tests {
             begin(1, 2, 3).params.len(),
             mark(1, &[]).params.len(),
             upload(1, 2, 3, Area::default()).params.len(),
+            transfer(Area::default(), Area::default()).params.len(),
             fault(1, 2, FaultKind::Hang, 3).params.len(),
         ];
-        assert_eq!(lengths, [32, 16 + 16 * MAX_MARKS, 40, 40]);
+        assert_eq!(lengths, [32, 16 + 16 * MAX_MARKS, 40, 24, 40]);
     }
 
     #[test]

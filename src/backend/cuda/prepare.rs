@@ -10,7 +10,7 @@ use super::lanes::Streams;
 use super::library::Library;
 use super::memory::{Account, Parts};
 use super::persistent::Guard;
-use super::program::Frame;
+use super::program::{Frame, Pinned};
 use super::raw::{Capture, Context, Event, GreenContext};
 use super::slots::{SlotSize, SlotState};
 use super::weights::Weights;
@@ -282,7 +282,11 @@ impl Builder<'_> {
             },
             workspaces: &memory.workspaces,
             block: slot.block.area().address,
-            pinned_images: &pinned,
+            pinned: Pinned {
+                images: &pinned,
+                input: slot.input.area(),
+                output: slot.output.area(),
+            },
             mapped: self.mapped,
             words: slot.words.address(),
             layout: slot.words.layout(),

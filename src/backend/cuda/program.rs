@@ -90,14 +90,7 @@ pub enum Command {
         /// It may begin before the lane's launch in front of it has ended.
         early: bool,
     },
-    /// Copies tensor inputs to the device.
-    Upload {
-        /// Where.
-        lane: Lane,
-        /// Which bytes of the slot's inputs.
-        bytes: Stretch,
-    },
-    /// Copies results to the host.
+    /// Copies results to the host by a copy engine.
     Download {
         /// Where.
         lane: Lane,
@@ -131,6 +124,17 @@ pub struct Program {
     pub events: usize,
 }
 
+/// A slot's memory that the host writes and reads, by its device addresses.
+#[derive(Clone, Copy)]
+pub struct Pinned<'a> {
+    /// The cameras' images.
+    pub images: &'a [Area],
+    /// The tensor inputs.
+    pub input: Area,
+    /// The results.
+    pub output: Area,
+}
+
 /// What a program is made of.
 pub struct Frame<'a> {
     /// The frame schedule.
@@ -145,8 +149,8 @@ pub struct Frame<'a> {
     pub workspaces: &'a [Area],
     /// Device address of the slot's block as the host writes it.
     pub block: u64,
-    /// Device addresses of the cameras' pinned images.
-    pub pinned_images: &'a [Area],
+    /// The slot's pinned memory, as the device sees it.
+    pub pinned: Pinned<'a>,
     /// True if the kernels read and write pinned memory directly, so that nothing is copied.
     pub mapped: bool,
     /// Device address of the slot's words.
@@ -326,7 +330,7 @@ impl<'a> Builder<'a> {
         cameras.sort_unstable();
         cameras.dedup();
         for camera in cameras {
-            let (Some(source), Some(&target)) = (frame.pinned_images.get(camera.index()), frame.at.images.get(camera.index())) else {
+            let (Some(source), Some(&target)) = (frame.pinned.images.get(camera.index()), frame.at.images.get(camera.index())) else {
                 continue;
             };
             let lane = self.lanes.camera(camera);
@@ -354,12 +358,19 @@ impl<'a> Builder<'a> {
             }
             let lane = self.lanes.tenant(tenant);
             self.enter(lane);
-            for bytes in stretches {
-                self.program.commands.push(Command::Upload { lane, bytes });
-                self.follows[lane.0] = false;
+            for stretch in stretches {
+                self.transfer(lane, stretch, self.frame.pinned.input, self.frame.at.input);
             }
             let event = self.record(lane);
             self.tensors.insert(tenant, event);
+        }
+    }
+
+    /// Carries bytes across the bus, either way.
+    fn transfer(&mut self, lane: Lane, stretch: Stretch, source: Area, target: Area) {
+        let part = |area: Area| area.part(stretch.offset, stretch.bytes);
+        if let (Some(source), Some(target)) = (part(source), part(target)) {
+            self.launch(lane, None, marks::transfer(source, target));
         }
     }
 
@@ -496,9 +507,13 @@ impl<'a> Builder<'a> {
             }
         }
         if !frame.mapped {
-            for bytes in outputs(frame.plan(), tenant) {
-                self.program.commands.push(Command::Download { lane, bytes });
-                self.follows[lane.0] = false;
+            for stretch in outputs(frame.plan(), tenant) {
+                if stretch.bytes <= marks::LARGEST_RESULT {
+                    self.transfer(lane, stretch, frame.at.output, frame.pinned.output);
+                } else {
+                    self.program.commands.push(Command::Download { lane, bytes: stretch });
+                    self.follows[lane.0] = false;
+                }
             }
         }
         let place = frame.layout.places.tenant(tenant);

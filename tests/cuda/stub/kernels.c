@@ -44,6 +44,13 @@ static void upload(const void* argument) {
     memcpy(p->target, p->source, bytes < p->capacity ? bytes : p->capacity);
 }
 
+typedef struct { const uint8_t* source; uint8_t* target; uint64_t bytes; } transfer_params;
+
+static void transfer(const void* argument) {
+    const transfer_params* p = argument;
+    memcpy(p->target, p->source, p->bytes);
+}
+
 typedef struct { const slot_block* slot; uint64_t frame, nanoseconds; uint64_t* release; uint32_t kind, padding; } fault_params;
 
 static void fault(const void* argument) {
@@ -99,6 +106,7 @@ kernel kernel_named(const char* name, size_t* argument) {
     static const struct { const char* name; kernel run; size_t argument; } known[] = {
         {"begin", begin, sizeof(begin_params)}, {"mark", mark, sizeof(mark_params)},    {"upload", upload, sizeof(upload_params)},
         {"fault", fault, sizeof(fault_params)}, {"rows", rows, sizeof(rows_params)},
+        {"transfer", transfer, sizeof(transfer_params)},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, name)) {

@@ -100,6 +100,44 @@ extern "C" __global__ void upload(const __grid_constant__ UploadParams p) {
     for (u64 i = vectors * 16 + first; i < bytes; i += stride) p.target[i] = reinterpret_cast<const volatile u8*>(p.source)[i];
 }
 
+struct TransferParams {
+    const u8* source;  // 16-byte aligned
+    u8* target;        // 16-byte aligned
+    u64 bytes;
+};
+
+// Tensor inputs on their way in, results on their way out. Each thread has several loads under way, as one takes a
+// microsecond and more across the bus.
+extern "C" __global__ void transfer(const __grid_constant__ TransferParams p) {
+    wait_for_predecessors();
+    release_successors();
+    constexpr u32 LOADS = 4;
+    u64 vectors = p.bytes / 16;
+    u64 stride = u64(gridDim.x) * blockDim.x;
+    u64 first = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+    for (u64 i = first; i < vectors; i += LOADS * stride) {
+        u32 word[LOADS][4];
+#pragma unroll
+        for (u32 l = 0; l < LOADS; l++) {
+            u64 at = i + l * stride;
+            if (at < vectors)
+                asm volatile("ld.global.cv.v4.u32 {%0, %1, %2, %3}, [%4];"
+                             : "=r"(word[l][0]), "=r"(word[l][1]), "=r"(word[l][2]), "=r"(word[l][3])
+                             : "l"(p.source + 16 * at)
+                             : "memory");
+        }
+#pragma unroll
+        for (u32 l = 0; l < LOADS; l++) {
+            u64 at = i + l * stride;
+            if (at < vectors)
+                asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p.target + 16 * at), "r"(word[l][0]), "r"(word[l][1]),
+                             "r"(word[l][2]), "r"(word[l][3])
+                             : "memory");
+        }
+    }
+    for (u64 i = vectors * 16 + first; i < p.bytes; i += stride) p.target[i] = reinterpret_cast<const volatile u8*>(p.source)[i];
+}
+
 enum FaultKind : u32 { DELAY = 0, HANG = 1, FAIL = 2 };
 
 struct FaultParams {
@@ -128,4 +166,4 @@ extern "C" __global__ void fault(const __grid_constant__ FaultParams p) {
 }
 
 static_assert(sizeof(BeginParams) == 32 && sizeof(Mark) == 16 && sizeof(MarkParams) == 80, "mirrored in marks.rs");
-static_assert(sizeof(UploadParams) == 40 && sizeof(FaultParams) == 40, "mirrored in marks.rs");
+static_assert(sizeof(UploadParams) == 40 && sizeof(TransferParams) == 24 && sizeof(FaultParams) == 40, "mirrored in marks.rs");

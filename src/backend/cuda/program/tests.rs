@@ -138,7 +138,10 @@ fn plan() -> Plan {
 
 /// The program as text: lanes by name, launches by function.
 fn told(faults: &[InjectedFault], change: impl FnOnce(&mut Frame<'_>)) -> Vec<String> {
-    let plan = plan();
+    told_of(plan(), faults, change)
+}
+
+fn told_of(plan: Plan, faults: &[InjectedFault], change: impl FnOnce(&mut Frame<'_>)) -> Vec<String> {
     let kernels: Vec<Box<dyn Kernel>> = ["a0", "a1", "b0"].map(|n| Box::new(Named(n)) as Box<dyn Kernel>).into();
     let area = |address| Area { address, bytes: 80 };
     let images = [area(5000)];
@@ -163,7 +166,11 @@ fn told(faults: &[InjectedFault], change: impl FnOnce(&mut Frame<'_>)) -> Vec<St
         },
         workspaces: &[area(70), area(71)],
         block: 7000,
-        pinned_images: &pinned,
+        pinned: Pinned {
+            images: &pinned,
+            input: area(6100),
+            output: area(6200),
+        },
         mapped: false,
         words: 8000,
         layout: Layout {
@@ -181,15 +188,15 @@ fn told(faults: &[InjectedFault], change: impl FnOnce(&mut Frame<'_>)) -> Vec<St
     let command = |c: &Command| match c {
         Command::Launch { lane, launch, early, .. } => {
             let launch = &program.launches[*launch];
-            let count = if launch.function == "mark" {
-                launch.params[8].to_string()
-            } else {
-                String::new()
+            let number = |at: usize| u64::from_ne_bytes(launch.params[at..at + 8].try_into().unwrap());
+            let count = match launch.function.as_str() {
+                "mark" => launch.params[8].to_string(),
+                "transfer" => format!(" {}>{}+{}", number(0), number(8), number(16)),
+                _ => String::new(),
             };
             let early = if *early { " early" } else { "" };
             format!("{} {}{count}{early}", name(*lane), launch.function)
         }
-        Command::Upload { lane, bytes } => format!("{} up {}+{}", name(*lane), bytes.offset, bytes.bytes),
         Command::Download { lane, bytes } => format!("{} down {}+{}", name(*lane), bytes.offset, bytes.bytes),
         Command::Record { lane, event } => format!("{} !{}", name(*lane), event.0),
         Command::Wait { lane, event } => format!("{} ?{}", name(*lane), event.0),
@@ -201,13 +208,13 @@ fn told(faults: &[InjectedFault], change: impl FnOnce(&mut Frame<'_>)) -> Vec<St
 #[test]
 fn a_frame_forks_from_the_root_and_joins_it_with_its_word_last() {
     let expected = [
-        "root begin", "root !0", "cam0 ?0", "cam0 upload", "cam0 !1", "t1 ?0", "t1 up 64+16", "t1 !2",
+        "root begin", "root !0", "cam0 ?0", "cam0 upload", "cam0 !1", "t1 ?0", "t1 transfer 6164>2064+16", "t1 !2",
         // The first segment waits for its image, and its start is marked beside it.
         "s0 ?1", "s0 !3", "m0 ?3", "m0 mark1", "s0 a0", "s0 !4",
         // The second follows at once: one launch marks the end of the first and the start of the second.
-        "m0 ?4", "m0 mark2", "s0 a1", "s0 !5", "t0 ?5", "t0 down 0+16", "t0 mark1",
+        "m0 ?4", "m0 mark2", "s0 a1", "s0 !5", "t0 ?5", "t0 transfer 3000>6200+16", "t0 mark1",
         // The other stream waits for its tensors and for the first segment.
-        "s1 ?2", "s1 ?4", "s1 !6", "m1 ?6", "m1 mark1", "s1 b0", "s1 !7", "t1 ?7", "t1 down 64+16", "t1 mark1",
+        "s1 ?2", "s1 ?4", "s1 !6", "m1 ?6", "m1 mark1", "s1 b0", "s1 !7", "t1 ?7", "t1 transfer 3064>6264+16", "t1 mark1",
         "m0 ?5", "m0 mark1", "m1 ?7", "m1 mark1", "m0 !8", "root ?8", "t0 !9", "root ?9", "m1 !10", "root ?10", "t1 !11", "root ?11",
         "root mark1",
     ];
@@ -218,9 +225,9 @@ fn a_frame_forks_from_the_root_and_joins_it_with_its_word_last() {
 #[test]
 fn without_segment_words_only_what_is_awaited_is_recorded() {
     let expected = [
-        "root begin", "root !0", "cam0 ?0", "cam0 upload", "cam0 !1", "t1 ?0", "t1 up 64+16", "t1 !2",
-        "s0 ?1", "s0 a0", "s0 !3", "s0 a1", "s0 !4", "t0 ?4", "t0 down 0+16", "t0 mark1",
-        "s1 ?2", "s1 ?3", "s1 b0", "s1 !5", "t1 ?5", "t1 down 64+16", "t1 mark1",
+        "root begin", "root !0", "cam0 ?0", "cam0 upload", "cam0 !1", "t1 ?0", "t1 transfer 6164>2064+16", "t1 !2",
+        "s0 ?1", "s0 a0", "s0 !3", "s0 a1", "s0 !4", "t0 ?4", "t0 transfer 3000>6200+16", "t0 mark1",
+        "s1 ?2", "s1 ?3", "s1 b0", "s1 !5", "t1 ?5", "t1 transfer 3064>6264+16", "t1 mark1",
         "t0 !6", "root ?6", "t1 !7", "root ?7", "root mark1",
     ];
     assert_eq!(told(&[], |f| f.segment_words = false), expected);
@@ -229,20 +236,47 @@ fn without_segment_words_only_what_is_awaited_is_recorded() {
 #[test]
 fn only_a_launch_that_waits_for_nothing_but_the_one_in_front_begins_early() {
     let early = |commands: Vec<String>| -> Vec<String> { commands.into_iter().filter(|c| c.ends_with("early")).collect() };
-    // The second segment of a stream follows the first; everything else comes after a wait or a copy.
-    assert_eq!(early(told(&[], |f| f.early = true)), ["s0 a1 early"]);
+    // The second segment of a stream follows the first; a tenant's word follows its results; everything else comes after a wait.
+    assert_eq!(
+        early(told(&[], |f| f.early = true)),
+        ["s0 a1 early", "t0 mark1 early", "t1 mark1 early"]
+    );
     let fault = InjectedFault {
         frame: 4,
         at: FaultPlace::Tenant(TenantId(0)),
         kind: FaultKind::Hang,
     };
-    assert_eq!(early(told(&[fault], |f| f.early = true)), ["s0 a0 early", "s0 a1 early"]);
+    assert_eq!(
+        early(told(&[fault], |f| f.early = true)),
+        ["s0 a0 early", "s0 a1 early", "t0 mark1 early", "t1 mark1 early"]
+    );
+}
+
+#[test]
+fn large_results_go_by_a_copy_engine() {
+    let downs = |bytes| {
+        let mut plan = plan();
+        plan.buffers[4].bytes = bytes;
+        let output = Area {
+            address: 3000,
+            bytes: 1 << 20,
+        };
+        let commands = told_of(plan, &[], |f| (f.at.output, f.pinned.output) = (output, output));
+        commands.into_iter().filter(|c| c.starts_with("t1 down")).collect::<Vec<_>>()
+    };
+    assert!(downs(marks::LARGEST_RESULT).is_empty());
+    assert_eq!(downs(marks::LARGEST_RESULT + 1), ["t1 down 64+32769"]);
 }
 
 #[test]
 fn on_the_hosts_own_memory_nothing_is_copied() {
     let commands = told(&[], |f| f.mapped = true);
-    assert!(commands.iter().all(|c| !c.contains("up") && !c.contains("down")), "{commands:?}");
+    assert!(
+        commands
+            .iter()
+            .all(|c| !["upload", "transfer", "down"].iter().any(|w| c.contains(w))),
+        "{commands:?}"
+    );
     assert!(
         commands.contains(&"s0 ?0".to_owned()),
         "a stream that waits for nothing waits for the frame's beginning"

@@ -154,18 +154,6 @@ impl Pinned {
         unsafe { std::slice::from_raw_parts(self.pointer.0.cast(), count) }
     }
 
-    /// Copies `bytes` bytes from byte `offset` to the device memory at `target`, in the stream's order.
-    pub fn upload(&self, offset: u64, target: Area, stream: &Stream) -> Result<(), DriverError> {
-        let Some(source) = self.pointer_at(offset, target.bytes) else {
-            return Ok(());
-        };
-        // SAFETY: the source lies in this allocation; the target is device memory that outlives the work in flight.
-        unsafe {
-            let bytes = target.bytes as usize;
-            self.context.api.memcpy_htod_async(target.address, source, bytes, stream.raw())
-        }
-    }
-
     /// Copies the device memory at `source` to byte `offset`, in the stream's order.
     pub fn download(&self, offset: u64, source: Area, stream: &Stream) -> Result<(), DriverError> {
         let Some(target) = self.pointer_at(offset, source.bytes) else {
