@@ -25,6 +25,8 @@ const CLUSTER_WARPS: u32 = 8;
 const MAX_CLUSTER: u32 = 8;
 /// Warps of a block on its own.
 const STREAM_WARPS: u32 = 16;
+/// Bytes of the barriers that count what arrives in the two states.
+const STATE_BARRIERS: u32 = 16;
 /// Threads of a warp.
 const LANES: u32 = 32;
 
@@ -131,7 +133,7 @@ impl Kernel for RecurrentMma {
                 &params,
             );
             return Ok(vec![Launch {
-                shared: states,
+                shared: states + STATE_BARRIERS,
                 cluster,
                 ..launch
             }]);

@@ -4,10 +4,11 @@
 // ends with the four gates of one unit for two rows. The sum over k is ascending, in f32 from zero; then the
 // pre-activation is added. c stays in f32, h is rounded to a half at every step.
 //
-// `recurrent_cluster`: the blocks of a cluster share the units of a layer, keep their weights in registers, and write each
-// step's h into the shared memory of all of them. `recurrent_stream`: a block reads all weights anew at every step.
-// Both give the same bits.
+// `recurrent_cluster`: the blocks of a cluster share the units of a layer, keep their weights in registers, and send each
+// step's h into the shared memory of all of them, where a barrier counts its bytes: nobody meets between steps.
+// `recurrent_stream`: a block reads all weights anew at every step. Both give the same bits.
 #include "chain.cuh"
+#include "cluster.cuh"
 #include "math.cuh"
 #include "mma.cuh"
 #include "view.cuh"
@@ -215,24 +216,8 @@ extern "C" __global__ void __launch_bounds__(STREAM_WARPS * 32) recurrent_stream
 }
 
 #if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ u32 cluster_rank() {
-    u32 rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
-__device__ __forceinline__ u32 cluster_blocks() {
-    u32 blocks;
-    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
-    return blocks;
-}
-
-// The two halves of meeting the cluster's blocks: what each thread wrote before it arrived is visible to all that waited.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-
 // Writes the h of a warp's cells into the next state of every block: each lane the four units of one of its quad's rows.
-__device__ __forceinline__ void send(const RecurrentMma& p, const Cells& cells, u32 state, const u16 (&h)[2], u32 blocks) {
+__device__ __forceinline__ void send(const RecurrentMma& p, const Cells& cells, u32 state, const u16 (&h)[2], u32 blocks, u32 barrier) {
     const u32 lane = threadIdx.x % 32, upper = lane % 2, both = h[0] | static_cast<u32>(h[1]) << 16;
     u32 of[4];
 #pragma unroll
@@ -242,39 +227,56 @@ __device__ __forceinline__ void send(const RecurrentMma& p, const Cells& cells, 
     const u32 row = state * TILE_ROWS + cells.row + 8 * upper;
     const u32 own = shared_address(states + row * pitch(p) + cells.unit / GROUP_UNITS * GROUP_UNITS);
     for (u32 rank = lane % 4 / 2; rank < blocks; rank += 2) {
-        u32 remote;
-        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(own), "r"(rank));
-        asm volatile("st.shared::cluster.v2.b32 [%0], {%1, %2};" ::"r"(remote), "r"(first), "r"(second) : "memory");
+        send_pair(remote_address(own, rank), first, second, remote_address(barrier, rank));
     }
 }
 
 extern "C" __global__ void __launch_bounds__(CLUSTER_WARPS * 32) recurrent_cluster(const __grid_constant__ RecurrentMma p) {
-    wait_for_predecessors();
-    release_successors();
-    const u32 blocks = cluster_blocks();
+    const u32 blocks = cluster_size();
     const u32 group = cluster_rank() * CLUSTER_WARPS + threadIdx.x / 32;
-    const bool active = group < p.groups;  // warps behind the last unit only meet the others
+    const bool active = group < p.groups;  // warps behind the last unit only wait with the others
     uint4 weights[RESIDENT];
 #pragma unroll
     for (u32 deep = 0; deep < RESIDENT; ++deep) {
         weights[deep] = active && deep < p.deeps ? weights_of(p, group, deep) : make_uint4(0, 0, 0, 0);
     }
     clear_states(p);
+    // For each state a barrier that counts the bytes of a whole h.
+    const u32 barriers = shared_address(states + 2 * TILE_ROWS * pitch(p)), bytes = p.groups * GROUP_UNITS * TILE_ROWS * 2;
+    if (threadIdx.x == 0) {
+        barrier_init(barriers, 1);
+        barrier_init(barriers + 8, 1);
+        barrier_init_fence();
+    }
     // Before the first write into another block it must run, and have cleared its states.
-    cluster_arrive();
-    cluster_wait();
-    for (u32 tile = blockIdx.x / blocks; tile < p.tiles; tile += gridDim.x / blocks) {
+    cluster_meet();
+    wait_for_predecessors();
+    release_successors();
+    const u32 stride = gridDim.x / blocks;
+    u32 parities = 0;
+    for (u32 tile = blockIdx.x / blocks; tile < p.tiles; tile += stride) {
         const Cells cells = cells_of(p, tile, group);
         // The others may be at the first step already: it writes the other state.
         load_first_h(p, tile * TILE_ROWS);
         float c[2] = {first_c(p, cells, 0), first_c(p, cells, 1)};
-        u16 z[2][4];
-        load_gates(p, cells, 0, z);
+        u16 next[2][4];
+        load_gates(p, cells, 0, next);
         __syncthreads();
         for (u32 step = 0; step < p.steps; ++step) {
-            u16 h[2];
+            const u32 state = step % 2, other = state ^ 1;
+            u16 z[2][4];
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i) z[i / 4][i % 4] = next[i / 4][i % 4];
+            if (step + 1 < p.steps) {
+                load_gates(p, cells, step + 1, next);
+                if (threadIdx.x == 0) barrier_arrive_expecting(barriers + other * 8, bytes);
+            }
+            if (step > 0) {
+                barrier_wait_cluster(barriers + state * 8, parities >> state & 1);
+                parities ^= 1 << state;
+            }
             if (active) {
-                const u32 operand = operand_address(p, step % 2);
+                const u32 operand = operand_address(p, state);
                 float low[4] = {}, high[4] = {};
 #pragma unroll
                 for (u32 first = 0; first < RESIDENT; first += TOGETHER) {
@@ -288,17 +290,17 @@ extern "C" __global__ void __launch_bounds__(CLUSTER_WARPS * 32) recurrent_clust
                         multiply(high, a[i], weights[first + i].z, weights[first + i].w);
                     }
                 }
+                u16 h[2];
 #pragma unroll
                 for (u32 half = 0; half < 2; ++half) h[half] = advance(z[half], low + 2 * half, high + 2 * half, c[half]);
-                if (step + 1 < p.steps) send(p, cells, (step + 1) % 2, h, blocks);
+                // Whoever has all of this h has had all of the one before, so that its state may be written anew.
+                if (step + 1 < p.steps) send(p, cells, other, h, blocks, barriers + other * 8);
+                store_y(p, cells, step, h);
             }
-            cluster_arrive();
-            if (active) store_y(p, cells, step, h);
-            if (step + 1 < p.steps) load_gates(p, cells, step + 1, z);
-            cluster_wait();
         }
         store_last_c(p, cells, 0, c[0]);
         store_last_c(p, cells, 1, c[1]);
+        if (tile + stride < p.tiles) cluster_meet();
     }
 }
 #endif
