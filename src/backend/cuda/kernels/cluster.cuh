@@ -23,25 +23,13 @@ __device__ __forceinline__ void barrier_arrive_expecting(u32 barrier, u32 bytes)
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Returns when the phase of the given parity is over.
+// Returns when the phase of the given parity is over. Acquires within the block only, also where other blocks of the cluster
+// write: shared memory has no copies that could be old, and a wider scope empties the first cache of device memory.
 __device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
     asm volatile(
         "{\n.reg .pred done;\n"
         "again:\n"
         "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@done bra finished;\n"
-        "bra again;\n"
-        "finished:\n}" ::"r"(barrier),
-        "r"(parity)
-        : "memory");
-}
-
-// The same, where the bytes come from other blocks of the cluster.
-__device__ __forceinline__ void barrier_wait_cluster(u32 barrier, u32 parity) {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
         "@done bra finished;\n"
         "bra again;\n"
         "finished:\n}" ::"r"(barrier),
@@ -92,5 +80,16 @@ __device__ __forceinline__ float4 load_remote(u32 address) {
 __device__ __forceinline__ void send_pair(u32 address, u32 a, u32 b, u32 barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(address), "r"(a), "r"(b),
                  "r"(barrier)
+                 : "memory");
+}
+
+// Makes this thread's stores to shared memory visible to the copy engine.
+__device__ __forceinline__ void copy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Copies a run of bytes, a multiple of 16, of this block's shared memory to an address of `remote_address`; the bytes count
+// at a barrier of the same block.
+__device__ __forceinline__ void send_run(u32 to, u32 from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "r"(from),
+                 "r"(bytes), "r"(barrier)
                  : "memory");
 }

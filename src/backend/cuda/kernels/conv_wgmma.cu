@@ -40,8 +40,9 @@ struct Shape {
     static constexpr u32 BARRIERS = DEPTH * STAGE_BYTES;    // of a stage two, 16 bytes apart
     static constexpr u32 SUMS = BARRIERS + DEPTH * 16;      // barrier that counts the bytes of sums
     static constexpr u32 STRIPS = BARRIERS + BARRIER_BYTES;
-    static constexpr u32 SHARE = STRIPS;
     static constexpr u32 SHARE_STRIDE = N + SHARE_PADDING;
+    static constexpr u32 SHARE = STRIPS, SHARE_BYTES = M * SHARE_STRIDE * 4;
+    static_assert(SHARE_BYTES <= BARRIERS, "a chain's sums fit the stages");
     static_assert(SUMS + 8 <= STRIPS, "barriers fit");
 };
 
@@ -183,6 +184,12 @@ __device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count
     if (lane == 0) barrier_arrive(previous);
 }
 
+// The threads that multiply meet.
+template <u32 WORKERS>
+__device__ __forceinline__ void workers_meet() {
+    asm volatile("barrier.sync 1, %0;" ::"n"(WORKERS) : "memory");
+}
+
 __device__ __forceinline__ Place place_of(const ConvWgmmaParams& p, u32 pixel, u32 channel) {
     const u32 line = pixel / p.columns;
     const u32 batch = line / p.rows;
@@ -195,21 +202,28 @@ __device__ __forceinline__ u32 groups_before(const ConvWgmmaParams& p, const Cha
     return row_groups(tensor, place_of(p, pixel, 0));
 }
 
-// In a cluster every block finishes an equal part of the tile's rows. Its `share` holds what the blocks' chains sum to there:
-// [chain][row of the part][channel].
+// In a cluster every block finishes a part of the tile's rows, `part` of them, a multiple of 8. Its `share` holds what the
+// blocks' chains sum to there: [chain][row of the part][channel].
 
-// Gives the sums of a warp's rows, of one chain, to the blocks that finish them. A part is a multiple of 8 rows.
+// Gives the sums of a warp's rows, of one chain, to the blocks that finish them. They pass through the memory of the stages,
+// which nobody may read or fill meanwhile.
 template <class S>
-__device__ __forceinline__ void give(const float (&sums)[S::TILE_N / 2], u32 first_row, u32 chain, u32 splits, u32 share, u32 sums_barrier, u32 lane) {
-    const u32 part = S::TILE_M / splits;
+__device__ __forceinline__ void give(const float (&sums)[S::TILE_N / 2], u32 first_row, u32 chain, u32 part, u32 base, u32 lane) {
+    constexpr u32 ROW_BYTES = S::SHARE_STRIDE * 4;
+    const u32 own = base + first_row * ROW_BYTES, fragment = own + lane / 4 * ROW_BYTES + lane % 4 * 8;
 #pragma unroll
-    for (u32 half = 0; half < 2; ++half) {
-        const u32 row = first_row + half * 8, owner = row / part;
-        const u32 to = remote_address(share + ((chain * part + row % part + lane / 4) * S::SHARE_STRIDE + lane % 4 * 2) * 4, owner);
-        const u32 barrier = remote_address(sums_barrier, owner);
-#pragma unroll
-        for (u32 j = 0; j < S::TILE_N / 8; ++j) send_pair(to + j * 32, __float_as_uint(sums[4 * j + half * 2]), __float_as_uint(sums[4 * j + half * 2 + 1]), barrier);
+    for (u32 j = 0; j < S::TILE_N / 8; ++j) {
+        store_pair(fragment + j * 32, sums[4 * j], sums[4 * j + 1]);
+        store_pair(fragment + 8 * ROW_BYTES + j * 32, sums[4 * j + 2], sums[4 * j + 3]);
     }
+    copy_fence();
+    __syncwarp();
+    const u32 run = min(part, WARP_ROWS);  // rows with one owner
+    const u32 row = lane * run;
+    if (row >= WARP_ROWS) return;
+    const u32 owner = (first_row + row) / part, to = chain * part + first_row + row - owner * part;
+    send_run(remote_address(base + S::SHARE + to * ROW_BYTES, owner), own + row * ROW_BYTES, run * ROW_BYTES,
+             remote_address(base + S::SUMS, owner));
 }
 
 // Adds the chains of a group of channels, in order; they lie `step` bytes apart.
@@ -236,9 +250,9 @@ struct TileGroup {
 };
 
 template <class S>
-__device__ __forceinline__ TileGroup group_at(const ConvWgmmaParams& p, u32 rank, u32 i) {
+__device__ __forceinline__ TileGroup group_at(u32 first_row, u32 i) {
     constexpr u32 GROUPS = S::TILE_N / GROUP;
-    return {rank * (S::TILE_M / p.splits) + i / GROUPS, i % GROUPS * GROUP};
+    return {first_row + i / GROUPS, i % GROUPS * GROUP};
 }
 
 __device__ __forceinline__ bool is_live(const ConvWgmmaParams& p, const Tile& t, const TileGroup& g) {
@@ -253,20 +267,18 @@ __device__ __forceinline__ void load_ahead_of(GroupAhead& ahead, const ConvWgmma
 
 // Adds the chains for this block's part of the rows, and stores them.
 template <class S, bool PLAIN>
-__device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 share, u32 worker, GroupAhead& ahead) {
-    const u32 rows = S::TILE_M / p.splits, step = rows * S::SHARE_STRIDE * 4, groups = rows * (S::TILE_N / GROUP);
+__device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 part, u32 share, u32 worker, GroupAhead& ahead) {
+    const u32 step = part * S::SHARE_STRIDE * 4;
 #pragma unroll 1
-    for (u32 i = worker; i < groups; i += S::WORKERS) {
-        const TileGroup g = group_at<S>(p, rank, i);
+    for (u32 i = worker; i < part * (S::TILE_N / GROUP); i += S::WORKERS) {
+        const TileGroup g = group_at<S>(rank * part, i);
         if (!is_live(p, t, g)) continue;
-        const u32 at = share + ((g.row - rank * rows) * S::SHARE_STRIDE + g.column) * 4;
+        const u32 at = share + ((g.row - rank * part) * S::SHARE_STRIDE + g.column) * 4;
         float values[GROUP];
-        if (p.splits == 2) {
-            add_chains<2>(values, at, step);
-        } else if (p.splits == 4) {
-            add_chains<4>(values, at, step);
-        } else {
-            add_chains<8>(values, at, step);
+        switch (p.splits) {
+            case 2: add_chains<2>(values, at, step); break;
+            case 4: add_chains<4>(values, at, step); break;
+            default: add_chains<8>(values, at, step);
         }
         if constexpr (PLAIN) {
             if (i != worker) load_ahead_of<S>(ahead, p, t, g);
@@ -325,17 +337,20 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         // Not before: launches further behind would take places on the SMs, and the next one's blocks lie unevenly.
         release_successors();
         for (u32 i = first; i < p.tiles; i += step, ahead = 0) {
-            if (i != first) walk = walk_from<S>(p, tile_at<S>(p, i), begin);
+            if (i != first) {
+                walk = walk_from<S>(p, tile_at<S>(p, i), begin);
+                if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();  // the sums before have left the stages
+            }
             if (lane == 0) load<S>(p, walk, end - begin, ahead, base, ring);
             if constexpr (CHAINS == Chains::CLUSTER) {
                 __syncwarp();
-                cluster_wait();
+                if (i == first) cluster_wait();
                 if (i + step < p.tiles) cluster_arrive();
             }
         }
     } else {
         const u32 first_row = warp * WARP_ROWS, group = warp / (WARPGROUP / WARP);
-        const u32 strip = base + S::STRIPS + warp * STRIP_BYTES;
+        const u32 strip = base + S::STRIPS + warp * STRIP_BYTES, part = S::TILE_M / peers;
         wait_for_predecessors();  // what is joined may be theirs, and the output's place may still be read
         u32 turn = 0;
         for (u32 i = first; i < p.tiles; i += step) {
@@ -347,8 +362,8 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             StripAhead<STRIP_WIDTH<S::TILE_N / 2>> strip_ahead;
             WarpRows rows = {};
             if constexpr (PLAIN && CHAINS == Chains::CLUSTER) {
-                const TileGroup g = group_at<S>(p, rank, threadIdx.x);
-                if (threadIdx.x < S::TILE_M / p.splits * (S::TILE_N / GROUP) && is_live(p, t, g)) load_ahead_of<S>(group_ahead, p, t, g);
+                const TileGroup g = group_at<S>(rank * part, threadIdx.x);
+                if (threadIdx.x < part * (S::TILE_N / GROUP) && is_live(p, t, g)) load_ahead_of<S>(group_ahead, p, t, g);
             } else if constexpr (PLAIN && EARLY) {
                 rows = warp_rows(p, t, first_row, lane);
                 load_biases(strip_ahead, p.epilogue, t.channel, p.channels, lane);
@@ -366,11 +381,12 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             }
             if constexpr (CHAINS == Chains::CLUSTER) {
                 cluster_wait();
-                if (threadIdx.x == 0) barrier_arrive_expecting(base + S::SUMS, S::TILE_M * S::TILE_N * 4);
-                give<S>(sums, first_row, rank, p.splits, base + S::SHARE, base + S::SUMS, lane);
-                barrier_wait_cluster(base + S::SUMS, turn);
+                if (threadIdx.x == 0) barrier_arrive_expecting(base + S::SUMS, S::SHARE_BYTES);
+                workers_meet<S::WORKERS>();
+                give<S>(sums, first_row, rank, part, base, lane);
+                barrier_wait(base + S::SUMS, turn);
                 turn ^= 1;
-                gather<S, PLAIN>(p, t, rank, base + S::SHARE, threadIdx.x, group_ahead);
+                gather<S, PLAIN>(p, t, rank, part, base + S::SHARE, threadIdx.x, group_ahead);
                 __syncwarp();
                 if (i + step < p.tiles) cluster_arrive();
             } else if constexpr (PLAIN) {

@@ -272,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(CLUSTER_WARPS * 32) recurrent_clust
                 if (threadIdx.x == 0) barrier_arrive_expecting(barriers + other * 8, bytes);
             }
             if (step > 0) {
-                barrier_wait_cluster(barriers + state * 8, parities >> state & 1);
+                barrier_wait(barriers + state * 8, parities >> state & 1);
                 parities ^= 1 << state;
             }
             if (active) {
