@@ -55,6 +55,9 @@ __device__ __forceinline__ u32 cluster_rank() {
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
+// An arrival that makes no writes visible.
+__device__ __forceinline__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+
 __device__ __forceinline__ void cluster_meet() {
     cluster_arrive();
     cluster_wait();
@@ -87,7 +90,7 @@ __device__ __forceinline__ void send_pair(u32 address, u32 a, u32 b, u32 barrier
 __device__ __forceinline__ void copy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Copies a run of bytes, a multiple of 16, of this block's shared memory to an address of `remote_address`; the bytes count
-// at a barrier of the same block.
+// at a barrier of the same block. This block must not end before they are there.
 __device__ __forceinline__ void send_run(u32 to, u32 from, u32 bytes, u32 barrier) {
     asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "r"(from),
                  "r"(bytes), "r"(barrier)

@@ -345,7 +345,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             if constexpr (CHAINS == Chains::CLUSTER) {
                 __syncwarp();
                 if (i == first) cluster_wait();
-                if (i + step < p.tiles) cluster_arrive();
+                cluster_arrive_relaxed();
             }
         }
     } else {
@@ -386,9 +386,11 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 give<S>(sums, first_row, rank, part, base, lane);
                 barrier_wait(base + S::SUMS, turn);
                 turn ^= 1;
+                const bool last = i + step >= p.tiles;
+                if (last) cluster_arrive_relaxed();  // whose sums have come may end
                 gather<S, PLAIN>(p, t, rank, part, base + S::SHARE, threadIdx.x, group_ahead);
                 __syncwarp();
-                if (i + step < p.tiles) cluster_arrive();
+                if (!last) cluster_arrive();
             } else if constexpr (PLAIN) {
                 if constexpr (!EARLY) rows = warp_rows(p, t, first_row, lane);
                 store_plain<EARLY>(p.epilogue, sums, strip_ahead, rows, strip, t.channel, p.channels, lane);
@@ -397,6 +399,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             }
         }
     }
+    if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();
 }
 
 // Kernels of the menu (plan/tactic/conv_wgmma.rs): pixels, channels, stages, blocks that share an SM, chains. Each stands
