@@ -94,6 +94,7 @@ pub const UNITS: &[Unit] = &[
 /// Every header, by name in ascending order.
 pub const HEADERS: &[Header] = &[
     header!("chain.cuh"),
+    header!("cluster.cuh"),
     header!("conv_load.cuh"),
     header!("conv_params.cuh"),
     header!("conv_wgmma_params.cuh"),

@@ -93,6 +93,8 @@ pub const MENU: &[WgmmaTile] = &[
     one((192, 64), 5, 1),
     one((256, 128), 3, 1),
     one((256, 64), 4, 1),
+    cluster((64, 64), 5, 2),
+    cluster((64, 32), 8, 2),
 ];
 
 impl WgmmaTile {
@@ -212,7 +214,7 @@ impl WgmmaTile {
         const START: u64 = 2000;
         const FINISH: u64 = 200;
         /// What a cluster's exchange costs.
-        const EXCHANGE: u64 = 1200;
+        const EXCHANGE: u64 = 800;
         /// From asking for a K block until its stage is free again, if nothing else is asked for.
         const LATENCY: u64 = 1400;
         /// Columns at which a product reads of shared memory as long as it multiplies.

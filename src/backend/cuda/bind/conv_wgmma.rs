@@ -19,7 +19,7 @@ const K_BYTES: u32 = BLOCK_K * 2;
 /// Bytes of a warp's strip, in which it turns its sums round.
 const STRIP_BYTES: u32 = 16 * 64 * 2;
 /// Bytes kept for barriers.
-const BARRIER_BYTES: u32 = 128;
+const BARRIER_BYTES: u32 = 256;
 /// Floats behind each row of a tile that the blocks of a cluster share.
 const SHARE_PADDING: u32 = 8;
 
@@ -58,17 +58,15 @@ impl WgmmaTile {
         u32::from(self.tile.0) / WARPGROUP_ROWS * 128 + 32
     }
 
-    /// Bytes of shared memory of a block: stages, strips, barriers, and in a cluster a tile of sums.
+    /// Bytes of shared memory of a block: stages, barriers, and strips or, in a cluster, the sums of as much as a tile.
     fn shared(&self) -> u32 {
         let [pixels, channels] = [self.tile.0, self.tile.1].map(u32::from);
         let stages = u32::from(self.stages) * (pixels + channels) * K_BYTES;
-        let strips = pixels / 16 * STRIP_BYTES;
-        let share = if self.chains == Chains::Cluster {
-            pixels * (channels + SHARE_PADDING) * 4
-        } else {
-            0
+        let sums = match self.chains {
+            Chains::Cluster => pixels * (channels + SHARE_PADDING) * 4,
+            _ => pixels / 16 * STRIP_BYTES,
         };
-        stages + strips + BARRIER_BYTES + share
+        stages + BARRIER_BYTES + sums
     }
 }
 

@@ -17,7 +17,7 @@ const UNITS: u32 = 4;
 const DEEP: u32 = 16;
 /// Blocks of k that are read together: there is a multiple of them.
 const TOGETHER: u32 = 4;
-/// Halves behind a row of h in shared memory.
+/// Halves behind a row of h in the shared memory of a block on its own.
 const SKEW: u32 = 8;
 /// Warps of a block of a cluster; each has the weights of one group of units.
 const CLUSTER_WARPS: u32 = 8;
@@ -25,6 +25,8 @@ const CLUSTER_WARPS: u32 = 8;
 const MAX_CLUSTER: u32 = 8;
 /// Warps of a block on its own.
 const STREAM_WARPS: u32 = 16;
+/// Bytes of the barriers that count what arrives in the two states.
+const STATE_BARRIERS: u32 = 16;
 /// Threads of a warp.
 const LANES: u32 = 32;
 
@@ -116,8 +118,6 @@ impl Kernel for RecurrentMma {
             rows,
             tiles: rows.div_ceil(ROWS),
         };
-        // h before and after a step.
-        let states = 2 * ROWS * (params.deeps * DEEP + SKEW) * 2;
         let cluster = params.groups.div_ceil(CLUSTER_WARPS);
         let room = width == 0 || u32::from(width) >= cluster;
         if at.clusters && cluster <= MAX_CLUSTER && room {
@@ -130,12 +130,15 @@ impl Kernel for RecurrentMma {
                 CLUSTER_WARPS * LANES,
                 &params,
             );
+            // h before and after a step.
+            let states = 2 * ROWS * params.deeps * DEEP * 2;
             return Ok(vec![Launch {
-                shared: states,
+                shared: states + STATE_BARRIERS,
                 cluster,
                 ..launch
             }]);
         }
+        let states = 2 * ROWS * (params.deeps * DEEP + SKEW) * 2;
         // c of two cells a thread.
         let cells = params.groups * LANES * 2 * 4;
         let threads = STREAM_WARPS * LANES;

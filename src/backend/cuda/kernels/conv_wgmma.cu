@@ -8,7 +8,7 @@
 // weights come packed in the order in which they are read, already swizzled (bind/conv_wgmma.rs). One to four warpgroups
 // multiply, 64 rows each. Every output is one chain of products in ascending K, cut into `splits` chains that are added in
 // order: so neither tile nor grid nor chunk changes a bit. The splits of a tile are computed one after another by one
-// block, or side by side by the blocks of a cluster, which then share out the sums through each other's memory.
+// block, or side by side by the blocks of a cluster, which then share out the rows and give each other the sums.
 
 #include "conv_wgmma_params.cuh"
 #include "conv_wgmma_store.cuh"
@@ -21,6 +21,7 @@ constexpr u32 K_BYTES = BLOCK_K * 2;         // one swizzled row
 constexpr u32 PRODUCT_K = 16;                // channels of one warpgroup product
 constexpr u32 WARP = 32, WARPGROUP = 128;
 constexpr u32 WARPGROUP_ROWS = 64;
+constexpr u32 BARRIER_BYTES = 256;
 constexpr u32 SHARE_PADDING = 8;             // floats behind a row of a shared tile, against bank conflicts
 
 // Who sums the chains of a tile: there is one chain, one block sums them in turn, or a cluster's blocks side by side.
@@ -35,12 +36,14 @@ struct Shape {
     static constexpr u32 THREADS = WORKERS + WARP;
     static constexpr u32 IMAGE_BYTES = M * K_BYTES, WEIGHT_BYTES = N * K_BYTES;
     static constexpr u32 STAGE_BYTES = IMAGE_BYTES + WEIGHT_BYTES;
-    // Shared memory: stages, a strip for each warp, barriers, and in a cluster a tile of sums.
-    static constexpr u32 STRIPS = DEPTH * STAGE_BYTES;
-    static constexpr u32 BARRIERS = STRIPS + WORKERS / WARP * STRIP_BYTES;
-    static constexpr u32 SHARE = BARRIERS + 128;
+    // Shared memory: stages, barriers, and then a strip for each warp, or in a cluster the chains' sums of a part of the tile.
+    static constexpr u32 BARRIERS = DEPTH * STAGE_BYTES;    // of a stage two, 16 bytes apart
+    static constexpr u32 SUMS = BARRIERS + DEPTH * 16;      // barrier that counts the bytes of sums
+    static constexpr u32 STRIPS = BARRIERS + BARRIER_BYTES;
     static constexpr u32 SHARE_STRIDE = N + SHARE_PADDING;
-    static_assert(DEPTH * 16 <= 128, "barriers fit");
+    static constexpr u32 SHARE = STRIPS, SHARE_BYTES = M * SHARE_STRIDE * 4;
+    static_assert(SHARE_BYTES <= BARRIERS, "a chain's sums fit the stages");
+    static_assert(SUMS + 8 <= STRIPS, "barriers fit");
 };
 
 // A tile: its first pixel (counted like `first_pixel`), its valid pixels, its first channel.
@@ -95,37 +98,51 @@ __device__ __forceinline__ void load_weights(const WeightRuns& w, u32 k, u32 bas
     copy_run(base + stage * S::STAGE_BYTES + S::IMAGE_BYTES, reinterpret_cast<const void*>(w.address + k * w.step), w.bytes, full);
 }
 
+// Where the loads of a tile begin.
+struct Walk {
+    i32 x, y, batch;
+    u32 block, down, across;
+    WeightRuns weights;
+};
+
+template <class S>
+__device__ __forceinline__ Walk walk_from(const ConvWgmmaParams& p, const Tile& t, u32 begin) {
+    const u32 line = t.pixel / p.walk_columns;
+    Walk w;
+    w.x = static_cast<i32>((t.pixel - line * p.walk_columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
+    const u32 batch = line / p.walk_rows;
+    w.batch = static_cast<i32>(batch);
+    w.y = static_cast<i32>((line - batch * p.walk_rows) * p.stride_rows) - static_cast<i32>(p.pad_rows);
+    const u32 tap = begin / p.channel_blocks;
+    w.block = begin - tap * p.channel_blocks;
+    w.down = tap / p.kernel_columns;
+    w.across = tap - w.down * p.kernel_columns;
+    w.weights = weight_runs<S>(p, t, begin);
+    return w;
+}
+
 // Fills the weights' part of the first stages; returns how many. Weights are constants, so this may run before the launches
 // that make the image have ended.
 template <class S>
-__device__ __forceinline__ u32 load_ahead(const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 base) {
-    const WeightRuns weights = weight_runs<S>(p, t, begin);
-    const u32 count = min(end - begin, S::STAGES);
+__device__ __forceinline__ u32 load_ahead(const Walk& w, u32 blocks, u32 base) {
+    const u32 count = min(blocks, S::STAGES);
 #pragma unroll 1
-    for (u32 k = 0; k < count; ++k) load_weights<S>(weights, k, base, k);
+    for (u32 k = 0; k < count; ++k) load_weights<S>(w.weights, k, base, k);
     return count;
 }
 
 // Fills stages with the K blocks `begin..end` of a tile; the first `ahead` have their weights already.
 template <class S>
-__device__ __forceinline__ void load(const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 ahead, u32 base,
-                                     Ring<S::STAGES>& ring) {
-    const u32 line = t.pixel / p.walk_columns;
-    const i32 x = static_cast<i32>((t.pixel - line * p.walk_columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
-    const i32 batch = static_cast<i32>(line / p.walk_rows);
-    const i32 y = static_cast<i32>((line - batch * p.walk_rows) * p.stride_rows) - static_cast<i32>(p.pad_rows);
-    const WeightRuns weights = weight_runs<S>(p, t, begin);
-    u32 tap = begin / p.channel_blocks;
-    u32 block = begin - tap * p.channel_blocks;
-    u32 down = tap / p.kernel_columns, across = tap - down * p.kernel_columns;
+__device__ __forceinline__ void load(const ConvWgmmaParams& p, const Walk& w, u32 count, u32 ahead, u32 base, Ring<S::STAGES>& ring) {
+    u32 block = w.block, down = w.down, across = w.across;
 #pragma unroll 1
-    for (u32 k = 0; k < end - begin; ++k, ring.advance()) {
+    for (u32 k = 0; k < count; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         if (k >= ahead) {
             barrier_wait(full + 8, ring.parity ^ 1);
-            load_weights<S>(weights, k, base, ring.stage);
+            load_weights<S>(w.weights, k, base, ring.stage);
         }
-        copy_im2col(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, x, y, batch,
+        copy_im2col(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
                     static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
         if (++block == p.channel_blocks) {
             block = 0;
@@ -167,6 +184,12 @@ __device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count
     if (lane == 0) barrier_arrive(previous);
 }
 
+// The threads that multiply meet.
+template <u32 WORKERS>
+__device__ __forceinline__ void workers_meet() {
+    asm volatile("barrier.sync 1, %0;" ::"n"(WORKERS) : "memory");
+}
+
 __device__ __forceinline__ Place place_of(const ConvWgmmaParams& p, u32 pixel, u32 channel) {
     const u32 line = pixel / p.columns;
     const u32 batch = line / p.rows;
@@ -179,26 +202,38 @@ __device__ __forceinline__ u32 groups_before(const ConvWgmmaParams& p, const Cha
     return row_groups(tensor, place_of(p, pixel, 0));
 }
 
-// Puts the sums of one chain where the blocks of the cluster can read them.
+// In a cluster every block finishes a part of the tile's rows, `part` of them, a multiple of 8. Its `share` holds what the
+// blocks' chains sum to there: [chain][row of the part][channel].
+
+// Gives the sums of a warp's rows, of one chain, to the blocks that finish them. They pass through the memory of the stages,
+// which nobody may read or fill meanwhile.
 template <class S>
-__device__ __forceinline__ void share(const float (&sums)[S::TILE_N / 2], u32 first_row, float* tile, u32 lane) {
-    float* fragment = tile + (first_row + lane / 4) * S::SHARE_STRIDE + lane % 4 * 2;
+__device__ __forceinline__ void give(const float (&sums)[S::TILE_N / 2], u32 first_row, u32 chain, u32 part, u32 base, u32 lane) {
+    constexpr u32 ROW_BYTES = S::SHARE_STRIDE * 4;
+    const u32 own = base + first_row * ROW_BYTES, fragment = own + lane / 4 * ROW_BYTES + lane % 4 * 8;
 #pragma unroll
     for (u32 j = 0; j < S::TILE_N / 8; ++j) {
-        *reinterpret_cast<float2*>(fragment + j * 8) = make_float2(sums[4 * j], sums[4 * j + 1]);
-        *reinterpret_cast<float2*>(fragment + 8 * S::SHARE_STRIDE + j * 8) = make_float2(sums[4 * j + 2], sums[4 * j + 3]);
+        store_pair(fragment + j * 32, sums[4 * j], sums[4 * j + 1]);
+        store_pair(fragment + 8 * ROW_BYTES + j * 32, sums[4 * j + 2], sums[4 * j + 3]);
     }
+    copy_fence();
+    __syncwarp();
+    const u32 run = min(part, WARP_ROWS);  // rows with one owner
+    const u32 row = lane * run;
+    if (row >= WARP_ROWS) return;
+    const u32 owner = (first_row + row) / part, to = chain * part + first_row + row - owner * part;
+    send_run(remote_address(base + S::SHARE + to * ROW_BYTES, owner), own + row * ROW_BYTES, run * ROW_BYTES,
+             remote_address(base + S::SUMS, owner));
 }
 
-// Adds the chains of a group of channels, in order; each lies at `address` of one block of the cluster.
+// Adds the chains of a group of channels, in order; they lie `step` bytes apart.
 template <u32 SPLITS>
-__device__ __forceinline__ void add_chains(float (&values)[GROUP], u32 address) {
+__device__ __forceinline__ void add_chains(float (&values)[GROUP], u32 address, u32 step) {
     float4 parts[SPLITS][2];
 #pragma unroll
     for (u32 chain = 0; chain < SPLITS; ++chain) {
-        const u32 remote = remote_address(address, chain);
-        parts[chain][0] = load_remote(remote);
-        parts[chain][1] = load_remote(remote + 16);
+        parts[chain][0] = load_four(address + chain * step);
+        parts[chain][1] = load_four(address + chain * step + 16);
     }
 #pragma unroll
     for (u32 chain = 0; chain < SPLITS; ++chain) {
@@ -209,44 +244,65 @@ __device__ __forceinline__ void add_chains(float (&values)[GROUP], u32 address) 
     }
 }
 
-// Adds the chains of the cluster's blocks for this block's part of the rows, and stores them.
-template <class S, bool PLAIN>
-__device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 share, u32 worker) {
+// A group of 8 channels of a tile that a thread finishes.
+struct TileGroup {
+    u32 row, column;
+};
+
+template <class S>
+__device__ __forceinline__ TileGroup group_at(u32 first_row, u32 i) {
     constexpr u32 GROUPS = S::TILE_N / GROUP;
-    const u32 rows = S::TILE_M / p.splits;
+    return {first_row + i / GROUPS, i % GROUPS * GROUP};
+}
+
+__device__ __forceinline__ bool is_live(const ConvWgmmaParams& p, const Tile& t, const TileGroup& g) {
+    return g.row < t.pixels && t.channel + g.column < p.channels;
+}
+
+template <class S>
+__device__ __forceinline__ void load_ahead_of(GroupAhead& ahead, const ConvWgmmaParams& p, const Tile& t, const TileGroup& g) {
+    const u32 pixel = t.pixel + g.row;
+    load_group_ahead(ahead, p.epilogue, groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), t.channel + g.column);
+}
+
+// Adds the chains for this block's part of the rows, and stores them.
+template <class S, bool PLAIN>
+__device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 part, u32 share, u32 worker, GroupAhead& ahead) {
+    const u32 step = part * S::SHARE_STRIDE * 4;
 #pragma unroll 1
-    for (u32 i = worker; i < rows * GROUPS; i += S::WORKERS) {
-        const u32 row = rank * rows + i / GROUPS, column = i % GROUPS * GROUP, channel = t.channel + column;
-        if (row >= t.pixels || channel >= p.channels) continue;
-        const u32 at = share + (row * S::SHARE_STRIDE + column) * 4;
+    for (u32 i = worker; i < part * (S::TILE_N / GROUP); i += S::WORKERS) {
+        const TileGroup g = group_at<S>(rank * part, i);
+        if (!is_live(p, t, g)) continue;
+        const u32 at = share + ((g.row - rank * part) * S::SHARE_STRIDE + g.column) * 4;
         float values[GROUP];
-        if (p.splits == 2) {
-            add_chains<2>(values, at);
-        } else {
-            add_chains<4>(values, at);
+        switch (p.splits) {
+            case 2: add_chains<2>(values, at, step); break;
+            case 4: add_chains<4>(values, at, step); break;
+            default: add_chains<8>(values, at, step);
         }
-        const u32 pixel = t.pixel + row;
         if constexpr (PLAIN) {
-            store_plain_group(p.epilogue, values, groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), channel);
+            if (i != worker) load_ahead_of<S>(ahead, p, t, g);
+            store_plain_group(p.epilogue, values, ahead);
         } else {
-            finish(values, p.epilogue, place_of(p, pixel, channel), min(GROUP, p.channels - channel));
+            finish(values, p.epilogue, place_of(p, t.pixel + g.row, t.channel + g.column), min(GROUP, p.channels - t.channel - g.column));
         }
     }
 }
 
-// Stores the sums of a warp.
-template <class S, bool PLAIN>
-__device__ __forceinline__ void store(const ConvWgmmaParams& p, const Tile& t, const float (&sums)[S::TILE_N / 2], u32 first_row, u32 strip,
-                                      u32 lane) {
+// Where the rows of a warp lie.
+__device__ __forceinline__ WarpRows warp_rows(const ConvWgmmaParams& p, const Tile& t, u32 first_row, u32 lane) {
+    const u32 pixel = t.pixel + first_row + lane % WARP_ROWS;
     const u32 live = t.pixels > first_row ? t.pixels - first_row : 0;
-    if constexpr (PLAIN) {
-        const u32 pixel = t.pixel + first_row + lane % WARP_ROWS;
-        const WarpRows rows = {groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), live};
-        store_plain(p.epilogue, sums, rows, strip, t.channel, p.channels, lane);
-    } else {
-        const auto place_at = [&](u32 row) { return place_of(p, t.pixel + first_row + row, 0); };
-        store_general(p.epilogue, sums, live, place_at, strip, t.channel, p.channels, lane);
-    }
+    return {groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), live};
+}
+
+// Stores the sums of a warp, the general way.
+template <class S>
+__device__ __forceinline__ void store_any(const ConvWgmmaParams& p, const Tile& t, const float (&sums)[S::TILE_N / 2], u32 first_row, u32 strip,
+                                          u32 lane) {
+    const u32 live = t.pixels > first_row ? t.pixels - first_row : 0;
+    const auto place_at = [&](u32 row) { return place_of(p, t.pixel + first_row + row, 0); };
+    store_general(p.epilogue, sums, live, place_at, strip, t.channel, p.channels, lane);
 }
 
 template <class S, Chains CHAINS, bool PLAIN>
@@ -263,33 +319,56 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             barrier_init(base + S::BARRIERS + i * 16, 1);                       // full: the copies
             barrier_init(base + S::BARRIERS + i * 16 + 8, S::WORKERS / WARP);   // empty: the warps that multiply
         }
+        barrier_init(base + S::SUMS, 1);
         barrier_init_fence();
     }
     __syncthreads();
+    // In a cluster this says that the block runs; later, that its `share` may be written again.
+    if constexpr (CHAINS == Chains::CLUSTER) cluster_arrive();
+    const u32 first = blockIdx.x / peers, step = gridDim.x / peers;
     Ring<S::STAGES> ring;
     if (warp == S::WORKERS / WARP) {
         const u32 begin = CHAINS == Chains::CLUSTER ? chain_begin(p, rank) : 0;
         const u32 end = CHAINS == Chains::CLUSTER ? chain_begin(p, rank + 1) : p.k_blocks;
+        Walk walk = walk_from<S>(p, tile_at<S>(p, first), begin);
         u32 ahead = 0;
-        if (lane == 0 && blockIdx.x / peers < p.tiles) ahead = load_ahead<S>(p, tile_at<S>(p, blockIdx.x / peers), begin, end, base);
+        if (lane == 0 && first < p.tiles) ahead = load_ahead<S>(walk, end - begin, base);
         wait_for_predecessors();
         // Not before: launches further behind would take places on the SMs, and the next one's blocks lie unevenly.
         release_successors();
-        for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers, ahead = 0) {
-            if (lane == 0) load<S>(p, tile_at<S>(p, i), begin, end, ahead, base, ring);
+        for (u32 i = first; i < p.tiles; i += step, ahead = 0) {
+            if (i != first) {
+                walk = walk_from<S>(p, tile_at<S>(p, i), begin);
+                if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();  // the sums before have left the stages
+            }
+            if (lane == 0) load<S>(p, walk, end - begin, ahead, base, ring);
             if constexpr (CHAINS == Chains::CLUSTER) {
                 __syncwarp();
-                cluster_meet();
-                cluster_meet();
+                if (i == first) cluster_wait();
+                cluster_arrive_relaxed();
             }
         }
     } else {
         const u32 first_row = warp * WARP_ROWS, group = warp / (WARPGROUP / WARP);
-        const u32 strip = base + S::STRIPS + warp * STRIP_BYTES;
+        const u32 strip = base + S::STRIPS + warp * STRIP_BYTES, part = S::TILE_M / peers;
         wait_for_predecessors();  // what is joined may be theirs, and the output's place may still be read
-        for (u32 i = blockIdx.x / peers; i < p.tiles; i += gridDim.x / peers) {
+        u32 turn = 0;
+        for (u32 i = first; i < p.tiles; i += step) {
             const Tile t = tile_at<S>(p, i);
             float sums[S::TILE_N / 2];
+            // What the tail needs besides the sums is on its way while they are made; of large tiles it would take registers.
+            constexpr bool EARLY = S::TILE_M == WARPGROUP_ROWS && S::TILE_N <= STRIP;
+            GroupAhead group_ahead;
+            StripAhead<STRIP_WIDTH<S::TILE_N / 2>> strip_ahead;
+            WarpRows rows = {};
+            if constexpr (PLAIN && CHAINS == Chains::CLUSTER) {
+                const TileGroup g = group_at<S>(rank * part, threadIdx.x);
+                if (threadIdx.x < part * (S::TILE_N / GROUP) && is_live(p, t, g)) load_ahead_of<S>(group_ahead, p, t, g);
+            } else if constexpr (PLAIN && EARLY) {
+                rows = warp_rows(p, t, first_row, lane);
+                load_biases(strip_ahead, p.epilogue, t.channel, p.channels, lane);
+                load_joined(strip_ahead, p.epilogue, rows, t.channel, p.channels, lane);
+            }
             multiply<S>(sums, chain_begin(p, rank + 1) - chain_begin(p, rank), base, group, lane, ring);
             if constexpr (CHAINS == Chains::IN_TURN) {
 #pragma unroll 1
@@ -301,17 +380,26 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 }
             }
             if constexpr (CHAINS == Chains::CLUSTER) {
-                share<S>(sums, first_row, reinterpret_cast<float*>(stages + S::SHARE), lane);
+                cluster_wait();
+                if (threadIdx.x == 0) barrier_arrive_expecting(base + S::SUMS, S::SHARE_BYTES);
+                workers_meet<S::WORKERS>();
+                give<S>(sums, first_row, rank, part, base, lane);
+                barrier_wait(base + S::SUMS, turn);
+                turn ^= 1;
+                const bool last = i + step >= p.tiles;
+                if (last) cluster_arrive_relaxed();  // whose sums have come may end
+                gather<S, PLAIN>(p, t, rank, part, base + S::SHARE, threadIdx.x, group_ahead);
                 __syncwarp();
-                cluster_meet();
-                gather<S, PLAIN>(p, t, rank, base + S::SHARE, threadIdx.x);
-                __syncwarp();
-                cluster_meet();
+                if (!last) cluster_arrive();
+            } else if constexpr (PLAIN) {
+                if constexpr (!EARLY) rows = warp_rows(p, t, first_row, lane);
+                store_plain<EARLY>(p.epilogue, sums, strip_ahead, rows, strip, t.channel, p.channels, lane);
             } else {
-                store<S, PLAIN>(p, t, sums, first_row, strip, lane);
+                store_any<S>(p, t, sums, first_row, strip, lane);
             }
         }
     }
+    if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();
 }
 
 // Kernels of the menu (plan/tactic/conv_wgmma.rs): pixels, channels, stages, blocks that share an SM, chains. Each stands
@@ -357,3 +445,5 @@ CONV_WGMMA_ONE(192, 128, 4, 1)
 CONV_WGMMA_ONE(192, 64, 5, 1)
 CONV_WGMMA_ONE(256, 128, 3, 1)
 CONV_WGMMA_ONE(256, 64, 4, 1)
+CONV_WGMMA_CLUSTER(64, 64, 5, 2)
+CONV_WGMMA_CLUSTER(64, 32, 8, 2)

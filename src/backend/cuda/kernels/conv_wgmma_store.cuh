@@ -57,20 +57,63 @@ struct Bounds {
 // different banks.
 __device__ __forceinline__ u32 strip_piece(u32 row, u32 piece) { return row * STRIP_ROW_BYTES + (piece ^ row % 8) * 16; }
 
-// Adds the biases to `COUNT` values of a fragment from `FIRST` on, the first of column `channel`, bounds them, rounds
-// them to halves and writes them to the strip.
-template <u32 FIRST, u32 COUNT, u32 N>
-__device__ __forceinline__ void fragment_to_strip(const float (&sums)[N], const Epilogue& e, u32 strip, u32 channel, u32 channels, u32 lane) {
-    const Bounds bounds(e);
+// How a warp stores a strip of `WIDTH` columns: in turns, each lane 8 channels of a row.
+template <u32 WIDTH>
+struct StripTurns {
+    static constexpr u32 PIECES = WIDTH / GROUP, AT_ONCE = 32 / PIECES, TURNS = WARP_ROWS / AT_ONCE;
+
+    // Address of this lane's group in the row that it stores at turn `i`; all lanes take part.
+    static __device__ __forceinline__ u64 address(const ChannelsLast& tensor, u32 groups, u32 channel, u32 i, u32 lane) {
+        const u32 own = channel + lane % PIECES * GROUP, row = i * AT_ONCE + lane / PIECES;
+        return tensor.address + (static_cast<u64>(__shfl_sync(0xffffffff, groups, row)) * GROUP + own) * 2;
+    }
+
+    static __device__ __forceinline__ bool is_live(const WarpRows& rows, u32 channel, u32 channels, u32 i, u32 lane) {
+        return channel + lane % PIECES * GROUP < channels && i * AT_ONCE + lane / PIECES < rows.live;
+    }
+};
+
+// What a strip needs besides its sums: of a thread's fragment and of what it stores.
+template <u32 WIDTH>
+struct StripAhead {
+    float2 bias[WIDTH / GROUP];
+    uint4 joined[StripTurns<WIDTH>::TURNS];
+};
+
+// Loads the one and the other. `channel` is the strip's first.
+template <u32 WIDTH>
+__device__ __forceinline__ void load_biases(StripAhead<WIDTH>& ahead, const Epilogue& e, u32 channel, u32 channels, u32 lane) {
     const float2* bias = reinterpret_cast<const float2*>(e.bias + 4ull * (channel + lane % 4 * 2));
+#pragma unroll
+    for (u32 j = 0; j < WIDTH / GROUP; ++j) {
+        ahead.bias[j] = make_float2(0.0f, 0.0f);
+        if (e.bias != 0 && channel + j * GROUP < channels) ahead.bias[j] = bias[j * GROUP / 2];
+    }
+}
+
+template <u32 WIDTH>
+__device__ __forceinline__ void load_joined(StripAhead<WIDTH>& ahead, const Epilogue& e, const WarpRows& rows, u32 channel, u32 channels, u32 lane) {
+    using Turns = StripTurns<WIDTH>;
+    if (!is_join(e)) return;
+#pragma unroll
+    for (u32 i = 0; i < Turns::TURNS; ++i) {
+        const u64 other = Turns::address(e.joined, rows.joined, channel, i, lane);
+        if (Turns::is_live(rows, channel, channels, i, lane)) ahead.joined[i] = *reinterpret_cast<const uint4*>(other);
+    }
+}
+
+// Adds the biases to `COUNT` values of a fragment from `FIRST` on, bounds them, rounds them to halves and writes them to
+// the strip.
+template <u32 FIRST, u32 COUNT, u32 N>
+__device__ __forceinline__ void fragment_to_strip(const float (&sums)[N], const float2 (&bias)[COUNT / 4], const Epilogue& e, u32 strip, u32 lane) {
+    const Bounds bounds(e);
     // Lanes 8 i .. 8 i + 7 name the rows of the i-th 8 by 8 matrix: upper and lower rows of two groups of columns.
     const u32 row = lane % 16, piece = lane / 16;
     u32 halves[COUNT / 2];
 #pragma unroll
     for (u32 j = 0; j < COUNT / 4; ++j) {
-        float2 b = make_float2(0.0f, 0.0f);
-        if (e.bias != 0 && channel + j * GROUP < channels) b = bias[j * GROUP / 2];
         const float* value = sums + FIRST + 4 * j;
+        const float2 b = bias[j];
         halves[2 * j] = bounds.halves(__fadd_rn(value[0], b.x), __fadd_rn(value[1], b.y));
         halves[2 * j + 1] = bounds.halves(__fadd_rn(value[2], b.x), __fadd_rn(value[3], b.y));
     }
@@ -119,71 +162,75 @@ __device__ __forceinline__ uint4 apply_to_group(const uint4& bits, const Epilogu
 
 // Stores the first `WIDTH` columns of the strip.
 template <u32 WIDTH>
-__device__ __forceinline__ void strip_to_output(const Epilogue& e, const WarpRows& rows, u32 strip, u32 channel, u32 channels, u32 lane) {
-    constexpr u32 PIECES = WIDTH / GROUP, AT_ONCE = 32 / PIECES, TURNS = WARP_ROWS / AT_ONCE;
-    const u32 first = lane / PIECES, own = channel + lane % PIECES * GROUP;
-    const u32 live = own < channels ? rows.live : 0;
-    // Address of this lane's group in row `i * AT_ONCE + first`; all lanes take part.
-    const auto address = [&](const ChannelsLast& tensor, u32 groups, u32 i) {
-        return tensor.address + (static_cast<u64>(__shfl_sync(0xffffffff, groups, i * AT_ONCE + first)) * GROUP + own) * 2;
+__device__ __forceinline__ void strip_to_output(const Epilogue& e, const StripAhead<WIDTH>& ahead, const WarpRows& rows, u32 strip, u32 channel,
+                                                u32 channels, u32 lane) {
+    using Turns = StripTurns<WIDTH>;
+    const auto piece = [&](u32 i) { return load_strip(strip + strip_piece(i * Turns::AT_ONCE + lane / Turns::PIECES, lane % Turns::PIECES)); };
+    const auto put = [&](u32 i, const uint4& bits) {
+        const u64 to = Turns::address(e.output, rows.output, channel, i, lane);
+        if (Turns::is_live(rows, channel, channels, i, lane)) *reinterpret_cast<uint4*>(to) = bits;
     };
     if (is_clip(e)) {
 #pragma unroll
-        for (u32 i = 0; i < TURNS; ++i) {
-            const u64 to = address(e.output, rows.output, i);
-            if (i * AT_ONCE + first < live) *reinterpret_cast<uint4*>(to) = load_strip(strip + strip_piece(i * AT_ONCE + first, lane % PIECES));
-        }
+        for (u32 i = 0; i < Turns::TURNS; ++i) put(i, piece(i));
     } else if (is_join(e)) {
-        uint4 joined[TURNS];
 #pragma unroll
-        for (u32 i = 0; i < TURNS; ++i) {
-            const u64 other = address(e.joined, rows.joined, i);
-            if (i * AT_ONCE + first < live) joined[i] = *reinterpret_cast<const uint4*>(other);
-        }
-#pragma unroll
-        for (u32 i = 0; i < TURNS; ++i) {
-            const u64 to = address(e.output, rows.output, i);
-            const uint4 sum = join(load_strip(strip + strip_piece(i * AT_ONCE + first, lane % PIECES)), joined[i], e);
-            if (i * AT_ONCE + first < live) *reinterpret_cast<uint4*>(to) = sum;
-        }
+        for (u32 i = 0; i < Turns::TURNS; ++i) put(i, join(piece(i), ahead.joined[i], e));
     } else {
 #pragma unroll 1
-        for (u32 i = 0; i < TURNS; ++i) {
-            const u64 to = address(e.output, rows.output, i);
-            const uint4 bits = apply_to_group(load_strip(strip + strip_piece(i * AT_ONCE + first, lane % PIECES)), e);
-            if (i * AT_ONCE + first < live) *reinterpret_cast<uint4*>(to) = bits;
-        }
+        for (u32 i = 0; i < Turns::TURNS; ++i) put(i, apply_to_group(piece(i), e));
     }
 }
 
-// The plain way, `STRIP` columns at a time.
-template <u32 N, u32 FIRST = 0>
-__device__ __forceinline__ void store_plain(const Epilogue& e, const float (&sums)[N], const WarpRows& rows, u32 strip, u32 channel,
-                                            u32 channels, u32 lane) {
-    constexpr u32 WIDTH = N * 2 < STRIP ? N * 2 : STRIP;
+// Columns of the first strip of `N` sums a thread, and of all others.
+template <u32 N>
+constexpr u32 STRIP_WIDTH = N * 2 < STRIP ? N * 2 : STRIP;
+
+// The plain way, `STRIP` columns at a time. If `EARLY`, what the first strip needs is there already.
+template <bool EARLY, u32 N, u32 FIRST = 0>
+__device__ __forceinline__ void store_plain(const Epilogue& e, const float (&sums)[N], StripAhead<STRIP_WIDTH<N>>& ahead, const WarpRows& rows,
+                                            u32 strip, u32 channel, u32 channels, u32 lane) {
+    constexpr u32 WIDTH = STRIP_WIDTH<N>;
     if (channel >= channels) return;
-    fragment_to_strip<FIRST, WIDTH / 2>(sums, e, strip, channel, channels, lane);
-    strip_to_output<WIDTH>(e, rows, strip, channel, channels, lane);
-    if constexpr (FIRST + WIDTH / 2 < N) store_plain<N, FIRST + WIDTH / 2>(e, sums, rows, strip, channel + WIDTH, channels, lane);
+    if constexpr (!EARLY) load_biases(ahead, e, channel, channels, lane);
+    fragment_to_strip<FIRST, WIDTH / 2>(sums, ahead.bias, e, strip, lane);
+    if constexpr (!EARLY) load_joined(ahead, e, rows, channel, channels, lane);
+    strip_to_output(e, ahead, rows, strip, channel, channels, lane);
+    if constexpr (FIRST + WIDTH / 2 < N) {
+        store_plain<false, N, FIRST + WIDTH / 2>(e, sums, ahead, rows, strip, channel + WIDTH, channels, lane);
+    }
 }
 
-// Stores 8 channels of a pixel, whose offsets are given in groups of 8 channels, the plain way.
-__device__ __forceinline__ void store_plain_group(const Epilogue& e, const float (&sums)[GROUP], u32 output, u32 joined, u32 channel) {
+// What a group of 8 channels of a pixel needs besides its sums.
+struct GroupAhead {
     float bias[GROUP];
-    load_bias(bias, e, channel);
+    uint4 joined;
+    u64 output;  // address
+};
+
+// Loads it for the plain way; offsets are given in groups of 8 channels.
+__device__ __forceinline__ void load_group_ahead(GroupAhead& ahead, const Epilogue& e, u32 output, u32 joined, u32 channel) {
+    load_bias(ahead.bias, e, channel);
+    ahead.joined = make_uint4(0, 0, 0, 0);
+    if (is_join(e)) ahead.joined = *reinterpret_cast<const uint4*>(e.joined.address + (static_cast<u64>(joined) * GROUP + channel) * 2);
+    ahead.output = e.output.address + (static_cast<u64>(output) * GROUP + channel) * 2;
+}
+
+// Stores 8 channels of a pixel the plain way.
+__device__ __forceinline__ void store_plain_group(const Epilogue& e, const float (&sums)[GROUP], const GroupAhead& ahead) {
     const Bounds bounds(e);
     u32 words[4];
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
-        words[i] = bounds.halves(__fadd_rn(sums[2 * i], bias[2 * i]), __fadd_rn(sums[2 * i + 1], bias[2 * i + 1]));
+        words[i] = bounds.halves(__fadd_rn(sums[2 * i], ahead.bias[2 * i]), __fadd_rn(sums[2 * i + 1], ahead.bias[2 * i + 1]));
     }
     uint4 bits = make_uint4(words[0], words[1], words[2], words[3]);
     if (is_join(e)) {
-        bits = join(bits, *reinterpret_cast<const uint4*>(e.joined.address + (static_cast<u64>(joined) * GROUP + channel) * 2), e);
+        bits = join(bits, ahead.joined, e);
     } else if (!is_clip(e)) {
         bits = apply_to_group(bits, e);
     }
-    *reinterpret_cast<uint4*>(e.output.address + (static_cast<u64>(output) * GROUP + channel) * 2) = bits;
+    *reinterpret_cast<uint4*>(ahead.output) = bits;
 }
 
 // Picks `COUNT` of a fragment's values; `index` counts in `COUNT` and is the same in all lanes.

@@ -66,14 +66,32 @@ struct GenericGather {
 static_assert(sizeof(GenericGather) == sizeof(Generic) + 2 * 88 + 16, "mirrored in bind/generic/map.rs");
 
 // Negative indices count from the end; indices outside are clamped.
+__device__ __forceinline__ i64 gathered_element(const GenericGather& p, const u32 (&at)[MAX_RANK]) {
+    i64 index = as_int(load_scalar(p.indices.address, p.indices.dtype, element_of(p.indices.strides, at)));
+    const i64 last = static_cast<i64>(p.extent) - 1;
+    if (index < 0) index += p.extent;
+    index = index < 0 ? 0 : index > last ? last : index;
+    return element_of(p.data.strides, at) + index * p.step;
+}
+
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_gather(const __grid_constant__ GenericGather p) {
     wait_for_predecessors();
     release_successors();
     every_element(p.common, [&](const u32(&at)[MAX_RANK]) {
-        i64 index = as_int(load_scalar(p.indices.address, p.indices.dtype, element_of(p.indices.strides, at)));
-        const i64 last = static_cast<i64>(p.extent) - 1;
-        if (index < 0) index += p.extent;
-        index = index < 0 ? 0 : index > last ? last : index;
-        return load_scalar(p.data.address, p.data.dtype, element_of(p.data.strides, at) + index * p.step);
+        return load_scalar(p.data.address, p.data.dtype, gathered_element(p, at));
     });
+}
+
+// Copies 16 bytes a thread: the box, the strides and the step count in pieces of 16 bytes. There is no tail.
+extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_gather_wide(const __grid_constant__ GenericGather p) {
+    wait_for_predecessors();
+    release_successors();
+    for (u32 tile = blockIdx.x; tile < p.common.tiles; tile += gridDim.x) {
+        const u32 index = tile * GENERIC_THREADS + threadIdx.x;
+        if (index >= p.common.box.count) continue;
+        u32 at[MAX_RANK];
+        coordinates(p.common.box, index, at);
+        uint4* const y = reinterpret_cast<uint4*>(p.common.y.address);
+        y[element_of(p.common.y.strides, at)] = reinterpret_cast<const uint4*>(p.data.address)[gathered_element(p, at)];
+    }
 }

@@ -1,8 +1,8 @@
-// What only Hopper (sm_90a) has: barriers in shared memory that count bytes, copies by the tensor memory accelerator,
-// clusters. Names and orderings as in the PTX ISA.
+// What only Hopper (sm_90a) has: copies by the tensor memory accelerator, warpgroup products. Names as in the PTX ISA.
 #pragma once
 
 #include "chain.cuh"
+#include "cluster.cuh"
 #include "types.cuh"
 
 // A descriptor made by the driver; read by the copy engine from the kernel's parameters.
@@ -14,38 +14,6 @@ __device__ __forceinline__ u32 shared_address(const void* pointer) {
     u32 address;
     asm("{\n.reg .u64 t;\ncvta.to.shared.u64 t, %1;\ncvt.u32.u64 %0, t;\n}" : "=r"(address) : "l"(pointer));
     return address;
-}
-
-// --- barriers ---
-
-__device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-
-// Makes initialised barriers visible to the copy engine and to the cluster.
-__device__ __forceinline__ void barrier_init_fence() {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive(u32 barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive_expecting(u32 barrier, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-
-// Returns when the phase of the given parity is over.
-__device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@done bra finished;\n"
-        "bra again;\n"
-        "finished:\n}" ::"r"(barrier),
-        "r"(parity)
-        : "memory");
 }
 
 // --- copies into shared memory; their bytes count at `barrier` ---
@@ -79,38 +47,11 @@ __device__ __forceinline__ void copy_run(u32 to, const void* from, u32 bytes, u3
                  : "memory");
 }
 
-// --- clusters ---
+// --- shared memory ---
 
-__device__ __forceinline__ u32 cluster_size() {
-    u32 size;
-    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
-    return size;
-}
-
-__device__ __forceinline__ u32 cluster_rank() {
-    u32 rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
-// All threads of the cluster meet; what each wrote before is visible to all.
-__device__ __forceinline__ void cluster_meet() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-// The address of another block's copy of a place in shared memory.
-__device__ __forceinline__ u32 remote_address(u32 address, u32 rank) {
-    u32 remote;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
-    return remote;
-}
-
-__device__ __forceinline__ float4 load_remote(u32 address) {
+__device__ __forceinline__ float4 load_four(u32 address) {
     float4 v;
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(address)
-                 : "memory");
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address) : "memory");
     return v;
 }
 

@@ -1,4 +1,4 @@
-//! Elementwise functions, copies, padding, nearest resizing, gathering: `kernels/generic_map.cu`.
+//! Elementwise functions, copies, padding, nearest resizing: `kernels/generic_map.cu`.
 
 use super::super::tail::{self, FROM_MEMORY, TailCall, TailOperand};
 use super::super::views::{DeviceView, dtype_number, strides};
@@ -121,46 +121,6 @@ pub fn outside(coordinates: &Coordinates) -> f32 {
     }
 }
 
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Gather {
-    frame: Frame,
-    data: DeviceView,
-    indices: DeviceView,
-    step: i64,
-    extent: u32,
-    padding: u32,
-}
-
-pub fn gather(at: &Addresses<'_>, operator: &Operator, frame: Frame) -> Bound {
-    let Primitive::Gather { axis } = head(operator)?.primitive else {
-        return Err(BindError::Tactic("it gathers nothing"));
-    };
-    let (axis, mut data) = (usize::from(axis), DeviceView::new(at, input(operator, 0)?)?);
-    let mut indices = DeviceView::new(at, input(operator, 1)?)?;
-    let (step, extent, rank) = (data.strides[axis], data.extents[axis], indices.rank as usize);
-    // Both as the output's axes see them: each moves along its own axes and stands still along the other's.
-    let (from, index) = (data.strides, indices.strides);
-    for a in 0..MAX_RANK {
-        let through = a.checked_sub(axis).filter(|&i| i < rank);
-        indices.strides[a] = through.map_or(0, |i| index[i]);
-        data.strides[a] = match through {
-            Some(_) => 0,
-            None if a < axis => from[a],
-            None => (a + 1).checked_sub(rank).and_then(|a| from.get(a)).copied().unwrap_or(0),
-        };
-    }
-    let params = Gather {
-        frame,
-        data,
-        indices,
-        step,
-        extent,
-        padding: 0,
-    };
-    Ok((UNIT, "generic_gather", bytes(&params)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,10 +133,6 @@ mod tests {
         assert_eq!(
             (size_of::<Remap>(), offset_of!(Remap, table)),
             (frame + 88 + 8 + 24 + 8, frame + 96)
-        );
-        assert_eq!(
-            (size_of::<Gather>(), offset_of!(Gather, step)),
-            (frame + 2 * 88 + 16, frame + 2 * 88)
         );
     }
 }

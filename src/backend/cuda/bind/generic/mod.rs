@@ -1,8 +1,9 @@
 //! The generic kernels: any primitive of any layouts and types, one element of the output a thread. Slow and right.
 //!
-//! `map` binds what computes nothing over neighbours, `window` convolutions and poolings, `sums` products, reductions and
+//! `map` binds what computes nothing over neighbours, `gather` what reads by indices, `window` convolutions and poolings, `sums` products, reductions and
 //! resizes; all share the [`Frame`].
 
+mod gather;
 mod map;
 mod sums;
 mod window;
@@ -153,7 +154,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Primitive::Conv { .. } | Primitive::ConvTranspose { .. } => Box::new(window::convolution),
         Primitive::Pool { .. } => Box::new(window::pooling),
         Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Copy => Box::new(map::elementwise),
-        Primitive::Gather { .. } => Box::new(map::gather),
+        Primitive::Gather { .. } => return gather::compile(operator),
         Primitive::MatMul => Box::new(sums::matmul),
         Primitive::Reduce { .. } => Box::new(sums::reduce),
         Primitive::Softmax { .. } => return super::softmax::compile(operator),

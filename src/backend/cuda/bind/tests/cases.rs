@@ -527,6 +527,14 @@ fn moves(all: &mut Cases) {
             });
         }
     }
+    // Rows of whole pieces of 16 bytes, and of broken ones.
+    for (dtype, row) in [(F16, 24), (F32, 4), (Bool, 48), (F16, 20)] {
+        all.add(format!("gathering rows of {row} {dtype}"), |b| {
+            let (x, i) = (b.tensor(dtype, &[9, row], Form::Plain), b.tensor(I32, &[3, 7], Form::Plain));
+            let y = b.tensor(dtype, &[3, 7, row], Form::Plain);
+            b.operator(Primitive::Gather { axis: 0 }, &[x, i], &[], &[y])
+        });
+    }
 }
 
 fn recurrences(all: &mut Cases) {
