@@ -87,59 +87,78 @@ __device__ __forceinline__ void store_pixel(u32 address, uint2 pixel) {
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(pixel.x), "r"(pixel.y) : "memory");
 }
 
-// Puts pixel `x` of a row where the products look for it.
-__device__ __forceinline__ void place_pixel(const Stem& p, u32 row, u32 x, uint2 pixel) {
-    if (p.stride_pixels == 1) {
-        // A pair begins at every pixel.
-        store_pixel(row + x * PAIR_BYTES, pixel);
-        if (x > 0) store_pixel(row + (x - 1) * PAIR_BYTES + PIXEL_BYTES, pixel);
-    } else if (p.stride_pixels == 2) {
-        store_pixel(row + x * PIXEL_BYTES, pixel);
+// Where the products look for pixel `x` of a row.
+__device__ __forceinline__ u32 pixel_offset(const Stem& p, u32 x) {
+    // A pair begins at every pixel.
+    if (p.stride_pixels == 1) return x * PAIR_BYTES;
+    if (p.stride_pixels == 2) return x * PIXEL_BYTES;
+    // Of a quad, the first pairs of all outputs and then the last ones.
+    return x / 2 % 2 * p.half_bytes + x / 4 * PAIR_BYTES + x % 2 * PIXEL_BYTES;
+}
+
+template <bool SINGLE>
+__device__ __forceinline__ u32 load_half(u64 address) {
+    if constexpr (SINGLE) {
+        float value;
+        asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(address) : "memory");
+        return float_to_half(value);
     } else {
-        // Of a quad, the first pairs of all outputs and then the last ones.
-        store_pixel(row + x / 2 % 2 * p.half_bytes + x / 4 * PAIR_BYTES + x % 2 * PIXEL_BYTES, pixel);
+        u16 bits;
+        asm volatile("ld.global.u16 %0, [%1];" : "=h"(bits) : "l"(address) : "memory");
+        return bits;
     }
 }
 
-template <bool SINGLE>
-__device__ __forceinline__ u16 load_half(u64 address) {
-    if constexpr (SINGLE) return float_to_half(*reinterpret_cast<const float*>(address));
-    return *reinterpret_cast<const u16*>(address);
-}
-
-// Copies row `y` of the segment to `row` in shared memory, by one warp.
-template <bool SINGLE>
+// Copies row `y` of the segment to `row` in shared memory, by one warp: `AT_ONCE` pixels a lane are under way together. All
+// addresses are of elements that are there, whether they are wanted or not, so that no load waits for a branch.
+template <bool SINGLE, u32 CHANNELS, u32 AT_ONCE>
 __device__ __forceinline__ void load_row(const Stem& p, const Item& item, i32 y, u32 row, u32 lane) {
-    constexpr u32 AT_ONCE = 8, SIZE = SINGLE ? 4 : 2;
-    const u64 line = p.x + static_cast<u64>((p.first_batch + item.batch) * p.x_batch + y * p.x_row) * SIZE;
+    constexpr u32 SIZE = SINGLE ? 4 : 2;
     const bool inside = static_cast<u32>(y) < p.height;
+    const u64 line = p.x + static_cast<u64>((p.first_batch + item.batch) * p.x_batch + (inside ? y : 0) * p.x_row) * SIZE;
+    u64 plane[CHANNELS];
+#pragma unroll
+    for (u32 c = 0; c < CHANNELS; ++c) plane[c] = line + static_cast<u64>(min(c, p.x_channels - 1)) * p.x_channel * SIZE;
+    const u32 step = p.x_pixel * SIZE;
     const u32 segment_pixels = p.row_pixels - p.quads * 4 + p.stride_pixels;
     const i32 begin = static_cast<i32>(item.segment * segment_pixels) - static_cast<i32>(p.pad_pixels);
 #pragma unroll 1
     for (u32 first = lane; first < p.row_pixels; first += AT_ONCE * WARP) {
-        u16 halves[AT_ONCE][4];
+        u32 halves[AT_ONCE][CHANNELS];
 #pragma unroll
         for (u32 i = 0; i < AT_ONCE; ++i) {
-            const u32 x = first + i * WARP;
-            const i32 from = begin + static_cast<i32>(x);
-            const bool live = inside && x < p.row_pixels && static_cast<u32>(from) < p.width;
-            const u64 address = line + static_cast<i64>(from) * p.x_pixel * SIZE;
+            const i32 from = begin + static_cast<i32>(first + i * WARP);
+            const u32 near = min(max(from, 0), static_cast<i32>(p.width) - 1);
 #pragma unroll
-            for (u32 c = 0; c < 4; ++c) {
-                halves[i][c] = 0;
-                if (live && c < p.x_channels) halves[i][c] = load_half<SINGLE>(address + static_cast<i64>(c) * p.x_channel * SIZE);
-            }
+            for (u32 c = 0; c < CHANNELS; ++c) halves[i][c] = load_half<SINGLE>(plane[c] + static_cast<u64>(near) * step);
         }
 #pragma unroll
         for (u32 i = 0; i < AT_ONCE; ++i) {
             const u32 x = first + i * WARP;
-            const uint2 pixel = make_uint2(halves[i][0] | halves[i][1] << 16, halves[i][2] | halves[i][3] << 16);
-            if (x < p.row_pixels) place_pixel(p, row, x, pixel);
+            const bool live = inside && static_cast<u32>(begin + static_cast<i32>(x)) < p.width;
+            u32 words[2] = {};
+#pragma unroll
+            for (u32 c = 0; c < CHANNELS; ++c) words[c / 2] |= live && c < p.x_channels ? halves[i][c] << c % 2 * 16 : 0;
+            if (x >= p.row_pixels) break;
+            const u32 to = row + pixel_offset(p, x);
+            store_pixel(to, make_uint2(words[0], words[1]));
+            // The pair before ends with the pixel, too.
+            if (p.stride_pixels == 1 && x > 0) store_pixel(to - PIXEL_BYTES, make_uint2(words[0], words[1]));
         }
     }
 }
 
+template <bool SINGLE, u32 CHANNELS>
+__device__ __forceinline__ void load_row(const Stem& p, const Item& item, i32 y, u32 row, u32 lane) {
+    if (p.row_pixels <= 4 * WARP) {
+        load_row<SINGLE, CHANNELS, 4>(p, item, y, row, lane);
+    } else {
+        load_row<SINGLE, CHANNELS, 8>(p, item, y, row, lane);
+    }
+}
+
 // Keeps the ring full: each warp loads every `LOADERS`-th row of the block.
+template <bool SINGLE, u32 CHANNELS>
 __device__ __forceinline__ void load_items(const Stem& p, const Share& share, u32 base, u32 ring, u32 loader, u32 lane) {
     Item item(p, share.begin);
     u32 turn = 0;
@@ -154,11 +173,7 @@ __device__ __forceinline__ void load_items(const Stem& p, const Share& share, u3
         for (u32 k = kept; k < p.kernel_rows; ++k) {
             const u32 row = ring + Item::wrapped(p, item.top + k) * p.row_bytes;
             if (turn == loader) {
-                if (p.x_single) {
-                    load_row<true>(p, item, y + static_cast<i32>(k), row, lane);
-                } else {
-                    load_row<false>(p, item, y + static_cast<i32>(k), row, lane);
-                }
+                load_row<SINGLE, CHANNELS>(p, item, y + static_cast<i32>(k), row, lane);
             }
             if (++turn == LOADERS) turn = 0;
         }
@@ -346,7 +361,13 @@ __device__ __forceinline__ void convolve(const Stem& p) {
     // Taken from one lane, so that the compiler knows it to be the same in all.
     const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0);
     if (warp >= GROUPS * WARPGROUP / WARP) {
-        load_items(p, share, base, ring, warp - GROUPS * WARPGROUP / WARP, threadIdx.x % WARP);
+        const u32 loader = warp - GROUPS * WARPGROUP / WARP, lane = threadIdx.x % WARP;
+        // What is usual has loads of its own.
+        if (p.x_channels == 4) {
+            p.x_single ? load_items<true, 4>(p, share, base, ring, loader, lane) : load_items<false, 4>(p, share, base, ring, loader, lane);
+        } else {
+            p.x_single ? load_items<true, 3>(p, share, base, ring, loader, lane) : load_items<false, 3>(p, share, base, ring, loader, lane);
+        }
     } else {
         const u32 group = warp / (WARPGROUP / WARP);
         make_items<N>(p, share, base, turned + group * N * TURN_ROW_BYTES, ring, group, threadIdx.x % WARPGROUP);
