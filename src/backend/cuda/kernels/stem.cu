@@ -75,9 +75,9 @@ struct Share {
     u32 begin, count;
 
     __device__ __forceinline__ explicit Share(const Stem& p) {
-        const u64 items = p.items;
-        begin = static_cast<u32>(items * blockIdx.x / gridDim.x);
-        count = static_cast<u32>(items * (blockIdx.x + 1) / gridDim.x) - begin;
+        const u32 each = p.items / gridDim.x, more = p.items - each * gridDim.x;
+        begin = blockIdx.x * each + min(blockIdx.x, more);
+        count = each + (blockIdx.x < more);
     }
 };
 
@@ -162,6 +162,8 @@ template <bool SINGLE, u32 CHANNELS>
 __device__ __forceinline__ void load_items(const Stem& p, const Share& share, u32 base, u32 ring, u32 loader, u32 lane) {
     Item item(p, share.begin);
     u32 turn = 0;
+    wait_for_predecessors();
+    release_successors();
     for (u32 i = 0; i < share.count; ++i, item.advance(p)) {
         if (i >= p.ahead) {
             const u32 before = i - p.ahead;
@@ -186,26 +188,53 @@ __device__ __forceinline__ void load_items(const Stem& p, const Share& share, u3
 
 // --- multiplying ---
 
-template <u32 N>
+// Sums the products of an item. `ROWS` kernel rows of `QUADS` products: known ahead, the products follow each other without
+// a pause; 0 for any.
+template <u32 N, u32 ROWS, u32 QUADS>
 __device__ __forceinline__ void multiply(const Stem& p, const Item& item, float (&sums)[N / 2], u32 weights, u32 ring) {
 #pragma unroll
     for (u32 i = 0; i < N / 2; ++i) sums[i] = 0.0f;
     u64 a = core_matrices(weights + item.channel_block * p.kernel_rows * p.quads * MATRIX_BYTES, MATRIX_BYTES / 2, CORE_BYTES);
     u32 place = item.top;
-#pragma unroll 1
-    for (u32 k = 0; k < p.kernel_rows; ++k) {
-        u64 b = core_matrices(ring + place * p.row_bytes, p.half_bytes, CORE_BYTES);
-#pragma unroll 1
-        for (u32 quad = 0; quad < p.quads; ++quad) {
-            products_begin();
-            CoreProduct<N>::multiply(sums, a, b);
-            products_commit();
-            a += MATRIX_BYTES >> 4;  // descriptors count in 16 bytes
-            b += p.quad_bytes >> 4;
+    const auto pixels = [&](u32 at) { return core_matrices(ring + at * p.row_bytes, p.half_bytes, CORE_BYTES); };
+    constexpr u32 NEXT = MATRIX_BYTES >> 4;  // descriptors count in 16 bytes
+    const u32 next = p.quad_bytes >> 4;
+    if constexpr (ROWS > 0) {
+        products_begin();
+#pragma unroll
+        for (u32 k = 0; k < ROWS; ++k) {
+            const u64 b = pixels(place);
+#pragma unroll
+            for (u32 quad = 0; quad < QUADS; ++quad) CoreProduct<N>::multiply(sums, a + (k * QUADS + quad) * NEXT, b + quad * next);
+            if (++place == p.ring_rows) place = 0;
         }
-        if (++place == p.ring_rows) place = 0;
+        products_commit();
+    } else {
+#pragma unroll 1
+        for (u32 k = 0; k < p.kernel_rows; ++k) {
+            u64 b = pixels(place);
+#pragma unroll 1
+            for (u32 quad = 0; quad < p.quads; ++quad) {
+                products_begin();
+                CoreProduct<N>::multiply(sums, a, b);
+                products_commit();
+                a += NEXT;
+                b += next;
+            }
+            if (++place == p.ring_rows) place = 0;
+        }
     }
     products_wait<0>();
+}
+
+template <u32 N>
+__device__ __forceinline__ void multiply(const Stem& p, const Item& item, float (&sums)[N / 2], u32 weights, u32 ring) {
+    switch (p.kernel_rows * 4 + p.quads) {
+        case 3 * 4 + 1: multiply<N, 3, 1>(p, item, sums, weights, ring); break;
+        case 7 * 4 + 2: multiply<N, 7, 2>(p, item, sums, weights, ring); break;
+        case 11 * 4 + 3: multiply<N, 11, 3>(p, item, sums, weights, ring); break;
+        default: multiply<N, 0, 0>(p, item, sums, weights, ring);
+    }
 }
 
 // --- storing ---
@@ -215,16 +244,14 @@ __device__ __forceinline__ void meet(u32 group) { asm volatile("bar.sync %0, %1;
 // Byte of the turned segment where a piece of 8 channels of a pixel lies: pieces are permuted against bank conflicts.
 __device__ __forceinline__ u32 turned_piece(u32 pixel, u32 piece) { return pixel * TURN_ROW_BYTES + (piece ^ pixel % 8) * 16; }
 
-// Biases of the two rows of a thread's sums.
 __device__ __forceinline__ float row_bias(const Stem& p, u32 channel) {
     return p.epilogue.bias != 0 && channel < p.channels ? reinterpret_cast<const float*>(p.epilogue.bias)[channel] : 0.0f;
 }
 
 // Rounds the sums of a segment and turns them round into pixels of 64 channels.
 template <u32 N>
-__device__ __forceinline__ void turn(const Stem& p, const float (&sums)[N / 2], u32 turned, u32 channel, u32 warp, u32 lane) {
+__device__ __forceinline__ void turn(const Stem& p, const float (&sums)[N / 2], float low, float high, u32 turned, u32 warp, u32 lane) {
     const Bounds bounds(p.epilogue);
-    const float low = row_bias(p, channel + warp * 16 + lane / 4), high = row_bias(p, channel + warp * 16 + lane / 4 + 8);
     // Lanes 8 i .. 8 i + 7 name the pixels of the i-th 8 by 8 matrix: lower and upper channels of 8 pixels, and of the next 8.
     const u32 pixel = lane / 16 * 8 + lane % 8, piece = warp * 2 + lane / 8 % 2;
     const u32 address = turned + turned_piece(pixel, piece);
@@ -313,8 +340,12 @@ __device__ __forceinline__ void store_general(const Stem& p, const Place& place,
 template <u32 N>
 __device__ __forceinline__ void make_items(const Stem& p, const Share& share, u32 base, u32 turned, u32 ring, u32 group, u32 thread) {
     const u32 warp = thread / WARP, lane = thread % WARP;
-    barrier_wait(base + WEIGHTS_FULL, 0);
     Item item(p, share.begin);
+    barrier_wait(base + WEIGHTS_FULL, 0);
+    wait_for_predecessors();  // what is joined may be theirs, and the output's place may still be read
+    const u32 row = warp * 16 + lane / 4;
+    u32 channel_block = ~0u;
+    float low = 0.0f, high = 0.0f;  // biases of the two rows of a thread's sums
     for (u32 i = 0; i < share.count; ++i, item.advance(p)) {
         // All items are awaited: one may need rows that came for those before it.
         barrier_wait(base + FULL + i % STAGES * 8, i / STAGES % 2);
@@ -326,10 +357,15 @@ __device__ __forceinline__ void make_items(const Stem& p, const Share& share, u3
         const Place place = {p.first_batch + item.batch, p.first_row + item.row, pixel, item.channel_block * BLOCK_CHANNELS};
         const u32 live = p.columns - pixel;
         if (p.plain) {
-            turn<N>(p, sums, turned, place.channel, warp, lane);
+            if (item.channel_block != channel_block) {
+                channel_block = item.channel_block;
+                low = row_bias(p, place.channel + row);
+                high = row_bias(p, place.channel + row + 8);
+            }
+            meet(group);  // the segment before is stored
+            turn<N>(p, sums, low, high, turned, warp, lane);
             meet(group);
             store_turned<N>(p, place, turned, live, thread);
-            meet(group);
         } else {
             store_general<N, 0, N / 16>(p, place, sums, turned, live, group, thread);
             store_general<N, N / 16, N / 16 * 2>(p, place, sums, turned, live, group, thread);
@@ -355,8 +391,6 @@ __device__ __forceinline__ void convolve(const Stem& p) {
         copy_run(base + WEIGHTS, reinterpret_cast<const void*>(p.weights), weight_bytes, base + WEIGHTS_FULL);
     }
     __syncthreads();
-    wait_for_predecessors();
-    release_successors();
     const Share share(p);
     // Taken from one lane, so that the compiler knows it to be the same in all.
     const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0);
