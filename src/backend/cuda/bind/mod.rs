@@ -23,6 +23,7 @@ mod reduce;
 mod resize;
 mod softmax;
 mod squeeze;
+mod stem;
 mod stream_wgmma;
 mod swizzle;
 pub mod tail;
@@ -354,6 +355,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
+        Named::Stem => stem::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),
         Named::ConvWgmma => conv_wgmma::compile(packer, operator),
         Named::StreamWgmma => stream_wgmma::compile(packer, operator),
