@@ -336,6 +336,8 @@ pub enum Kernel {
     Attention,
     /// GPU: squeeze and excitation, from the pixels to the gate of each channel.
     Squeeze,
+    /// GPU: convolution of few pixels by `mma.sync`, whose warps share out K and keep their weights in registers.
+    ConvWarps,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -65,6 +65,7 @@ pub const UNITS: &[Unit] = &[
     unit!("argmax"),
     unit!("attention"),
     unit!("conv_mma"),
+    unit!("conv_warps"),
     unit!("conv_wgmma", HOPPER),
     unit!("crop"),
     unit!("decode"),
@@ -141,6 +142,7 @@ pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_
 /// The kernels that have units of their own; any other unit may serve any other kernel.
 const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::ConvMma, &["conv_mma"]),
+    (Kernel::ConvWarps, &["conv_warps"]),
     (Kernel::ConvWgmma, &["conv_wgmma"]),
     (Kernel::StreamWgmma, &["stream_wgmma"]),
     (Kernel::Prepare, &["prepare", "crop"]),

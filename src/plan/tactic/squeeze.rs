@@ -9,7 +9,7 @@ use crate::tensor::{DType, Shape};
 
 /// Primitives of the operator: mean, layer, function, layer, function.
 pub const CALLS: usize = 5;
-/// Ranges in which the pixels are summed.
+/// Ranges of channels that the first layer sums on their own.
 pub const RANGES: u16 = 8;
 /// Most channels.
 const MAX_CHANNELS: u32 = 1024;

@@ -7,6 +7,7 @@
 mod attention;
 mod constants;
 pub mod conv_mma;
+mod conv_warps;
 pub mod conv_wgmma;
 mod depthwise;
 mod elementwise;
@@ -355,6 +356,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),
+        Named::ConvWarps => conv_warps::compile(packer, operator),
         Named::ConvWgmma => conv_wgmma::compile(packer, operator),
         Named::StreamWgmma => stream_wgmma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),

@@ -122,7 +122,7 @@ impl Kernel for Squeeze {
             channels: x.extents[1],
             hidden: form.hidden,
             pixels,
-            share: pixels.div_ceil(u32::from(RANGES)),
+            share: x.extents[1].div_ceil(u32::from(RANGES)).next_multiple_of(PIECE),
             width: Divisor::new(x.extents[3]),
             first_batch: region.batch.start,
             samples: region.batch.len() as u32,
