@@ -70,6 +70,7 @@ pub const UNITS: &[Unit] = &[
     unit!("crop"),
     unit!("decode"),
     unit!("depthwise"),
+    unit!("depthwise_slab"),
     unit!("elementwise"),
     unit!("generic_map"),
     unit!("generic_sums"),

@@ -9,8 +9,10 @@ use crate::tensor::{DType, Shape};
 
 /// Primitives of the operator: mean, layer, function, layer, function.
 pub const CALLS: usize = 5;
-/// Ranges of channels that the first layer sums on their own.
-pub const RANGES: u16 = 8;
+/// Channels of a range, whose products the first layer sums on their own.
+pub const RANGE: u32 = 32;
+/// Ranges at the most.
+const RANGES: u16 = (MAX_CHANNELS / RANGE) as u16;
 /// Most channels.
 const MAX_CHANNELS: u32 = 1024;
 /// Most outputs of the first layer.

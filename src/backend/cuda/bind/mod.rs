@@ -10,6 +10,7 @@ pub mod conv_mma;
 mod conv_warps;
 pub mod conv_wgmma;
 mod depthwise;
+mod depthwise_slab;
 mod elementwise;
 pub mod epilogue;
 mod generic;

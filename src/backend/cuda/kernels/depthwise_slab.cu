@@ -29,6 +29,19 @@ enum SlabTail : u32 { SLAB_IDENTITY = 0, SLAB_CLIP = 1, SLAB_RELU = 2, SLAB_HARD
 
 constexpr u32 SLAB_GROUPS = 16;  // of channels, at the most
 
+// Eight halves, zeros unless `there`. Volatile, so that all of a thread's loads stay in front of what uses the first.
+__device__ __forceinline__ uint4 load_if(const u16* from, bool there) {
+    uint4 v;
+    asm volatile(
+        "{\n.reg .pred there;\nsetp.ne.u32 there, %5, 0;\n"
+        "mov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
+        "@there ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(from), "r"(static_cast<u32>(there))
+        : "memory");
+    return v;
+}
+
 // Weights of a slab: the low and high four of each group apart, so that neighbouring lanes read neighbouring banks.
 template <u32 TAPS>
 struct SlabWeights {
@@ -118,7 +131,7 @@ __device__ __forceinline__ void convolve(const DepthwiseSlab& p) {
             for (u32 j = 0; j < PIXELS; ++j) {
                 const i32 pixel = left + static_cast<i32>(j * apart);
                 const bool there = inside && pixel >= 0 && pixel < width;
-                pixels[i][j] = there ? *reinterpret_cast<const uint4*>(line + pixel * p.x.pixel) : make_uint4(0, 0, 0, 0);
+                pixels[i][j] = load_if(line + pixel * p.x.pixel, there);
             }
         }
 #pragma unroll
@@ -159,7 +172,7 @@ __device__ __forceinline__ void convolve(const DepthwiseSlab& p) {
 
 // Taps, step and outputs of a run, as bind/depthwise_slab.rs names them.
 #define DEPTHWISE_SLAB(K, S, RUN)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_slab_##K##_##S##_##RUN(                      \
+    extern "C" __global__ void __launch_bounds__(PIXEL_THREADS, 1) depthwise_slab_##K##_##S##_##RUN(                      \
         const __grid_constant__ DepthwiseSlab p) {                                                                     \
         convolve<K, S, RUN>(p);                                                                                        \
     }
