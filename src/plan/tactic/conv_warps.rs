@@ -1,4 +1,4 @@
-//! The tiles of the kernels that convolve few pixels with weights kept in registers: the warps of a block share out K.
+//! The tiles of the kernels that sum K in ranges of a warp each: the taps of a window, or ranges of channels under one tap.
 
 use super::Misfit;
 use super::conv_mma;
@@ -27,31 +27,51 @@ const TAP_OUTPUTS: u32 = 32;
 const TAP_PIXELS: u64 = 196;
 const PIXELS: u64 = 196;
 
-/// Tile and turns of one tactic: a kernel of `conv_warps.cu` for each way in which its warps share out K.
+/// How a block computes its tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The warps share out K, and keep their weights in registers; `turns` tiles of pixels come one after another.
+    Shared {
+        /// Tiles of pixels of a block.
+        turns: u32,
+    },
+    /// Each of `warps` warps sums all of K for pixels of its own, from weights in shared memory.
+    Whole {
+        /// Warps of a block.
+        warps: u32,
+    },
+}
+
+/// What one tactic launches: a kernel for each way in which K is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarpsTile {
     /// Pixels and output channels of a block's tile.
     pub tile: (u16, u16),
-    /// Tiles of pixels that a block computes one after another.
-    pub turns: u32,
+    /// How it is computed.
+    pub form: Form,
 }
 
-const fn tile(tile: (u16, u16), turns: u32) -> WarpsTile {
-    WarpsTile { tile, turns }
+const fn shared(tile: (u16, u16), turns: u32) -> WarpsTile {
+    let form = Form::Shared { turns };
+    WarpsTile { tile, form }
+}
+
+const fn whole(tile: (u16, u16), warps: u32) -> WarpsTile {
+    let form = Form::Whole { warps };
+    WarpsTile { tile, form }
 }
 
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
 pub const MENU: &[WarpsTile] = &[
-    tile((16, 32), 1),
-    tile((16, 32), 2),
-    tile((16, 32), 4),
-    tile((16, 32), 8),
-    tile((16, 32), 12),
-    tile((16, 16), 1),
-    tile((16, 16), 2),
-    tile((16, 16), 4),
-    tile((32, 32), 1),
-    tile((32, 32), 4),
+    shared((16, 32), 1),
+    shared((16, 32), 2),
+    shared((16, 32), 4),
+    shared((16, 16), 1),
+    shared((32, 32), 1),
+    shared((32, 32), 2),
+    whole((64, 32), 4),
+    whole((128, 32), 8),
+    whole((128, 32), 4),
 ];
 
 /// What a kernel's warps share out, and what happens to pixels before they multiply.
@@ -104,7 +124,18 @@ impl WarpsTile {
             Share::Affine => "affine",
             Share::Gate => "gate",
         };
-        format!("conv_warps_{}x{}_{name}", self.tile.0, self.tile.1)
+        match self.form {
+            Form::Shared { .. } => format!("conv_warps_{}x{}_{name}", self.tile.0, self.tile.1),
+            Form::Whole { warps } => format!("conv_warps_whole_{}x{}_w{warps}_{name}", self.tile.0, self.tile.1),
+        }
+    }
+
+    /// Tiles of pixels that a block computes one after another.
+    pub fn turns(&self) -> u32 {
+        match self.form {
+            Form::Shared { turns } => turns,
+            Form::Whole { .. } => 1,
+        }
     }
 
     /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
@@ -126,7 +157,7 @@ impl WarpsTile {
     fn blocks(&self, product: &Product<'_>) -> u64 {
         let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
         let down = (samples * rows * columns).div_ceil(u64::from(self.tile.0));
-        down.div_ceil(u64::from(self.turns)) * channels.div_ceil(u64::from(self.tile.1))
+        down.div_ceil(u64::from(self.turns())) * channels.div_ceil(u64::from(self.tile.1))
     }
 }
 
@@ -169,7 +200,7 @@ pub fn menu(product: &Product<'_>) -> Vec<Tactic> {
         .map(|(tactic, entry)| {
             let tile = u64::from(entry.tile.0) * u64::from(entry.tile.1) / 256;
             let rounds = entry.blocks(product).div_ceil(PROCESSORS);
-            (rounds * (4 + tile * u64::from(entry.turns)), tactic)
+            (rounds * (4 + tile * u64::from(entry.turns())), tactic)
         })
         .collect();
     all.sort_by_key(|(cost, _)| *cost);
@@ -181,17 +212,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_entry_is_a_line_of_the_source() {
-        let source = include_str!("../../backend/cuda/kernels/conv_warps.cu");
+    fn every_entry_is_a_line_of_its_source() {
+        let sources = [
+            include_str!("../../backend/cuda/kernels/conv_warps.cu"),
+            include_str!("../../backend/cuda/kernels/conv_warps_whole.cu"),
+        ];
         let mut lines = std::collections::BTreeSet::new();
         for entry in MENU {
             for (share, name) in [(Share::Taps, "TAPS"), (Share::Affine, "AFFINE"), (Share::Gate, "GATE")] {
-                let line = format!("\nCONV_WARPS({}, {}, {}, {name})\n", entry.function(share), entry.tile.0, entry.tile.1);
-                assert_eq!(source.matches(&line).count(), 1, "{line}");
+                let (function, tile) = (entry.function(share), entry.tile);
+                let (source, line) = match entry.form {
+                    Form::Shared { .. } => (0, format!("\nCONV_WARPS({function}, {}, {}, {name})\n", tile.0, tile.1)),
+                    Form::Whole { warps } => (1, format!("\nCONV_WARPS_WHOLE({function}, {}, {warps}, {name})\n", tile.0)),
+                };
+                assert_eq!(sources[source].matches(&line).count(), 1, "{line}");
                 lines.insert(line);
             }
         }
-        assert_eq!(source.lines().filter(|l| l.starts_with("CONV_WARPS(")).count(), lines.len());
+        let kernels = sources.iter().flat_map(|s| s.lines()).filter(|l| l.starts_with("CONV_WARPS"));
+        assert_eq!(kernels.count(), lines.len());
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct Affine {
 pub enum Prologue {
     /// Scale, shift and relu.
     Affine(Affine),
-    /// Factors `[N, C, 1, 1]`.
+    /// Factors by sample and channel, stride 0 from pixel to pixel.
     Gate(View),
 }
 
@@ -61,14 +61,17 @@ pub fn varies_by_channel(layout: &Layout) -> bool {
     rank == 4 && (0..rank).all(|a| a == 1 || layout.shape.dim(a) == 1 || layout.stride(a) == 0)
 }
 
-/// Factors `[N, C, 1, 1]` of a tensor of some shape that the kernels can read: the channels side by side, each sample's
-/// beginning at a multiple of 16 bytes.
+/// Factors of a tensor of some shape that the kernels can read: the same for all pixels of a sample, its channels side by side
+/// from a multiple of 16 bytes on.
 pub fn gates(factors: &View, shape: Shape) -> bool {
     let layout = &factors.layout;
-    let piece = i64::from(PIECE);
-    let fits = shape.rank() == 4 && layout.shape.dims() == [shape.dim(0), shape.dim(1), 1, 1];
-    let lies = || (layout.stride(1) == 1 || shape.dim(1) == 1) && (shape.dim(0) == 1 || layout.stride(0) % piece == 0);
-    fits && lies() && layout.stride(0) >= 0 && factors.origin.is_multiple_of(PIECE.into()) && factors.dtype == DType::F16
+    let alike = |axis: usize| shape.dim(axis) == 1 || layout.stride(axis) == 0;
+    let fits = shape.rank() == 4 && layout.shape == shape && factors.dtype == DType::F16;
+    let lies = || {
+        let begins = shape.dim(0) == 1 || layout.stride(0) >= 0 && layout.stride(0) % i64::from(PIECE) == 0;
+        (layout.stride(1) == 1 || shape.dim(1) == 1) && begins && factors.origin.is_multiple_of(PIECE.into())
+    };
+    fits && alike(2) && alike(3) && lies()
 }
 
 /// The prologue of an operator, and the operator without it; `None` for an operator that has none.

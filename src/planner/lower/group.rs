@@ -156,7 +156,7 @@ fn prologue_of(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &
         _ => None,
     };
     if let Some(mul) = made(node.inputs[0], Primitive::Binary(Binary::Mul)) {
-        return is_gate(graph, &graph.nodes[mul], constant).then_some((mul, prologue::GATE_CALLS));
+        return is_gate(graph, producers, &graph.nodes[mul], constant).then_some((mul, prologue::GATE_CALLS));
     }
     let relu = made(node.inputs[0], Primitive::Unary(Unary::Relu))?;
     let add = made(graph.nodes[relu].inputs[0], Primitive::Binary(Binary::Add))?;
@@ -167,16 +167,17 @@ fn prologue_of(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &
 }
 
 /// True for a product of halves: pixels, and a computed factor for each channel of a sample.
-fn is_gate(graph: &Graph, mul: &Node, constant: impl Fn(ValueId) -> bool) -> bool {
+fn is_gate(graph: &Graph, producers: &[Option<usize>], mul: &Node, constant: impl Fn(ValueId) -> bool) -> bool {
     let [a, b] = mul.inputs[..] else { return false };
     let shape = graph.value(mul.outputs[0]).shape;
-    let halves = [a, b].iter().all(|&v| graph.value(v).dtype == DType::F16 && !constant(v));
+    let halves = |v: ValueId| graph.value(v).dtype == DType::F16 && graph.value(v).shape == shape && !constant(v);
+    // A view that repeats one pixel.
     let factors = |v: ValueId| {
-        let of = graph.value(v).shape;
-        of.rank() == 4 && of.dims() == [shape.dim(0), shape.dim(1), 1, 1]
+        let node = producers[v.index()].map(|n| &graph.nodes[n]);
+        let view = node.filter(|n| matches!(n.op, Op::View(_)));
+        view.is_some_and(|n| graph.value(n.inputs[0]).shape.dims() == [shape.dim(0), shape.dim(1), 1, 1])
     };
-    let pixels = |v: ValueId| graph.value(v).shape == shape && conv_warps::gated(shape);
-    halves && (pixels(a) && factors(b) || pixels(b) && factors(a))
+    conv_warps::gated(shape) && halves(a) && halves(b) && factors(a) != factors(b)
 }
 
 fn is_tail(primitive: &Primitive) -> bool {

@@ -311,12 +311,16 @@ impl Network<'_> {
         if behind(prologue::GATE_CALLS) {
             let mul = &graph.nodes[nodes[0]];
             let shape = graph.value(mul.outputs[0]).shape;
-            let (mut pixels, mut factors) = (mul.inputs[0], mul.inputs[1]);
-            if graph.value(pixels).shape != shape {
-                std::mem::swap(&mut pixels, &mut factors);
-            }
-            let reads = prologue::reads(&self.place(pixels)?.view) && prologue::gates(&self.place(factors)?.view, shape);
-            return Ok(if reads { 0 } else { prologue::GATE_CALLS });
+            let [a, b] = [self.place(mul.inputs[0])?.view, self.place(mul.inputs[1])?.view];
+            let pixels = if prologue::gates(&b, shape) {
+                Some(a)
+            } else {
+                prologue::gates(&a, shape).then_some(b)
+            };
+            return Ok(match pixels.filter(prologue::reads) {
+                Some(_) => 0,
+                None => prologue::GATE_CALLS,
+            });
         }
         if !behind(prologue::AFFINE_CALLS) {
             return Ok(0);

@@ -15,7 +15,7 @@ use bytemuck::{Pod, Zeroable};
 
 /// Most groups of channels of a slab.
 const SLAB: u32 = 16;
-/// Blocks that fill a large GPU: with fewer of them, a thread computes one pixel.
+/// Blocks of one pixel a thread that a large GPU takes at once: where there are more, a thread computes two.
 const MANY: u32 = 264;
 
 /// Numbers of `SlabTail` in the source.
@@ -82,7 +82,7 @@ pub fn launch(
     let across = |run: u32| pixels.div_ceil(run * apart) * apart;
     let rows = (region.batch.len() * region.rows.len()) as u64;
     let blocks = |run: u32| (rows * u64::from(across(run))).div_ceil(u64::from(block_runs)) * u64::from(slabs);
-    let run = if blocks(2) < u64::from(MANY) { 1 } else { 2 };
+    let run = if blocks(1) <= u64::from(MANY) { 1 } else { 2 };
     let frame = PixelFrame::new(at, operator, region, across(run))?;
     let runs = frame.count / groups;
     let (function, (first, second)) = tail(operator);

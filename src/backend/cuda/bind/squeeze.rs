@@ -6,7 +6,7 @@ use super::tail::{attributes, unary_number};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::Operator;
-use crate::plan::tactic::squeeze::{RANGE, Squeeze as Form};
+use crate::plan::tactic::squeeze::{Squeeze as Form, range};
 use crate::primitive::{Region, Unary};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
@@ -91,7 +91,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Ok(Layer { weights, bias, function })
     };
     let layers = [layer(0, form.hidden, channels)?, layer(1, channels, form.hidden)?];
-    let sums = u64::from(form.x.layout.shape.dim(0)) * u64::from(channels.div_ceil(RANGE)) * u64::from(form.hidden);
+    let sums = u64::from(form.x.layout.shape.dim(0)) * u64::from(channels.div_ceil(range(channels))) * u64::from(form.hidden);
     Ok(Box::new(Squeeze {
         operator: operator.clone(),
         layers,
@@ -125,7 +125,8 @@ impl Kernel for Squeeze {
         }
         let form = Form::of(at.plan, &self.operator).map_err(|_| MISFIT)?;
         let x = DeviceView::new(at, form.x)?;
-        let [ranges, slabs] = [RANGE, GATES].map(|some| Divisor::new(x.extents[1].div_ceil(some)));
+        let range = range(x.extents[1]);
+        let [ranges, slabs] = [range, GATES].map(|some| Divisor::new(x.extents[1].div_ceil(some)));
         let params = Params {
             y: DeviceView::new(at, output(&self.operator, 0)?)?,
             x,
@@ -141,14 +142,14 @@ impl Kernel for Squeeze {
             samples: region.batch.len() as u32,
             padding: [0; 2],
         };
-        let launch = |function: &str, parts: Divisor, threads| -> Result<Launch, BindError> {
+        let launch = |function: String, parts: Divisor, threads| -> Result<Launch, BindError> {
             let tiles = params.samples.checked_mul(parts.divisor).filter(|&n| n < 1 << 31);
             let tiles = tiles.ok_or(BindError::Large("a batch"))?;
             Ok(Launch::new("squeeze", function, tiles, width, threads, &params))
         };
         Ok(vec![
-            launch("squeeze_means", ranges, MEAN_THREADS)?,
-            launch("squeeze_gates", slabs, GATE_THREADS)?,
+            launch(format!("squeeze_means_{range}"), ranges, MEAN_THREADS)?,
+            launch("squeeze_gates".into(), slabs, GATE_THREADS)?,
         ])
     }
 }

@@ -179,7 +179,6 @@ __device__ __forceinline__ void convolve(const DepthwiseSlab& p) {
 
 DEPTHWISE_SLAB(3, 1, 1)
 DEPTHWISE_SLAB(3, 1, 2)
-DEPTHWISE_SLAB(3, 1, 4)
 DEPTHWISE_SLAB(3, 2, 1)
 DEPTHWISE_SLAB(3, 2, 2)
 DEPTHWISE_SLAB(5, 1, 1)

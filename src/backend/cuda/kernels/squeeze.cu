@@ -1,13 +1,13 @@
 // Squeeze and excitation (Hu et al. 2018): the mean of every channel, two fully connected layers of the means, a function
 // behind each. All values between are rounded to halves.
 //
-// `squeeze_means`: a block averages the channels of a range and multiplies them by the first layer's weights.
+// `squeeze_means_..`: a block averages the channels of a range and multiplies them by the first layer's weights.
 // `squeeze_gates`: a block adds what the ranges gave, and computes some channels of the second layer. Two launches without
 // clusters are done sooner than one whose blocks meet; each has its weights in registers before the one in front has ended.
 //
 // Every sum has one order, fixed by the shape. Of a range's pixels, each of SLOTS threads takes every SLOTS-th; the sums of a
-// warp's threads are added pair by pair, then the warps' in order. The first layer sums a range's channels in two halves, and
-// the ranges in order; of the second layer, each of four lanes takes every fourth piece of eight inputs. The bias comes last.
+// warp's threads are added pair by pair, then the warps' in order. The first layer sums a range's channels, shared by two
+// lanes where they are many, and the ranges in order; of the second layer, each of four lanes takes every fourth piece of eight inputs. The bias comes last.
 #include "chain.cuh"
 #include "divide.cuh"
 #include "tail.cuh"
@@ -15,16 +15,21 @@
 constexpr u32 SQUEEZE_THREADS = 512;
 constexpr u32 SQUEEZE_WARPS = SQUEEZE_THREADS / 32;
 constexpr u32 PIECE = 8;                                 // channels that a lane reads at once
-constexpr u32 RANGE = 32;                                // channels of a range
 constexpr u32 MAX_RANGES = 32;                           // as plan/tactic/squeeze.rs has them
 constexpr u32 MAX_HIDDEN = 512;
-constexpr u32 GROUPS = RANGE / PIECE;
-constexpr u32 SLOTS = SQUEEZE_THREADS / GROUPS;
 constexpr u32 IN_FLIGHT = 8;                             // pixels that a thread loads before it adds the first
-constexpr u32 SHARERS = 2;                               // lanes that share a hidden unit of a range
-constexpr u32 UNITS = SQUEEZE_THREADS / SHARERS;         // hidden units at once
-constexpr u32 ROUNDS = MAX_HIDDEN / UNITS;
-constexpr u32 PIECES = RANGE / PIECE / SHARERS;          // of such a lane
+
+// How the threads of a block share out a range of C channels: the pixels, and then the first layer's units.
+template <u32 C>
+struct Range {
+    static constexpr u32 CHANNELS = C;
+    static constexpr u32 GROUPS = C / PIECE;                    // lanes that sum a pixel
+    static constexpr u32 SLOTS = SQUEEZE_THREADS / GROUPS;      // pixels at once
+    static constexpr u32 SHARERS = GROUPS > 1 ? 2 : 1;          // lanes that share a unit
+    static constexpr u32 PIECES = GROUPS / SHARERS;             // of such a lane
+    static constexpr u32 UNITS = SQUEEZE_THREADS / SHARERS;     // at once
+    static constexpr u32 ROUNDS = MAX_HIDDEN / UNITS;
+};
 
 constexpr u32 GATE_THREADS = 256;
 constexpr u32 GATE_SHARERS = 4;                          // lanes that share a channel
@@ -72,8 +77,9 @@ __device__ __forceinline__ uint4 load_channels(u64 address, i64 step, bool whole
 }
 
 // The sums of eight channels over this thread's pixels.
+template <class R>
 __device__ __forceinline__ void sum_pixels(const Squeeze& p, u32 batch, u32 channel, float (&sums)[PIECE]) {
-    const u32 slot = threadIdx.x / GROUPS;
+    const u32 slot = threadIdx.x / R::GROUPS;
     const i64* strides = p.x.strides;
     const u64 base = p.x.address + 2 * static_cast<u64>(batch * strides[0] + channel * strides[1]);
     const bool whole = strides[1] == 1 && p.channels % PIECE == 0 && p.x.address % 16 == 0 &&
@@ -81,11 +87,11 @@ __device__ __forceinline__ void sum_pixels(const Squeeze& p, u32 batch, u32 chan
     const bool flat = strides[2] == p.width.divisor * strides[3];
     const u32 left = p.channels - min(p.channels, channel), count = left < PIECE ? left : PIECE;
 #pragma unroll 1
-    for (u32 begin = 0; begin < p.pixels; begin += SLOTS * IN_FLIGHT) {
+    for (u32 begin = 0; begin < p.pixels; begin += R::SLOTS * IN_FLIGHT) {
         uint4 bits[IN_FLIGHT];
 #pragma unroll
         for (u32 j = 0; j < IN_FLIGHT; ++j) {
-            const u32 pixel = begin + j * SLOTS + slot, row = flat ? 0 : divide(pixel, p.width);
+            const u32 pixel = begin + j * R::SLOTS + slot, row = flat ? 0 : divide(pixel, p.width);
             const i64 element = row * strides[2] + (pixel - row * p.width.divisor) * strides[3];
             bits[j] = make_uint4(0, 0, 0, 0);
             if (pixel < p.pixels && count > 0) bits[j] = load_channels(base + 2 * element, strides[1], whole, count);
@@ -119,20 +125,21 @@ __device__ __forceinline__ float finished(const SqueezeLayer& layer, float bias,
     return rounded_to_half(v[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 1) squeeze_means(const __grid_constant__ Squeeze p) {
-    __shared__ alignas(16) float sums[SQUEEZE_WARPS][RANGE];
-    __shared__ alignas(16) float means[RANGE];
+template <class R>
+__device__ __forceinline__ void squeeze_range(const Squeeze& p) {
+    __shared__ alignas(16) float sums[SQUEEZE_WARPS][R::CHANNELS];
+    __shared__ alignas(16) float means[R::CHANNELS];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, work = p.samples * p.ranges.divisor;
     bool waited = false;
     for (u32 tile = blockIdx.x; tile < work; tile += gridDim.x) {
         const u32 sample = divide(tile, p.ranges), range = tile - sample * p.ranges.divisor;
-        const u32 unit = threadIdx.x / SHARERS, part = threadIdx.x % SHARERS * PIECES;
-        uint4 weights[ROUNDS][PIECES];
+        const u32 unit = threadIdx.x / R::SHARERS, part = threadIdx.x % R::SHARERS * R::PIECES;
+        uint4 weights[R::ROUNDS][R::PIECES];
 #pragma unroll
-        for (u32 round = 0; round < ROUNDS; ++round) {
+        for (u32 round = 0; round < R::ROUNDS; ++round) {
 #pragma unroll
-            for (u32 i = 0; i < PIECES; ++i) {
-                const u32 at = round * UNITS + unit, piece = range * GROUPS + part + i;
+            for (u32 i = 0; i < R::PIECES; ++i) {
+                const u32 at = round * R::UNITS + unit, piece = range * R::GROUPS + part + i;
                 const bool live = at < p.hidden && piece < in_pieces(p.channels);
                 const uint4* rows = reinterpret_cast<const uint4*>(p.layers[0].weights);
                 weights[round][i] = live ? rows[at * in_pieces(p.channels) + piece] : make_uint4(0, 0, 0, 0);
@@ -144,19 +151,19 @@ extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 1) squeeze_means(c
             waited = true;
         }
         float own[PIECE] = {};
-        sum_pixels(p, p.first_batch + sample, range * RANGE + threadIdx.x % GROUPS * PIECE, own);
+        sum_pixels<R>(p, p.first_batch + sample, range * R::CHANNELS + threadIdx.x % R::GROUPS * PIECE, own);
 #pragma unroll
-        for (u32 apart = GROUPS; apart < 32; apart *= 2) {
+        for (u32 apart = R::GROUPS; apart < 32; apart *= 2) {
 #pragma unroll
             for (u32 k = 0; k < PIECE; ++k) own[k] = __fadd_rn(own[k], __shfl_xor_sync(0xffffffffu, own[k], apart));
         }
-        if (lane < GROUPS) {
+        if (lane < R::GROUPS) {
             float4* to = reinterpret_cast<float4*>(sums[warp] + lane * PIECE);
             to[0] = make_float4(own[0], own[1], own[2], own[3]);
             to[1] = make_float4(own[4], own[5], own[6], own[7]);
         }
         __syncthreads();
-        if (threadIdx.x < RANGE) {
+        if (threadIdx.x < R::CHANNELS) {
             float total = sums[0][threadIdx.x];
 #pragma unroll
             for (u32 other = 1; other < SQUEEZE_WARPS; ++other) total = __fadd_rn(total, sums[other][threadIdx.x]);
@@ -164,16 +171,24 @@ extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 1) squeeze_means(c
         }
         __syncthreads();
 #pragma unroll
-        for (u32 round = 0; round < ROUNDS; ++round) {
-            if (round * UNITS >= p.hidden) break;
+        for (u32 round = 0; round < R::ROUNDS; ++round) {
+            if (round * R::UNITS >= p.hidden) break;
             float sum = 0.0f;
 #pragma unroll
-            for (u32 i = 0; i < PIECES; ++i) sum = add_products(sum, weights[round][i], means + (part + i) * PIECE);
-            sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, 1));
-            const u32 at = round * UNITS + unit;
+            for (u32 i = 0; i < R::PIECES; ++i) sum = add_products(sum, weights[round][i], means + (part + i) * PIECE);
+            if (R::SHARERS == 2) sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, 1));
+            const u32 at = round * R::UNITS + unit;
             if (at < p.hidden && part == 0) reinterpret_cast<float*>(p.parts)[tile * p.hidden + at] = sum;
         }
     }
+}
+
+// By channels of a range, as bind/squeeze.rs names them.
+extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 1) squeeze_means_8(const __grid_constant__ Squeeze p) {
+    squeeze_range<Range<8>>(p);
+}
+extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 1) squeeze_means_32(const __grid_constant__ Squeeze p) {
+    squeeze_range<Range<32>>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(GATE_THREADS, 1) squeeze_gates(const __grid_constant__ Squeeze p) {

@@ -83,8 +83,8 @@ fn a_squeeze_is_two_launches_over_ranges_and_slabs_of_channels() {
     let bytes: Vec<usize> = packs.bytes().iter().map(Vec::len).collect();
     assert_eq!(bytes, [12 * 40 * 2, 12 * 4, 40 * 16 * 2, 40 * 4]);
     let placed = Placed::new(&bench, &packs, 1 << 40);
-    // Sums of three samples, two ranges of 32 channels, twelve hidden units.
-    assert_eq!(kernel.workspace(), 3 * 2 * 12 * 4);
+    // Sums of three samples, five ranges of eight channels, twelve hidden units.
+    assert_eq!(kernel.workspace(), 3 * 5 * 12 * 4);
     let workspace = Area {
         address: 1 << 50,
         bytes: kernel.workspace(),
@@ -101,8 +101,8 @@ fn a_squeeze_is_two_launches_over_ranges_and_slabs_of_channels() {
         let launches = kernel.launches(&at, &region, width).unwrap();
         launches.into_iter().map(|l| (l.function, l.blocks, l.threads)).collect()
     };
-    let both = |means, gates| vec![("squeeze_means".into(), means, 512), ("squeeze_gates".into(), gates, 256)];
-    assert_eq!(launch(0, 0..3), both(6, 3));
+    let both = |means, gates| vec![("squeeze_means_8".into(), means, 512), ("squeeze_gates".into(), gates, 256)];
+    assert_eq!(launch(0, 0..3), both(15, 3));
     assert_eq!(launch(4, 0..3), both(4, 3));
     assert_eq!(launch(1, 1..3), both(1, 1));
     assert!(launch(0, 2..2).is_empty());
