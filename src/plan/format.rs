@@ -338,6 +338,8 @@ pub enum Kernel {
     Squeeze,
     /// GPU: convolution of pictures of few channels by `wgmma`.
     Stem,
+    /// GPU: convolution of few pixels by `mma.sync`, whose warps share out K and keep their weights in registers.
+    ConvWarps,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -5,9 +5,11 @@
 //! Kernels other than the generic one are listed before it.
 
 use super::conv_mma::{self, MmaTile};
+use super::conv_warps::{self, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
 use super::product::Product;
+use super::prologue::Prologue;
 use super::stem::{self, StemTile};
 use super::stream_wgmma::{self, StreamTile};
 use super::{FMA, Misfit, pictures, plain, prologue, recurrent, squeeze};
@@ -16,7 +18,10 @@ use crate::primitive::Primitive;
 
 /// The class of an operator: tensor cores for what they compute, else sequential fused multiply-adds.
 pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> ArithmeticClass {
-    if let Some((_, body)) = prologue::cut(plan, operator) {
+    if let Some(class) = warps_class(plan, operator) {
+        return class;
+    }
+    if let Some((Prologue::Affine(_), body)) = prologue::cut(plan, operator) {
         return conv_mma::product(plan, &body).map_or(FMA, |product| ArithmeticClass {
             family: Family::TensorCore,
             split_k: conv_mma::splits(&product),
@@ -53,6 +58,21 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
         .unwrap_or(FMA)
 }
 
+/// The class of an operator whose K is shared out among warps: it is the operator's where those kernels take it.
+fn warps_class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass> {
+    let class = |body: &Operator, prologue: Option<&Prologue>| {
+        let product = conv_warps::product(plan, body, prologue);
+        product.ok().map(|_| ArithmeticClass {
+            family: Family::TensorCore,
+            split_k: conv_warps::splits(prologue),
+        })
+    };
+    match prologue::cut(plan, operator) {
+        Some((prologue, body)) => class(&body, Some(&prologue)),
+        None => class(operator, None),
+    }
+}
+
 /// All tactics that can run the operator in its class, best first.
 pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     candidates(plan, operator)
@@ -64,6 +84,12 @@ pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 /// Every tactic of the backend, in the order in which the menu prefers them.
 fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     let split_k = operator.class.split_k;
+    if warps_class(plan, operator) == Some(operator.class) {
+        return match prologue::cut(plan, operator) {
+            Some((prologue, body)) => conv_warps::product(plan, &body, Some(&prologue)).map_or(Vec::new(), |p| conv_warps::menu(&p)),
+            None => conv_warps::product(plan, operator, None).map_or(Vec::new(), |p| conv_warps::menu(&p)),
+        };
+    }
     if let Some((_, body)) = prologue::cut(plan, operator) {
         return conv_mma::product(plan, &body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, true));
     }
@@ -92,9 +118,18 @@ fn on_wgmma(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
 
 /// The table.
 pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
-    if let Some((_, body)) = prologue::cut(plan, operator) {
+    if tactic.kernel == Kernel::ConvWarps {
+        WarpsTile::of(tactic).ok_or(Misfit::Tile)?;
+        need(warps_class(plan, operator) == Some(operator.class), Misfit::Class)?;
+        return match prologue::cut(plan, operator) {
+            Some((_, body)) => tail(&body),
+            None => tail(operator),
+        };
+    }
+    if let Some((prologue, body)) = prologue::cut(plan, operator) {
         tail(&body)?;
         need(operator.class.family == Family::TensorCore, Misfit::Class)?;
+        need(matches!(prologue, Prologue::Affine(_)), Misfit::Tile)?;
         let entry = MmaTile::of(tactic).ok_or(Misfit::Tile)?;
         return conv_mma::fits(entry, &conv_mma::product(plan, &body)?, operator.class.split_k, true);
     }

@@ -5,6 +5,7 @@
 //! backend, in `cpu` and `cuda`.
 
 pub mod conv_mma;
+pub mod conv_warps;
 pub mod conv_wgmma;
 mod cpu;
 mod cuda;

@@ -1,25 +1,37 @@
 //! Operators that begin with what happens to a product's input: a scale, a shift and a relu for every input channel, as
-//! batch normalisation before a convolution leaves them.
+//! batch normalisation before a convolution leaves them; or a factor for every input channel of each sample, as squeeze and
+//! excitation makes them.
 
 use super::product::Pixels;
 use crate::plan::format::{Call, Operand, Operator, Plan, Rounding, Space, View};
 use crate::primitive::{Binary, Primitive, Unary, Window};
-use crate::tensor::{DType, Layout};
+use crate::tensor::{DType, Layout, Shape};
 
-/// Calls of a prologue.
-pub const CALLS: usize = 3;
+/// Calls of a prologue of scale, shift and relu.
+pub const AFFINE_CALLS: usize = 3;
+/// Calls of a prologue of factors.
+pub const GATE_CALLS: usize = 1;
 /// Most input channels that the kernels have a table for.
 pub const MAX_CHANNELS: u32 = 4096;
 /// Input channels are a multiple of this, and each pixel begins at one.
 const PIECE: u32 = 8;
 
-/// Constants of a prologue: one for each channel, stride 0 along all other axes.
+/// Constants of scale and shift: one for each channel, stride 0 along all other axes.
 #[derive(Clone, Copy, Debug)]
-pub struct Prologue {
+pub struct Affine {
     /// Factors.
     pub scale: View,
     /// What is added then.
     pub shift: View,
+}
+
+/// What happens to a product's input.
+#[derive(Clone, Copy, Debug)]
+pub enum Prologue {
+    /// Scale, shift and relu.
+    Affine(Affine),
+    /// Factors by sample and channel, stride 0 from pixel to pixel.
+    Gate(View),
 }
 
 /// A convolution whose input can pass through a prologue: every input element is read at one place, so that the padding of a
@@ -49,52 +61,89 @@ pub fn varies_by_channel(layout: &Layout) -> bool {
     rank == 4 && (0..rank).all(|a| a == 1 || layout.shape.dim(a) == 1 || layout.stride(a) == 0)
 }
 
+/// Factors of a tensor of some shape that the kernels can read: the same for all pixels of a sample, its channels side by side
+/// from a multiple of 16 bytes on.
+pub fn gates(factors: &View, shape: Shape) -> bool {
+    let layout = &factors.layout;
+    let alike = |axis: usize| shape.dim(axis) == 1 || layout.stride(axis) == 0;
+    let fits = shape.rank() == 4 && layout.shape == shape && factors.dtype == DType::F16;
+    let lies = || {
+        let begins = shape.dim(0) == 1 || layout.stride(0) >= 0 && layout.stride(0) % i64::from(PIECE) == 0;
+        (layout.stride(1) == 1 || shape.dim(1) == 1) && begins && factors.origin.is_multiple_of(PIECE.into())
+    };
+    fits && alike(2) && alike(3) && lies()
+}
+
 /// The prologue of an operator, and the operator without it; `None` for an operator that has none.
 pub fn cut(plan: &Plan, operator: &Operator) -> Option<(Prologue, Operator)> {
-    let [mul, add, relu, product, ..] = operator.calls.as_slice() else {
+    affine(plan, operator).or_else(|| gate(operator))
+}
+
+/// Scale, shift and relu before a product.
+fn affine(plan: &Plan, operator: &Operator) -> Option<(Prologue, Operator)> {
+    let [mul, add, relu, ..] = operator.calls.as_slice() else {
         return None;
     };
-    let Primitive::Conv { window, groups } = product.primitive else {
-        return None;
-    };
-    let rounded = |c: &Call| c.dtype == DType::F16 && c.rounding == Rounding::Rounded;
-    if !serves(&window, groups) || ![mul, add, relu].into_iter().all(rounded) {
-        return None;
-    }
-    let constants = |call: &Call, kind: Binary| match (&call.primitive, call.inputs.as_slice()) {
-        (Primitive::Binary(it), [a, b]) if *it == kind => Some((*a, *b)),
-        _ => None,
-    };
-    let (x, scale) = match constants(mul, Binary::Mul)? {
+    let (x, scale) = match joined(mul, Binary::Mul)? {
         (Operand::View(x), Operand::View(scale)) if per_channel(plan, &scale) => (x, scale),
         (Operand::View(scale), Operand::View(x)) if per_channel(plan, &scale) => (x, scale),
         _ => return None,
     };
-    let shift = match constants(add, Binary::Add)? {
+    let shift = match joined(add, Binary::Add)? {
         (Operand::Inner(0), Operand::View(shift)) | (Operand::View(shift), Operand::Inner(0)) if per_channel(plan, &shift) => shift,
         _ => return None,
     };
     let passed = relu.primitive == Primitive::Unary(Unary::Relu) && relu.inputs == [Operand::Inner(1)];
-    let inner = |o: &Operand| matches!(o, Operand::Inner(j) if usize::from(*j) < CALLS);
-    let read_once = product.inputs.first() == Some(&Operand::Inner(2))
+    let body = body(operator, AFFINE_CALLS, x).filter(|_| passed)?;
+    Some((Prologue::Affine(Affine { scale, shift }), body))
+}
+
+/// Factors of channels and samples before a product.
+fn gate(operator: &Operator) -> Option<(Prologue, Operator)> {
+    let mul = operator.calls.first()?;
+    let (x, factors) = match joined(mul, Binary::Mul)? {
+        (Operand::View(x), Operand::View(factors)) if gates(&factors, x.layout.shape) => (x, factors),
+        (Operand::View(factors), Operand::View(x)) if gates(&factors, x.layout.shape) => (x, factors),
+        _ => return None,
+    };
+    Some((Prologue::Gate(factors), body(operator, GATE_CALLS, x)?))
+}
+
+/// The two operands of a function.
+fn joined(call: &Call, kind: Binary) -> Option<(Operand, Operand)> {
+    match (&call.primitive, call.inputs.as_slice()) {
+        (Primitive::Binary(it), [a, b]) if *it == kind => Some((*a, *b)),
+        _ => None,
+    }
+}
+
+/// What is left behind a prologue of some calls that begins with `x`: a product that alone reads the prologue's value.
+fn body(operator: &Operator, calls: usize, x: View) -> Option<Operator> {
+    let (before, behind) = operator.calls.split_at_checked(calls)?;
+    let product = behind.first()?;
+    let Primitive::Conv { window, groups } = product.primitive else {
+        return None;
+    };
+    let halves = |c: &Call| c.dtype == DType::F16 && c.rounding == Rounding::Rounded && c.shape == x.layout.shape;
+    let inner = |o: &Operand| matches!(o, Operand::Inner(j) if usize::from(*j) < calls);
+    let read_once = product.inputs.first() == Some(&Operand::Inner(calls as u8 - 1))
         && !product.inputs[1..].iter().any(inner)
-        && !operator.calls[CALLS + 1..].iter().flat_map(|c| &c.inputs).any(inner);
-    let same_shape = [mul, add, relu].into_iter().all(|c| c.shape == x.layout.shape);
-    if !passed || !read_once || !same_shape || !reads(&x) {
+        && !behind[1..].iter().flat_map(|c| &c.inputs).any(inner);
+    if !serves(&window, groups) || !before.iter().all(halves) || !read_once || !reads(&x) {
         return None;
     }
     let mut body = operator.clone();
-    body.calls.drain(..CALLS);
+    body.calls.drain(..calls);
     for (index, call) in body.calls.iter_mut().enumerate() {
         for (k, input) in call.inputs.iter_mut().enumerate() {
             match input {
                 Operand::Inner(_) if index == 0 && k == 0 => *input = Operand::View(x),
-                Operand::Inner(j) => *j -= CALLS as u8,
+                Operand::Inner(j) => *j -= calls as u8,
                 Operand::View(_) => {}
             }
         }
     }
-    Some((Prologue { scale, shift }, body))
+    Some(body)
 }
 
 /// A constant that differs from channel to channel alone.

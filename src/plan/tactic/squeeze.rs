@@ -9,8 +9,10 @@ use crate::tensor::{DType, Shape};
 
 /// Primitives of the operator: mean, layer, function, layer, function.
 pub const CALLS: usize = 5;
-/// Ranges in which the pixels are summed.
-pub const RANGES: u16 = 8;
+/// Ranges of channels, whose products the first layer sums on their own, at the most.
+const RANGES: u16 = 32;
+/// Channels of a range: few, or many.
+const RANGE: [u32; 2] = [8, MAX_CHANNELS / RANGES as u32];
 /// Most channels.
 const MAX_CHANNELS: u32 = 1024;
 /// Most outputs of the first layer.
@@ -55,6 +57,12 @@ pub fn is_form(primitives: &[&Primitive], shapes: [Shape; 3]) -> bool {
         && (1..=MAX_HIDDEN).contains(&hidden.dim(1))
         && x.elements() > 0
         && u64::from(x.dim(2)) * u64::from(x.dim(3)) < MAX_PIXELS
+}
+
+/// Channels of a range, of so many channels in all.
+pub fn range(channels: u32) -> u32 {
+    let [few, many] = RANGE;
+    if channels.div_ceil(few) <= u32::from(RANGES) { few } else { many }
 }
 
 /// An operator of this form.

@@ -1,7 +1,9 @@
 //! Which nodes run as one operator: a product or an elementwise function, and the elementwise functions that follow it; the
-//! scale, shift and relu of a product's input channels before it, or the copy of its picture; and squeeze and excitation.
+//! scale, shift and relu of a product's input channels before it, or their factors, or the copy of its picture; and squeeze
+//! and excitation.
 
 use crate::limits::MAX_PRIMITIVES;
+use crate::plan::tactic::conv_warps;
 use crate::plan::tactic::squeeze::is_form;
 use crate::plan::tactic::{pictures, prologue};
 use crate::planner::graph::{Graph, Node, Op, ValueId};
@@ -57,11 +59,9 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
             joined = node.inputs.iter().filter_map(candidate).max().map(|(_, group)| group);
         }
         if set.has(PassSet::GROUP) && set.has(PassSet::LAYOUT) {
-            let before = || prologue_of(graph, &producers, &uses, node);
             joined = joined.or_else(|| {
-                before()
-                    .and_then(|last| group_of[last])
-                    .filter(|&g| members[g].len() == prologue::CALLS)
+                let (last, calls) = prologue_of(graph, &producers, &uses, node)?;
+                group_of[last].filter(|&g| members[g].len() == calls)
             });
             let copy = || picture_of(graph, &producers, &uses, node);
             joined = joined.or_else(|| copy().and_then(|last| group_of[last]).filter(|&g| members[g].len() == 1));
@@ -140,8 +140,8 @@ fn is_squeeze(graph: &Graph, producers: &[Option<usize>], nodes: &[usize]) -> bo
         && constants.clone().all(|v| strided::constant(graph, producers, *v).is_some())
 }
 
-/// The relu that ends the prologue of a convolution in f16.
-fn prologue_of(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &Node) -> Option<usize> {
+/// The node that ends the prologue of a convolution in f16, and the nodes that the prologue has.
+fn prologue_of(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &Node) -> Option<(usize, usize)> {
     let Op::Primitive(Primitive::Conv { window, groups }) = &node.op else {
         return None;
     };
@@ -159,12 +159,29 @@ fn prologue_of(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &
         [a, b] if constant(a) && !constant(b) => Some(b),
         _ => None,
     };
+    if let Some(mul) = made(node.inputs[0], Primitive::Binary(Binary::Mul)) {
+        return is_gate(graph, producers, &graph.nodes[mul], constant).then_some((mul, prologue::GATE_CALLS));
+    }
     let relu = made(node.inputs[0], Primitive::Unary(Unary::Relu))?;
     let add = made(graph.nodes[relu].inputs[0], Primitive::Binary(Binary::Add))?;
     let mul = made(computed(add)?, Primitive::Binary(Binary::Mul))?;
     let x = computed(mul)?;
     let same_shape = graph.value(x).shape == graph.value(node.inputs[0]).shape;
-    (same_shape && graph.value(x).dtype == DType::F16).then_some(relu)
+    (same_shape && graph.value(x).dtype == DType::F16).then_some((relu, prologue::AFFINE_CALLS))
+}
+
+/// True for a product of halves: pixels, and a computed factor for each channel of a sample.
+fn is_gate(graph: &Graph, producers: &[Option<usize>], mul: &Node, constant: impl Fn(ValueId) -> bool) -> bool {
+    let [a, b] = mul.inputs[..] else { return false };
+    let shape = graph.value(mul.outputs[0]).shape;
+    let halves = |v: ValueId| graph.value(v).dtype == DType::F16 && graph.value(v).shape == shape && !constant(v);
+    // A view that repeats one pixel.
+    let factors = |v: ValueId| {
+        let node = producers[v.index()].map(|n| &graph.nodes[n]);
+        let view = node.filter(|n| matches!(n.op, Op::View(_)));
+        view.is_some_and(|n| graph.value(n.inputs[0]).shape.dims() == [shape.dim(0), shape.dim(1), 1, 1])
+    };
+    conv_warps::gated(shape) && halves(a) && halves(b) && factors(a) != factors(b)
 }
 
 /// The copy that turns a picture round or rounds it to f16 for a convolution in f16 alone.

@@ -301,24 +301,40 @@ impl Network<'_> {
         Ok(())
     }
 
-    /// False for a product with a prologue that no kernel takes: its input does not lie so, or its constants do not belong to
-    /// channels.
-    fn keeps_prologue(&mut self, nodes: &[usize]) -> Result<bool, LowerError> {
+    /// How many of an operator's nodes are a prologue that no kernel takes: its input or factors do not lie so, or its constants
+    /// do not belong to channels.
+    fn refused_prologue(&mut self, nodes: &[usize]) -> Result<usize, LowerError> {
         let graph = self.graph;
         let conv = |&n: &usize| matches!(graph.nodes[n].op, Op::Primitive(Primitive::Conv { .. }));
-        let scale = matches!(graph.nodes[nodes[0]].op, Op::Primitive(Primitive::Binary(_)));
-        if nodes.len() <= prologue::CALLS || !scale || !conv(&nodes[prologue::CALLS]) {
-            return Ok(true);
+        let binary = matches!(graph.nodes[nodes[0]].op, Op::Primitive(Primitive::Binary(_)));
+        let behind = |calls: usize| binary && nodes.get(calls).is_some_and(conv);
+        if behind(prologue::GATE_CALLS) {
+            let mul = &graph.nodes[nodes[0]];
+            let shape = graph.value(mul.outputs[0]).shape;
+            let [a, b] = [self.place(mul.inputs[0])?.view, self.place(mul.inputs[1])?.view];
+            let pixels = if prologue::gates(&b, shape) {
+                Some(a)
+            } else {
+                prologue::gates(&a, shape).then_some(b)
+            };
+            return Ok(match pixels.filter(prologue::reads) {
+                Some(_) => 0,
+                None => prologue::GATE_CALLS,
+            });
+        }
+        if !behind(prologue::AFFINE_CALLS) {
+            return Ok(0);
         }
         let constants = nodes[..2].iter().flat_map(|&n| &graph.nodes[n].inputs);
         let mut constants = constants.filter_map(|&v| constant(graph, &self.producers, v));
-        if !constants.all(|(_, at)| prologue::varies_by_channel(&at.layout)) {
-            return Ok(false);
-        }
+        let by_channel = constants.all(|(_, at)| prologue::varies_by_channel(&at.layout));
         let inputs = graph.nodes[nodes[0]].inputs.iter();
         let computed = inputs.copied().find(|&v| constant(graph, &self.producers, v).is_none());
-        let Some(x) = computed else { return Ok(false) };
-        Ok(prologue::reads(&self.place(x)?.view))
+        let reads = match computed.filter(|_| by_channel) {
+            Some(x) => prologue::reads(&self.place(x)?.view),
+            None => false,
+        };
+        Ok(if reads { 0 } else { prologue::AFFINE_CALLS })
     }
 
     /// False for a convolution with the copy of its picture that not all kernels can read as it is.
@@ -336,8 +352,9 @@ impl Network<'_> {
     fn operator(&mut self, nodes: &[usize]) -> Result<(), LowerError> {
         let graph = self.graph;
         let Some((&last, _)) = nodes.split_last() else { return Ok(()) };
-        if !self.keeps_prologue(nodes)? {
-            let (prologue, product) = nodes.split_at(prologue::CALLS);
+        let refused = self.refused_prologue(nodes)?;
+        if refused > 0 {
+            let (prologue, product) = nodes.split_at(refused);
             self.operator(prologue)?;
             return self.operator(product);
         }

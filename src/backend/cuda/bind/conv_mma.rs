@@ -11,7 +11,7 @@ use crate::plan::format::{Operator, Plan, View};
 use crate::plan::tactic::conv_mma::{self as tiles, K_BLOCK, Loader, MmaTile, Splits};
 use crate::plan::tactic::pictures;
 use crate::plan::tactic::product::Product;
-use crate::plan::tactic::prologue::{self, Prologue};
+use crate::plan::tactic::prologue::{self, Affine, Prologue};
 use crate::primitive::Region;
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
@@ -30,7 +30,7 @@ mod walk {
 /// `Convolution` of `kernels/conv_params.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-struct Convolution {
+pub(super) struct Convolution {
     x: u64,
     weights: u64,
     partials: u64,
@@ -73,6 +73,18 @@ struct Convolution {
     epilogue: Epilogue,
 }
 
+impl Convolution {
+    /// Tiles of a chunk.
+    pub fn tiles(&self) -> u32 {
+        self.tiles
+    }
+
+    /// The same with another number of tiles, for kernels that count them in their own way.
+    pub fn with_tiles(self, tiles: u32) -> Convolution {
+        Convolution { tiles, ..self }
+    }
+}
+
 impl MmaTile {
     /// Threads of a block.
     fn threads(&self) -> u32 {
@@ -100,15 +112,24 @@ impl MmaTile {
     }
 }
 
+/// Packed constants of a product.
+pub(super) struct Packed {
+    /// Rows of K.
+    pub weights: PackId,
+    /// As the epilogue reads it.
+    pub bias: Option<PackId>,
+    /// Scales and shifts of a prologue.
+    pub affine: Option<PackId>,
+    /// Elements of a row of weights.
+    pub k_padded: u32,
+}
+
 /// An operator bound to an entry of the menu.
 struct ConvMma {
     /// The operator without its prologue, or the copy of its picture.
     operator: Operator,
     entry: MmaTile,
-    weights: PackId,
-    bias: Option<PackId>,
-    affine: Option<PackId>,
-    k_padded: u32,
+    packed: Packed,
     splits: u32,
     /// Tiles of the whole output, at least as many as of any chunk.
     tiles: u64,
@@ -117,12 +138,13 @@ struct ConvMma {
 /// Binds a convolution or matrix product whose tactic is an entry of the menu.
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *MmaTile::of(operator.tactic).ok_or(BindError::Tactic("conv_mma has no such tile"))?;
-    let cut = prologue::cut(packer.plan, operator);
-    if cut.is_some() != (entry.loader == Loader::Affine) {
-        return Err(BindError::Tactic("conv_mma has prologues in entries of their own"));
-    }
-    let (prologue, body) = cut.unzip();
+    let (prologue, body) = prologue::cut(packer.plan, operator).unzip();
     let body = body.or_else(|| pictures::cut(operator));
+    let affine = match (&prologue, entry.loader == Loader::Affine) {
+        (None, false) => None,
+        (Some(Prologue::Affine(affine)), true) => Some(affine),
+        _ => return Err(BindError::Tactic("conv_mma has prologues in entries of their own")),
+    };
     let operator = body.as_ref().unwrap_or(operator);
     let product = product(packer.plan, operator)?;
     let k = u32::try_from(product.k()).map_err(|_| BindError::Large("a sum of products"))?;
@@ -138,10 +160,12 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     let kernel = ConvMma {
         operator: operator.clone(),
         entry,
-        weights: pack_weights(packer, &product, k_padded)?,
-        bias: pack_bias(packer, &product)?,
-        affine: prologue.map(|p| pack_affine(packer, &p, k_padded)).transpose()?,
-        k_padded,
+        packed: Packed {
+            weights: pack_weights(packer, &product, k_padded)?,
+            bias: pack_bias(packer, &product)?,
+            affine: affine.map(|a| pack_affine(packer, a, k_padded)).transpose()?,
+            k_padded,
+        },
         splits,
         tiles,
     };
@@ -151,12 +175,12 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     Ok(Box::new(kernel))
 }
 
-fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, BindError> {
+pub(super) fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, BindError> {
     tiles::product(plan, operator).map_err(|_| BindError::Tactic("conv_mma does not compute such products"))
 }
 
 /// Weights as rows of K for each output channel, in the order (tap row, tap column, input channel), padded with zeros.
-fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>, k_padded: u32) -> Result<PackId, BindError> {
+pub(super) fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>, k_padded: u32) -> Result<PackId, BindError> {
     let view = product.weights;
     let section = packer.section(view).ok_or(BindError::Reference)?;
     let source = Constants::new(packer.contents(section)?, view)?;
@@ -196,7 +220,7 @@ fn rows_of_weights(source: &Constants<'_>, view: &View, product: &Product<'_>, k
 }
 
 /// Scales and shifts of the input channels in the order of `AffineLoader` in `kernels/conv_load.cuh`; zeros behind the last.
-fn pack_affine(packer: &mut Packer<'_>, prologue: &Prologue, k_padded: u32) -> Result<PackId, BindError> {
+fn pack_affine(packer: &mut Packer<'_>, prologue: &Affine, k_padded: u32) -> Result<PackId, BindError> {
     let [scales, shifts] = [channels(packer, &prologue.scale)?, channels(packer, &prologue.shift)?];
     let section = packer.section(&prologue.scale).ok_or(BindError::Reference)?;
     // The shifts may lie in another section: their bits are part of the name.
@@ -215,12 +239,12 @@ fn pack_affine(packer: &mut Packer<'_>, prologue: &Prologue, k_padded: u32) -> R
     })
 }
 
-fn hexadecimal(bits: &[u16]) -> String {
+pub(super) fn hexadecimal(bits: &[u16]) -> String {
     bits.iter().map(|b| format!("{b:04x}")).collect()
 }
 
 /// A constant's values by channel.
-fn channels(packer: &Packer<'_>, view: &View) -> Result<Vec<f16>, BindError> {
+pub(super) fn channels(packer: &Packer<'_>, view: &View) -> Result<Vec<f16>, BindError> {
     let section = packer.section(view).ok_or(BindError::Reference)?;
     let halves = Constants::new(packer.contents(section)?, view)?;
     let count = i64::from(view.layout.shape.dim(1));
@@ -244,6 +268,80 @@ fn stride(value: i64) -> Result<i32, BindError> {
     i32::try_from(value).map_err(|_| BindError::Large("a stride of the input"))
 }
 
+/// The parameters of a chunk of an operator without its prologue, whose blocks make whole sums: of tiles of pixels by
+/// channels, in steps along K.
+pub(super) fn convolution(
+    at: &Addresses<'_>,
+    operator: &Operator,
+    product: &Product<'_>,
+    packed: &Packed,
+    region: &Region,
+    (tile, step): ((u16, u16), u16),
+) -> Result<Convolution, BindError> {
+    let (window, [samples, rows, columns, channels]) = (&product.window, product.out.extents);
+    if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
+        return Err(BindError::Reference);
+    }
+    let (chunk_rows, chunk_samples) = (region.rows.len() as u32, region.batch.len() as u32);
+    // At most the elements of the output, which are below 2^31.
+    let m = chunk_samples * chunk_rows * columns;
+    let (down, across) = (m.div_ceil(u32::from(tile.0)), channels.div_ceil(u32::from(tile.1)));
+    let (inputs, step) = (product.x.extents[3], u32::from(step));
+    let [x_batch, x_row, mut x_pixel, x_channel] = product.x.strides;
+    let flat = walks_flat(product).filter(|_| is_flat(product, region));
+    let walk = match flat {
+        Some(step) => {
+            x_pixel = step;
+            walk::FLAT
+        }
+        None if window.pad_begin == [0; 3] && window.pad_end == [0; 3] => walk::INSIDE,
+        None => walk::PADDED,
+    };
+    let tap = |dilation: u32, pixels: i64| stride(i64::from(dilation).saturating_mul(pixels));
+    Ok(Convolution {
+        x: at.view(product.input)?,
+        weights: at.pack(packed.weights)?.address,
+        partials: 0,
+        counters: 0,
+        affine: packed.affine.map_or(Ok(0), |pack| at.pack(pack).map(|area| area.address))?,
+        x_batch: stride(x_batch)?,
+        x_row: stride(x_row)?,
+        x_pixel: stride(x_pixel)?,
+        x_channel: stride(x_channel)?,
+        x_single: u32::from(product.input.dtype == DType::F32),
+        height: product.x.extents[1],
+        width: product.x.extents[2],
+        kernel_rows: window.kernel[0],
+        stride_rows: window.stride[0],
+        stride_pixels: window.stride[1],
+        pad_rows: window.pad_begin[0],
+        pad_pixels: window.pad_begin[1],
+        tap_row: tap(window.dilation[0], x_row)?,
+        tap_column: tap(window.dilation[1], x_pixel)?,
+        step_rows: step / inputs / window.kernel[1],
+        step_columns: step / inputs % window.kernel[1],
+        step_channels: step % inputs,
+        dilation_rows: Divisor::new(window.dilation[0]),
+        dilation_pixels: Divisor::new(window.dilation[1]),
+        channels: Divisor::new(inputs),
+        kernel_columns: Divisor::new(window.kernel[1]),
+        sample: Divisor::new(chunk_rows * columns),
+        row: Divisor::new(columns),
+        tiles_across: Divisor::new(across),
+        splits: Divisor::new(1),
+        first_batch: region.batch.start,
+        first_row: region.rows.start,
+        first_pixel: (region.batch.start * rows + region.rows.start) * columns,
+        m,
+        n: channels,
+        k: product.k() as u32,
+        k_padded: packed.k_padded,
+        tiles: down * across,
+        walk,
+        epilogue: Epilogue::new(at, operator, product, packed.bias, region)?,
+    })
+}
+
 impl ConvMma {
     /// Bytes of the partial sums of all tiles; 0 if a block makes whole sums.
     fn partial_bytes(&self) -> u64 {
@@ -254,26 +352,6 @@ impl ConvMma {
 
     /// The parameters of a chunk.
     fn params(&self, at: &Addresses<'_>, product: &Product<'_>, region: &Region) -> Result<Convolution, BindError> {
-        let (window, [samples, rows, columns, channels]) = (&product.window, product.out.extents);
-        if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
-            return Err(BindError::Reference);
-        }
-        let (chunk_rows, chunk_samples) = (region.rows.len() as u32, region.batch.len() as u32);
-        // At most the elements of the output, which are below 2^31.
-        let m = chunk_samples * chunk_rows * columns;
-        let (down, across) = self.entry.tiles(u64::from(m), channels);
-        let (inputs, step) = (product.x.extents[3], u32::from(self.entry.step));
-        let [x_batch, x_row, mut x_pixel, x_channel] = product.x.strides;
-        let flat = walks_flat(product).filter(|_| is_flat(product, region));
-        let walk = match flat {
-            Some(step) => {
-                x_pixel = step;
-                walk::FLAT
-            }
-            None if window.pad_begin == [0; 3] && window.pad_end == [0; 3] => walk::INSIDE,
-            None => walk::PADDED,
-        };
-        let tap = |dilation: u32, pixels: i64| stride(i64::from(dilation).saturating_mul(pixels));
         let (partials, counters) = match self.partial_bytes() {
             0 => (0, 0),
             bytes => {
@@ -282,46 +360,10 @@ impl ConvMma {
             }
         };
         Ok(Convolution {
-            x: at.view(product.input)?,
-            weights: at.pack(self.weights)?.address,
             partials,
             counters,
-            affine: self.affine.map_or(Ok(0), |pack| at.pack(pack).map(|area| area.address))?,
-            x_batch: stride(x_batch)?,
-            x_row: stride(x_row)?,
-            x_pixel: stride(x_pixel)?,
-            x_channel: stride(x_channel)?,
-            x_single: u32::from(product.input.dtype == DType::F32),
-            height: product.x.extents[1],
-            width: product.x.extents[2],
-            kernel_rows: window.kernel[0],
-            stride_rows: window.stride[0],
-            stride_pixels: window.stride[1],
-            pad_rows: window.pad_begin[0],
-            pad_pixels: window.pad_begin[1],
-            tap_row: tap(window.dilation[0], x_row)?,
-            tap_column: tap(window.dilation[1], x_pixel)?,
-            step_rows: step / inputs / window.kernel[1],
-            step_columns: step / inputs % window.kernel[1],
-            step_channels: step % inputs,
-            dilation_rows: Divisor::new(window.dilation[0]),
-            dilation_pixels: Divisor::new(window.dilation[1]),
-            channels: Divisor::new(inputs),
-            kernel_columns: Divisor::new(window.kernel[1]),
-            sample: Divisor::new(chunk_rows * columns),
-            row: Divisor::new(columns),
-            tiles_across: Divisor::new(across),
             splits: Divisor::new(self.splits),
-            first_batch: region.batch.start,
-            first_row: region.rows.start,
-            first_pixel: (region.batch.start * rows + region.rows.start) * columns,
-            m,
-            n: channels,
-            k: product.k() as u32,
-            k_padded: self.k_padded,
-            tiles: down as u32 * across,
-            walk,
-            epilogue: Epilogue::new(at, &self.operator, product, self.bias, region)?,
+            ..convolution(at, &self.operator, product, &self.packed, region, (self.entry.tile, self.entry.step))?
         })
     }
 }
@@ -340,7 +382,7 @@ impl Kernel for ConvMma {
         let blocks = params.tiles * if params.partials == 0 { 1 } else { self.splits };
         let launch = Launch::new("conv_mma", self.entry.function(), blocks, width, self.entry.threads(), &params);
         Ok(vec![Launch {
-            shared: self.entry.shared(self.k_padded),
+            shared: self.entry.shared(self.packed.k_padded),
             ..launch
         }])
     }

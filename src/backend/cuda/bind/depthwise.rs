@@ -4,7 +4,7 @@ use super::constants::{Constant, floats};
 use super::generic::{check, head, input, output};
 use super::groups::{GROUP, PixelFrame, Pixels, THREADS, pack_bias, source};
 use super::window::Window;
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, depthwise_slab};
 use crate::plan::format::Operator;
 use crate::primitive::{self, Primitive, Region};
 use bytemuck::{Pod, Zeroable};
@@ -70,13 +70,17 @@ impl Kernel for Depthwise {
         if region.is_empty() {
             return Ok(Vec::new());
         }
+        let constants = [at.pack(self.weights)?.address, at.pack(self.bias)?.address];
+        if let Some(launch) = depthwise_slab::launch(at, &self.operator, &self.window, constants, region, width)? {
+            return Ok(vec![launch]);
+        }
         let shape = output(&self.operator, 0)?.layout.shape;
         let params = Params {
             frame: PixelFrame::new(at, &self.operator, region, shape.dim(3).div_ceil(RUN))?,
             x: source(at, &self.operator)?,
             window: Window::new(&self.window),
-            weights: at.pack(self.weights)?.address,
-            bias: at.pack(self.bias)?.address,
+            weights: constants[0],
+            bias: constants[1],
             pitch: shape.dim(1).next_multiple_of(GROUP),
             padding: 0,
         };

@@ -7,8 +7,10 @@
 mod attention;
 mod constants;
 pub mod conv_mma;
+mod conv_warps;
 pub mod conv_wgmma;
 mod depthwise;
+mod depthwise_slab;
 mod elementwise;
 pub mod epilogue;
 mod generic;
@@ -357,6 +359,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::ConvMma => conv_mma::compile(packer, operator),
         Named::Stem => stem::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),
+        Named::ConvWarps => conv_warps::compile(packer, operator),
         Named::ConvWgmma => conv_wgmma::compile(packer, operator),
         Named::StreamWgmma => stream_wgmma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),

@@ -1,20 +1,21 @@
-//! Squeeze and excitation in one launch: `kernels/squeeze.cu`.
+//! Squeeze and excitation in two launches: `kernels/squeeze.cu`.
 
 use super::constants::{Constant, floats};
 use super::generic::{check, output};
 use super::tail::{attributes, unary_number};
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, blocks};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::Operator;
-use crate::plan::tactic::squeeze::{RANGES, Squeeze as Form};
+use crate::plan::tactic::squeeze::{Squeeze as Form, range};
 use crate::primitive::{Region, Unary};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
-/// Threads of a block.
-const THREADS: u32 = 512;
-/// Blocks of a cluster, one a range.
-const CLUSTER: u16 = RANGES;
+/// Threads of a block that averages the channels of a range.
+const MEAN_THREADS: u32 = 512;
+/// Threads of a block of the second layer, and its channels.
+const GATE_THREADS: u32 = 256;
+const GATES: u32 = 64;
 /// Inputs of a layer are packed in multiples of this.
 const PIECE: u32 = 8;
 
@@ -35,14 +36,16 @@ struct Params {
     y: DeviceView,
     x: DeviceView,
     layers: [LayerParams; 2],
+    parts: u64,
+    ranges: Divisor,
+    slabs: Divisor,
+    width: Divisor,
     channels: u32,
     hidden: u32,
     pixels: u32,
-    share: u32,
-    width: Divisor,
     first_batch: u32,
     samples: u32,
-    padding: u32,
+    padding: [u32; 2],
 }
 
 /// A fully connected layer's packed constants and its function.
@@ -55,6 +58,8 @@ struct Layer {
 struct Squeeze {
     operator: Operator,
     layers: [Layer; 2],
+    /// Bytes of the first layer's sums by samples and ranges.
+    parts: u64,
 }
 
 const MISFIT: BindError = BindError::Tactic("it is no squeeze and excitation of halves");
@@ -86,9 +91,11 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Ok(Layer { weights, bias, function })
     };
     let layers = [layer(0, form.hidden, channels)?, layer(1, channels, form.hidden)?];
+    let sums = u64::from(form.x.layout.shape.dim(0)) * u64::from(channels.div_ceil(range(channels))) * u64::from(form.hidden);
     Ok(Box::new(Squeeze {
         operator: operator.clone(),
         layers,
+        parts: sums * 4,
     }))
 }
 
@@ -108,42 +115,42 @@ impl Squeeze {
 }
 
 impl Kernel for Squeeze {
+    fn workspace(&self) -> u64 {
+        self.parts
+    }
+
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         if region.is_empty() {
             return Ok(Vec::new());
         }
         let form = Form::of(at.plan, &self.operator).map_err(|_| MISFIT)?;
         let x = DeviceView::new(at, form.x)?;
-        let pixels = x.extents[2].checked_mul(x.extents[3]).ok_or(BindError::Large("a picture"))?;
+        let range = range(x.extents[1]);
+        let [ranges, slabs] = [range, GATES].map(|some| Divisor::new(x.extents[1].div_ceil(some)));
         let params = Params {
             y: DeviceView::new(at, output(&self.operator, 0)?)?,
             x,
             layers: [self.layer(at, 0)?, self.layer(at, 1)?],
+            parts: at.workspace.part(0, self.parts).ok_or(BindError::Reference)?.address,
+            ranges,
+            slabs,
+            width: Divisor::new(x.extents[3]),
             channels: x.extents[1],
             hidden: form.hidden,
-            pixels,
-            share: pixels.div_ceil(u32::from(RANGES)),
-            width: Divisor::new(x.extents[3]),
+            pixels: x.extents[2].checked_mul(x.extents[3]).ok_or(BindError::Large("a picture"))?,
             first_batch: region.batch.start,
             samples: region.batch.len() as u32,
-            padding: 0,
+            padding: [0; 2],
         };
-        // A cluster is not cut: where the width has no room for one, a block does its work alone.
-        let room = width == 0 || width >= CLUSTER;
-        if !at.clusters || !room {
-            return Ok(vec![Launch::new(
-                "squeeze",
-                "squeeze_alone",
-                params.samples,
-                width,
-                THREADS,
-                &params,
-            )]);
-        }
-        let cluster = u32::from(CLUSTER);
-        let clusters = blocks(params.samples, width / CLUSTER);
-        let launch = Launch::new("squeeze", "squeeze_cluster", clusters * cluster, 0, THREADS, &params);
-        Ok(vec![Launch { cluster, ..launch }])
+        let launch = |function: String, parts: Divisor, threads| -> Result<Launch, BindError> {
+            let tiles = params.samples.checked_mul(parts.divisor).filter(|&n| n < 1 << 31);
+            let tiles = tiles.ok_or(BindError::Large("a batch"))?;
+            Ok(Launch::new("squeeze", function, tiles, width, threads, &params))
+        };
+        Ok(vec![
+            launch(format!("squeeze_means_{range}"), ranges, MEAN_THREADS)?,
+            launch("squeeze_gates".into(), slabs, GATE_THREADS)?,
+        ])
     }
 }
 
@@ -155,6 +162,6 @@ mod tests {
     #[test]
     fn structs_have_the_sources_bytes() {
         assert_eq!(size_of::<LayerParams>(), 32);
-        assert_eq!(size_of::<Params>(), 2 * 88 + 2 * 32 + 40);
+        assert_eq!(size_of::<Params>(), 2 * 88 + 2 * 32 + 72);
     }
 }

@@ -1,25 +1,41 @@
-// Squeeze and excitation (Hu et al. 2018) in one launch: the mean of every channel, two fully connected layers of the means,
-// a function behind each. All values between are rounded to halves.
+// Squeeze and excitation (Hu et al. 2018): the mean of every channel, two fully connected layers of the means, a function
+// behind each. All values between are rounded to halves.
 //
-// Every sum has one order, fixed by the shape. The pixels are cut into RANGES ranges of equal length. Of a range, slot s of
-// the S that fit a block takes every S-th pixel, beginning with pixel s; the slots' sums are added in order, then the
-// ranges'. Of a layer, each of the lanes that share an output takes every such piece of eight inputs, and the lanes' sums
-// are added pair by pair; the bias comes last.
+// `squeeze_means_..`: a block averages the channels of a range and multiplies them by the first layer's weights.
+// `squeeze_gates`: a block adds what the ranges gave, and computes some channels of the second layer. Two launches without
+// clusters are done sooner than one whose blocks meet; each has its weights in registers before the one in front has ended.
 //
-// `squeeze_cluster`: the blocks of a cluster take a range each, and share out the layers. `squeeze_alone`: one block does
-// everything. Both give the same bits.
+// Every sum has one order, fixed by the shape. Of a range's pixels, each of SLOTS threads takes every SLOTS-th; the sums of a
+// warp's threads are added pair by pair, then the warps' in order. The first layer sums a range's channels, shared by two
+// lanes where they are many, and the ranges in order; of the second layer, each of four lanes takes every fourth piece of eight inputs. The bias comes last.
+#include "chain.cuh"
 #include "divide.cuh"
-#include "hopper.cuh"
 #include "tail.cuh"
 
 constexpr u32 SQUEEZE_THREADS = 512;
 constexpr u32 SQUEEZE_WARPS = SQUEEZE_THREADS / 32;
-constexpr u32 RANGES = 8;           // of pixels; blocks of a cluster
-constexpr u32 MAX_CHANNELS = 1024;  // as plan/tactic/squeeze.rs has them
+constexpr u32 PIECE = 8;                                 // channels that a lane reads at once
+constexpr u32 MAX_RANGES = 32;                           // as plan/tactic/squeeze.rs has them
 constexpr u32 MAX_HIDDEN = 512;
-constexpr u32 IN_FLIGHT = 8;        // pixels that a thread loads before it adds the first
-constexpr u32 PIECE = 8;            // inputs that a lane reads at once
-constexpr u32 SHARERS = 4;          // lanes that share an output of the second layer; of the first a warp does
+constexpr u32 IN_FLIGHT = 8;                             // pixels that a thread loads before it adds the first
+
+// How the threads of a block share out a range of C channels: the pixels, and then the first layer's units.
+template <u32 C>
+struct Range {
+    static constexpr u32 CHANNELS = C;
+    static constexpr u32 GROUPS = C / PIECE;                    // lanes that sum a pixel
+    static constexpr u32 SLOTS = SQUEEZE_THREADS / GROUPS;      // pixels at once
+    static constexpr u32 SHARERS = GROUPS > 1 ? 2 : 1;          // lanes that share a unit
+    static constexpr u32 PIECES = GROUPS / SHARERS;             // of such a lane
+    static constexpr u32 UNITS = SQUEEZE_THREADS / SHARERS;     // at once
+    static constexpr u32 ROUNDS = MAX_HIDDEN / UNITS;
+};
+
+constexpr u32 GATE_THREADS = 256;
+constexpr u32 GATE_SHARERS = 4;                          // lanes that share a channel
+constexpr u32 GATES = GATE_THREADS / GATE_SHARERS;       // channels of a block
+constexpr u32 GATE_ROUNDS = MAX_HIDDEN / GATE_SHARERS / PIECE;
+constexpr u32 HELD = 8;                                  // of them whose weights wait in registers
 
 struct SqueezeLayer {
     u64 weights;  // packed: [outputs][inputs rounded up to PIECE], halves
@@ -34,195 +50,203 @@ struct Squeeze {
     View y;  // [N, C, 1, 1]
     View x;  // [N, C, H, W]
     SqueezeLayer layers[2];
+    u64 parts;        // f32 [samples of the chunk][ranges][hidden]
+    Divisor ranges;
+    Divisor slabs;    // of GATES channels
+    Divisor width;    // of the input
     u32 channels;
     u32 hidden;
     u32 pixels;       // of a sample
-    u32 share;        // pixels of a range
-    Divisor width;    // of the input
     u32 first_batch;  // of the chunk
     u32 samples;
-    u32 padding;
+    u32 padding[2];
 };
 
-static_assert(sizeof(SqueezeLayer) == 32 && sizeof(Squeeze) == 2 * 88 + 2 * 32 + 40, "mirrored in bind/squeeze.rs");
-
-struct SqueezeShared {
-    float slots[SQUEEZE_THREADS * PIECE];  // [slot][channels rounded up to PIECE]
-    float range[MAX_CHANNELS];             // sums of one range, which the cluster reads
-    float means[MAX_CHANNELS];
-    float hidden[MAX_HIDDEN];
-};
+static_assert(sizeof(SqueezeLayer) == 32 && sizeof(Squeeze) == 2 * 88 + 2 * 32 + 72, "mirrored in bind/squeeze.rs");
 
 __device__ __forceinline__ u32 in_pieces(u32 count) { return (count + PIECE - 1) / PIECE; }
 
-// The sum of every channel over one range of pixels, into `range`.
-__device__ __forceinline__ void sum_range(const Squeeze& p, SqueezeShared& s, u32 batch, u32 number) {
-    const u32 groups = in_pieces(p.channels), slots = SQUEEZE_THREADS / groups;
-    const u32 group = threadIdx.x % groups, slot = threadIdx.x / groups;
-    const i64* strides = p.x.strides;
-    const i64 base = batch * strides[0] + group * PIECE * strides[1];
-    const bool whole = strides[1] == 1 && p.channels % PIECE == 0 && p.x.address % 16 == 0 &&
-                       (strides[0] | strides[2] | strides[3]) % PIECE == 0;
-    const u32 first = number * p.share, end = first + p.share < p.pixels ? first + p.share : p.pixels;
-    const u32 left = p.channels - group * PIECE, count = left < PIECE ? left : PIECE;
-    float sums[PIECE] = {};
-    if (slot < slots) {
-        for (u32 begin = first + slot; begin < end; begin += slots * IN_FLIGHT) {
-            uint4 bits[IN_FLIGHT];
+// The eight channels from `channel` on of a pixel; zeros behind the last of `count`.
+__device__ __forceinline__ uint4 load_channels(u64 address, i64 step, bool whole, u32 count) {
+    if (whole) return *reinterpret_cast<const uint4*>(address);
+    const u16* from = reinterpret_cast<const u16*>(address);
+    u32 halves[PIECE];
 #pragma unroll
-            for (u32 j = 0; j < IN_FLIGHT; ++j) {
-                const u32 pixel = begin + j * slots, row = divide(pixel, p.width);
-                const i64 element = base + row * strides[2] + (pixel - row * p.width.divisor) * strides[3];
-                const u16* from = pointer_to<u16>(p.x.address, element);
-                bits[j] = make_uint4(0, 0, 0, 0);
-                if (pixel >= end) continue;
-                if (whole) {
-                    bits[j] = *reinterpret_cast<const uint4*>(from);
-                } else {
-                    u32 halves[PIECE];
-#pragma unroll
-                    for (u32 k = 0; k < PIECE; ++k) halves[k] = k < count ? from[k * strides[1]] : 0;
-                    bits[j] = make_uint4(halves[0] | halves[1] << 16, halves[2] | halves[3] << 16, halves[4] | halves[5] << 16,
-                                         halves[6] | halves[7] << 16);
-                }
-            }
-#pragma unroll
-            for (u32 j = 0; j < IN_FLIGHT; ++j) {
-                float x[PIECE];
-                widen(bits[j], x);
-#pragma unroll
-                for (u32 k = 0; k < PIECE; ++k) sums[k] = __fadd_rn(sums[k], x[k]);
-            }
-        }
-        float4* to = reinterpret_cast<float4*>(s.slots + threadIdx.x * PIECE);
-        to[0] = make_float4(sums[0], sums[1], sums[2], sums[3]);
-        to[1] = make_float4(sums[4], sums[5], sums[6], sums[7]);
-    }
-    __syncthreads();
-    for (u32 channel = threadIdx.x; channel < groups * PIECE; channel += SQUEEZE_THREADS) {
-        float total = s.slots[channel];
-#pragma unroll 8
-        for (u32 other = 1; other < slots; ++other) total = __fadd_rn(total, s.slots[other * groups * PIECE + channel]);
-        s.range[channel] = total;
-    }
-    __syncthreads();
+    for (u32 k = 0; k < PIECE; ++k) halves[k] = k < count ? from[k * step] : 0;
+    return make_uint4(halves[0] | halves[1] << 16, halves[2] | halves[3] << 16, halves[4] | halves[5] << 16, halves[6] | halves[7] << 16);
 }
 
-// One lane's share of an output: pieces `lane`, `lane + LANES` and so on; then the lanes' sums, the same in all of them.
-template <u32 LANES>
-__device__ __forceinline__ float product(const SqueezeLayer& layer, u32 output, const float* inputs, u32 pieces, u32 lane) {
-    const uint4* weights = reinterpret_cast<const uint4*>(layer.weights) + static_cast<u64>(output) * pieces;
-    float sum = 0.0f;
-#pragma unroll 4
-    for (u32 piece = lane; piece < pieces; piece += LANES) {
-        float w[PIECE];
-        widen(weights[piece], w);
+// The sums of eight channels over this thread's pixels.
+template <class R>
+__device__ __forceinline__ void sum_pixels(const Squeeze& p, u32 batch, u32 channel, float (&sums)[PIECE]) {
+    const u32 slot = threadIdx.x / R::GROUPS;
+    const i64* strides = p.x.strides;
+    const u64 base = p.x.address + 2 * static_cast<u64>(batch * strides[0] + channel * strides[1]);
+    const bool whole = strides[1] == 1 && p.channels % PIECE == 0 && p.x.address % 16 == 0 &&
+                       (strides[0] | strides[2] | strides[3]) % PIECE == 0;
+    const bool flat = strides[2] == p.width.divisor * strides[3];
+    const u32 left = p.channels - min(p.channels, channel), count = left < PIECE ? left : PIECE;
+#pragma unroll 1
+    for (u32 begin = 0; begin < p.pixels; begin += R::SLOTS * IN_FLIGHT) {
+        uint4 bits[IN_FLIGHT];
 #pragma unroll
-        for (u32 k = 0; k < PIECE; ++k) sum = __fmaf_rn(inputs[piece * PIECE + k], w[k], sum);
+        for (u32 j = 0; j < IN_FLIGHT; ++j) {
+            const u32 pixel = begin + j * R::SLOTS + slot, row = flat ? 0 : divide(pixel, p.width);
+            const i64 element = row * strides[2] + (pixel - row * p.width.divisor) * strides[3];
+            bits[j] = make_uint4(0, 0, 0, 0);
+            if (pixel < p.pixels && count > 0) bits[j] = load_channels(base + 2 * element, strides[1], whole, count);
+        }
+#pragma unroll
+        for (u32 j = 0; j < IN_FLIGHT; ++j) {
+            float x[PIECE];
+            widen(bits[j], x);
+#pragma unroll
+            for (u32 k = 0; k < PIECE; ++k) sums[k] = __fadd_rn(sums[k], x[k]);
+        }
     }
+}
+
+__device__ __forceinline__ float add_products(float sum, uint4 weights, const float* inputs) {
+    float w[PIECE];
+    widen(weights, w);
+    const float4 low = reinterpret_cast<const float4*>(inputs)[0], high = reinterpret_cast<const float4*>(inputs)[1];
+    const float x[PIECE] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-    for (u32 apart = LANES / 2; apart > 0; apart /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, apart));
+    for (u32 k = 0; k < PIECE; ++k) sum = __fmaf_rn(x[k], w[k], sum);
     return sum;
 }
 
 // Bias and function of a layer.
-__device__ __forceinline__ float finished(const SqueezeLayer& layer, u32 output, float sum) {
+__device__ __forceinline__ float finished(const SqueezeLayer& layer, float bias, float sum) {
     TailCall call;
     call.function = layer.function, call.first = layer.first, call.second = layer.second;
-    float v[1] = {rounded_to_half(__fadd_rn(sum, *pointer_to<float>(layer.bias, output)))};
+    float v[1] = {rounded_to_half(__fadd_rn(sum, bias))};
     tail_unary(call, v);
     return rounded_to_half(v[0]);
 }
 
-#if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ void store_remote(u32 address, float value) {
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+template <class R>
+__device__ __forceinline__ void squeeze_range(const Squeeze& p) {
+    __shared__ alignas(16) float sums[SQUEEZE_WARPS][R::CHANNELS];
+    __shared__ alignas(16) float means[R::CHANNELS];
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, work = p.samples * p.ranges.divisor;
+    bool waited = false;
+    for (u32 tile = blockIdx.x; tile < work; tile += gridDim.x) {
+        const u32 sample = divide(tile, p.ranges), range = tile - sample * p.ranges.divisor;
+        const u32 unit = threadIdx.x / R::SHARERS, part = threadIdx.x % R::SHARERS * R::PIECES;
+        uint4 weights[R::ROUNDS][R::PIECES];
+#pragma unroll
+        for (u32 round = 0; round < R::ROUNDS; ++round) {
+#pragma unroll
+            for (u32 i = 0; i < R::PIECES; ++i) {
+                const u32 at = round * R::UNITS + unit, piece = range * R::GROUPS + part + i;
+                const bool live = at < p.hidden && piece < in_pieces(p.channels);
+                const uint4* rows = reinterpret_cast<const uint4*>(p.layers[0].weights);
+                weights[round][i] = live ? rows[at * in_pieces(p.channels) + piece] : make_uint4(0, 0, 0, 0);
+            }
+        }
+        if (!waited) {
+            wait_for_predecessors();
+            release_successors();
+            waited = true;
+        }
+        float own[PIECE] = {};
+        sum_pixels<R>(p, p.first_batch + sample, range * R::CHANNELS + threadIdx.x % R::GROUPS * PIECE, own);
+#pragma unroll
+        for (u32 apart = R::GROUPS; apart < 32; apart *= 2) {
+#pragma unroll
+            for (u32 k = 0; k < PIECE; ++k) own[k] = __fadd_rn(own[k], __shfl_xor_sync(0xffffffffu, own[k], apart));
+        }
+        if (lane < R::GROUPS) {
+            float4* to = reinterpret_cast<float4*>(sums[warp] + lane * PIECE);
+            to[0] = make_float4(own[0], own[1], own[2], own[3]);
+            to[1] = make_float4(own[4], own[5], own[6], own[7]);
+        }
+        __syncthreads();
+        if (threadIdx.x < R::CHANNELS) {
+            float total = sums[0][threadIdx.x];
+#pragma unroll
+            for (u32 other = 1; other < SQUEEZE_WARPS; ++other) total = __fadd_rn(total, sums[other][threadIdx.x]);
+            means[threadIdx.x] = rounded_to_half(__fdiv_rn(total, static_cast<float>(p.pixels)));
+        }
+        __syncthreads();
+#pragma unroll
+        for (u32 round = 0; round < R::ROUNDS; ++round) {
+            if (round * R::UNITS >= p.hidden) break;
+            float sum = 0.0f;
+#pragma unroll
+            for (u32 i = 0; i < R::PIECES; ++i) sum = add_products(sum, weights[round][i], means + (part + i) * PIECE);
+            if (R::SHARERS == 2) sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, 1));
+            const u32 at = round * R::UNITS + unit;
+            if (at < p.hidden && part == 0) reinterpret_cast<float*>(p.parts)[tile * p.hidden + at] = sum;
+        }
+    }
 }
-#endif
 
-template <bool CLUSTER>
-__device__ __forceinline__ void squeeze(const Squeeze& p, SqueezeShared& s) {
-    const u32 padded = in_pieces(p.channels) * PIECE, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const float pixels = static_cast<float>(p.pixels);
-    u32 rank = 0, blocks = 1;
-#if __CUDA_ARCH__ >= 900
-    if (CLUSTER) rank = cluster_rank(), blocks = RANGES;
-#endif
-    for (u32 unit = p.hidden + threadIdx.x; unit < in_pieces(p.hidden) * PIECE; unit += SQUEEZE_THREADS) s.hidden[unit] = 0.0f;
-    for (u32 sample = blockIdx.x / blocks; sample < p.samples; sample += gridDim.x / blocks) {
-        const u32 batch = p.first_batch + sample;
-        if (CLUSTER) {
-            sum_range(p, s, batch, rank);
-#if __CUDA_ARCH__ >= 900
-            cluster_meet();
-            for (u32 first = threadIdx.x * 4; first < padded; first += SQUEEZE_THREADS * 4) {
-                const u32 own = shared_address(s.range + first);
-                float4 of[RANGES];
+// By channels of a range, as bind/squeeze.rs names them.
+extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 1) squeeze_means_8(const __grid_constant__ Squeeze p) {
+    squeeze_range<Range<8>>(p);
+}
+extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 1) squeeze_means_32(const __grid_constant__ Squeeze p) {
+    squeeze_range<Range<32>>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(GATE_THREADS, 1) squeeze_gates(const __grid_constant__ Squeeze p) {
+    __shared__ alignas(16) float hidden[MAX_HIDDEN];
+    const u32 lane = threadIdx.x % GATE_SHARERS, work = p.samples * p.slabs.divisor, pieces = in_pieces(p.hidden);
+    bool waited = false;
+    for (u32 tile = blockIdx.x; tile < work; tile += gridDim.x) {
+        const u32 sample = divide(tile, p.slabs), slab = tile - sample * p.slabs.divisor;
+        const u32 channel = slab * GATES + threadIdx.x / GATE_SHARERS;
+        const uint4* rows = reinterpret_cast<const uint4*>(p.layers[1].weights) + static_cast<u64>(channel) * pieces;
+        const auto weights = [&](u32 round) {
+            const u32 piece = round * GATE_SHARERS + lane;
+            return channel < p.channels && piece < pieces ? rows[piece] : make_uint4(0, 0, 0, 0);
+        };
+        uint4 held[HELD];
 #pragma unroll
-                for (u32 r = 0; r < RANGES; ++r) of[r] = load_remote(remote_address(own, r));
-                float4 total = of[0];
+        for (u32 round = 0; round < HELD; ++round) held[round] = weights(round);
+        const float bias = channel < p.channels ? *pointer_to<float>(p.layers[1].bias, channel) : 0.0f;
+        float biases[MAX_HIDDEN / GATE_THREADS];
 #pragma unroll
-                for (u32 r = 1; r < RANGES; ++r) {
-                    total = make_float4(__fadd_rn(total.x, of[r].x), __fadd_rn(total.y, of[r].y), __fadd_rn(total.z, of[r].z),
-                                        __fadd_rn(total.w, of[r].w));
-                }
-                *reinterpret_cast<float4*>(s.means + first) = total;
+        for (u32 i = 0; i < MAX_HIDDEN / GATE_THREADS; ++i) {
+            const u32 unit = i * GATE_THREADS + threadIdx.x;
+            biases[i] = unit < p.hidden ? *pointer_to<float>(p.layers[0].bias, unit) : 0.0f;
+        }
+        if (!waited) {
+            wait_for_predecessors();
+            release_successors();
+            waited = true;
+        }
+        const float* parts = reinterpret_cast<const float*>(p.parts) + static_cast<u64>(sample) * p.ranges.divisor * p.hidden;
+#pragma unroll
+        for (u32 i = 0; i < MAX_HIDDEN / GATE_THREADS; ++i) {
+            const u32 unit = i * GATE_THREADS + threadIdx.x;
+            if (unit >= pieces * PIECE) break;
+            float part[MAX_RANGES], sum = 0.0f;
+#pragma unroll
+            for (u32 range = 0; range < MAX_RANGES; ++range) {
+                part[range] = range < p.ranges.divisor && unit < p.hidden ? parts[range * p.hidden + unit] : 0.0f;
             }
-#endif
-        } else {
-            for (u32 range = 0; range < RANGES; ++range) {
-                sum_range(p, s, batch, range);
-                for (u32 c = threadIdx.x; c < padded; c += SQUEEZE_THREADS) {
-                    s.means[c] = range == 0 ? s.range[c] : __fadd_rn(s.means[c], s.range[c]);
-                }
-            }
+#pragma unroll
+            for (u32 range = 0; range < MAX_RANGES; ++range) sum = __fadd_rn(sum, part[range]);
+            hidden[unit] = unit < p.hidden ? finished(p.layers[0], biases[i], sum) : 0.0f;
         }
         __syncthreads();
-        for (u32 c = threadIdx.x; c < padded; c += SQUEEZE_THREADS) s.means[c] = rounded_to_half(__fdiv_rn(s.means[c], pixels));
-        __syncthreads();
-        for (u32 unit = warp * blocks + rank; unit < p.hidden; unit += SQUEEZE_WARPS * blocks) {
-            const float value = finished(p.layers[0], unit, product<32>(p.layers[0], unit, s.means, in_pieces(p.channels), lane));
-            if (CLUSTER) {
-#if __CUDA_ARCH__ >= 900
-                if (lane < RANGES) store_remote(remote_address(shared_address(s.hidden + unit), lane), value);
-#endif
-            } else if (lane == 0) {
-                s.hidden[unit] = value;
-            }
+        float sum = 0.0f;
+#pragma unroll
+        for (u32 round = 0; round < GATE_ROUNDS; ++round) {
+            const u32 piece = round * GATE_SHARERS + lane;
+            if (round * GATE_SHARERS >= pieces) break;
+            const uint4 w = round < HELD ? held[round % HELD] : weights(round);
+            if (piece < pieces) sum = add_products(sum, w, hidden + piece * PIECE);
         }
-#if __CUDA_ARCH__ >= 900
-        if (CLUSTER) cluster_meet();
-#endif
-        if (!CLUSTER) __syncthreads();
-        const u32 part = (p.channels + blocks - 1) / blocks, begin = rank * part;
-        const u32 end = begin + part < p.channels ? begin + part : p.channels;
-        // All lanes of a warp stay for the exchange.
-        for (u32 first = begin + warp * (32 / SHARERS); first < end; first += SQUEEZE_THREADS / SHARERS) {
-            const u32 channel = first + lane / SHARERS, read = channel < end ? channel : end - 1;
-            const float sum = product<SHARERS>(p.layers[1], read, s.hidden, in_pieces(p.hidden), lane % SHARERS);
-            const float value = finished(p.layers[1], read, sum);
-            if (channel < end && lane % SHARERS == 0) {
-                reinterpret_cast<u16*>(p.y.address)[batch * p.y.strides[0] + channel * p.y.strides[1]] = float_to_half(value);
-            }
+#pragma unroll
+        for (u32 apart = GATE_SHARERS / 2; apart > 0; apart /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, apart));
+        if (channel < p.channels && lane == 0) {
+            const i64 at = (p.first_batch + sample) * p.y.strides[0] + channel * p.y.strides[1];
+            reinterpret_cast<u16*>(p.y.address)[at] = float_to_half(finished(p.layers[1], bias, sum));
         }
         __syncthreads();
     }
 }
-
-extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS) squeeze_alone(const __grid_constant__ Squeeze p) {
-    __shared__ alignas(16) SqueezeShared s;
-#if __CUDA_ARCH__ >= 900
-    wait_for_predecessors();
-    release_successors();
-#endif
-    squeeze<false>(p, s);
-}
-
-#if __CUDA_ARCH__ >= 900
-extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS) squeeze_cluster(const __grid_constant__ Squeeze p) {
-    __shared__ alignas(16) SqueezeShared s;
-    wait_for_predecessors();
-    release_successors();
-    squeeze<true>(p, s);
-}
-#endif

@@ -429,7 +429,7 @@ fn behind_a_prologue([n, c, h, w]: [u32; 4], o: u32) -> Bench {
 
 #[test]
 fn a_prologue_is_packed_in_the_order_of_the_fragments() {
-    let bench = behind_a_prologue([2, 24, 6, 6], 16);
+    let bench = behind_a_prologue([2, 24, 15, 15], 16);
     let region = Region::whole(bench.operator.outputs[0].layout.shape);
     let entry = MmaTile::of(bench.operator.tactic).unwrap();
     assert_eq!((entry.loader, bench.operator.class.split_k), (Loader::Affine, 1));
@@ -451,7 +451,7 @@ fn a_prologue_is_packed_in_the_order_of_the_fragments() {
 
 #[test]
 fn a_prologue_keeps_to_its_own_entries() {
-    let bench = behind_a_prologue([2, 64, 14, 14], 128);
+    let bench = behind_a_prologue([2, 64, 15, 15], 128);
     for target in [CUDA, Target::Cuda { wgmma: true }] {
         let class = arithmetic_class(&bench.plan, &bench.operator, target);
         assert_eq!(class.family, Family::TensorCore);

@@ -65,7 +65,7 @@ fn only_halves_in_one_class_are_squeezed_in_one_launch() {
 }
 
 #[test]
-fn a_squeeze_takes_clusters_where_the_gpu_has_them_and_the_width_has_room() {
+fn a_squeeze_is_two_launches_over_ranges_and_slabs_of_channels() {
     let mut bench = Bench::new(2);
     let mut operator = excitation(&mut bench, DType::F16, 12);
     let target = Target::Cuda { wgmma: true };
@@ -83,9 +83,15 @@ fn a_squeeze_takes_clusters_where_the_gpu_has_them_and_the_width_has_room() {
     let bytes: Vec<usize> = packs.bytes().iter().map(Vec::len).collect();
     assert_eq!(bytes, [12 * 40 * 2, 12 * 4, 40 * 16 * 2, 40 * 4]);
     let placed = Placed::new(&bench, &packs, 1 << 40);
-    let launch = |clusters, width, samples| -> Vec<(String, u32, u32)> {
+    // Sums of three samples, five ranges of eight channels, twelve hidden units.
+    assert_eq!(kernel.workspace(), 3 * 5 * 12 * 4);
+    let workspace = Area {
+        address: 1 << 50,
+        bytes: kernel.workspace(),
+    };
+    let launch = |width, samples| -> Vec<(String, u32, u32)> {
         let at = Addresses {
-            clusters,
+            workspace,
             ..placed.addresses(&bench)
         };
         let region = Region {
@@ -93,12 +99,14 @@ fn a_squeeze_takes_clusters_where_the_gpu_has_them_and_the_width_has_room() {
             rows: 0..1,
         };
         let launches = kernel.launches(&at, &region, width).unwrap();
-        launches.into_iter().map(|l| (l.function, l.blocks, l.cluster)).collect()
+        launches.into_iter().map(|l| (l.function, l.blocks, l.threads)).collect()
     };
-    assert_eq!(launch(true, 0, 0..3), [("squeeze_cluster".into(), 24, 8)]);
-    assert_eq!(launch(true, 17, 0..3), [("squeeze_cluster".into(), 16, 8)]);
-    assert_eq!(launch(true, 8, 1..2), [("squeeze_cluster".into(), 8, 8)]);
-    assert_eq!(launch(true, 7, 0..3), [("squeeze_alone".into(), 3, 1)]);
-    assert_eq!(launch(false, 2, 0..3), [("squeeze_alone".into(), 2, 1)]);
-    assert!(launch(true, 0, 2..2).is_empty());
+    let both = |means, gates| vec![("squeeze_means_8".into(), means, 512), ("squeeze_gates".into(), gates, 256)];
+    assert_eq!(launch(0, 0..3), both(15, 3));
+    assert_eq!(launch(4, 0..3), both(4, 3));
+    assert_eq!(launch(1, 1..3), both(1, 1));
+    assert!(launch(0, 2..2).is_empty());
+    let small = placed.addresses(&bench);
+    let whole = Region { batch: 0..3, rows: 0..1 };
+    assert_eq!(kernel.launches(&small, &whole, 0), Err(BindError::Reference));
 }

@@ -1,0 +1,245 @@
+//! The tiles of the kernels that sum K in ranges of a warp each: the taps of a window, or ranges of channels under one tap.
+
+use super::Misfit;
+use super::conv_mma;
+use super::forms::need;
+use super::product::Product;
+use super::prologue::Prologue;
+use crate::plan::format::{Kernel, Operator, Plan, Tactic};
+use crate::tensor::Shape;
+
+/// Channels of a piece: what a warp multiplies at a time.
+pub const PIECE_CHANNELS: u32 = 32;
+/// Most pieces of a warp.
+const WARP_PIECES: u32 = 4;
+/// Warps that share the channels of a convolution of one tap.
+const SHARERS: u32 = 8;
+/// Most input channels of such a convolution.
+pub const MAX_CHANNELS: u32 = SHARERS * WARP_PIECES * PIECE_CHANNELS;
+/// Taps of a larger window: one a warp.
+const TAPS: u32 = 9;
+/// Input channels of a convolution under a larger window that occupy its warps.
+const TAP_CHANNELS: std::ops::RangeInclusive<u32> = 2 * PIECE_CHANNELS + 1..=WARP_PIECES * PIECE_CHANNELS;
+/// Most output channels of such a convolution: a block's.
+const TAP_OUTPUTS: u32 = 32;
+/// Most output pixels of a sample under a larger window, and under one tap: where there are more, larger tiles read their
+/// weights less often.
+const TAP_PIXELS: u64 = 196;
+const PIXELS: u64 = 196;
+
+/// How a block computes its tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The warps share out K, and keep their weights in registers; `turns` tiles of pixels come one after another.
+    Shared {
+        /// Tiles of pixels of a block.
+        turns: u32,
+    },
+    /// Each of `warps` warps sums all of K for pixels of its own, from weights in shared memory.
+    Whole {
+        /// Warps of a block.
+        warps: u32,
+    },
+}
+
+/// What one tactic launches: a kernel for each way in which K is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarpsTile {
+    /// Pixels and output channels of a block's tile.
+    pub tile: (u16, u16),
+    /// How it is computed.
+    pub form: Form,
+}
+
+const fn shared(tile: (u16, u16), turns: u32) -> WarpsTile {
+    let form = Form::Shared { turns };
+    WarpsTile { tile, form }
+}
+
+const fn whole(tile: (u16, u16), warps: u32) -> WarpsTile {
+    let form = Form::Whole { warps };
+    WarpsTile { tile, form }
+}
+
+/// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
+pub const MENU: &[WarpsTile] = &[
+    shared((16, 32), 1),
+    shared((16, 32), 2),
+    shared((16, 32), 4),
+    shared((16, 16), 1),
+    shared((32, 32), 1),
+    shared((32, 32), 2),
+    whole((64, 32), 4),
+    whole((128, 32), 8),
+    whole((128, 32), 4),
+];
+
+/// What a kernel's warps share out, and what happens to pixels before they multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// The taps of a window.
+    Taps,
+    /// The channels of the only tap, behind scale, shift and relu.
+    Affine,
+    /// The same, behind a factor.
+    Gate,
+}
+
+impl Share {
+    /// Warps of a block.
+    pub fn warps(self) -> u32 {
+        match self {
+            Share::Taps => TAPS,
+            _ => SHARERS,
+        }
+    }
+
+    /// What a product with such a prologue shares out.
+    pub fn of(prologue: Option<&Prologue>) -> Share {
+        match prologue {
+            None => Share::Taps,
+            Some(Prologue::Affine(_)) => Share::Affine,
+            Some(Prologue::Gate(_)) => Share::Gate,
+        }
+    }
+
+    /// Pieces of a warp, and warps that have any.
+    pub fn pieces(self, channels: u32) -> (u32, u32) {
+        let all = channels.div_ceil(PIECE_CHANNELS);
+        match self {
+            Share::Taps => (all, TAPS),
+            _ => {
+                let each = all.div_ceil(SHARERS);
+                (each, all.div_ceil(each.max(1)))
+            }
+        }
+    }
+}
+
+impl WarpsTile {
+    /// The kernel's name in `conv_warps.cu`.
+    pub fn function(&self, share: Share) -> String {
+        let name = match share {
+            Share::Taps => "taps",
+            Share::Affine => "affine",
+            Share::Gate => "gate",
+        };
+        match self.form {
+            Form::Shared { .. } => format!("conv_warps_{}x{}_{name}", self.tile.0, self.tile.1),
+            Form::Whole { warps } => format!("conv_warps_whole_{}x{}_w{warps}_{name}", self.tile.0, self.tile.1),
+        }
+    }
+
+    /// Tiles of pixels that a block computes one after another.
+    pub fn turns(&self) -> u32 {
+        match self.form {
+            Form::Shared { turns } => turns,
+            Form::Whole { .. } => 1,
+        }
+    }
+
+    /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
+    pub fn of(tactic: Tactic) -> Option<&'static WarpsTile> {
+        let entry = MENU.get(usize::from(tactic.variant))?;
+        (tactic.kernel == Kernel::ConvWarps && tactic.tile == entry.tile).then_some(entry)
+    }
+
+    /// The tactics of the whole menu.
+    pub fn tactics() -> impl Iterator<Item = Tactic> {
+        (0..).zip(MENU).map(|(variant, entry)| Tactic {
+            kernel: Kernel::ConvWarps,
+            tile: entry.tile,
+            variant,
+        })
+    }
+
+    /// Blocks of a product.
+    fn blocks(&self, product: &Product<'_>) -> u64 {
+        let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
+        let down = (samples * rows * columns).div_ceil(u64::from(self.tile.0));
+        down.div_ceil(u64::from(self.turns())) * channels.div_ceil(u64::from(self.tile.1))
+    }
+}
+
+/// The product that an operator without its prologue begins with, if the kernels take it: what differs from sample to sample
+/// does not matter, since the kernels have an arithmetic of their own.
+pub fn product<'a>(plan: &Plan, body: &'a Operator, prologue: Option<&Prologue>) -> Result<Product<'a>, Misfit> {
+    let product = conv_mma::product(plan, body)?;
+    let (x, out) = (&product.x, &product.out);
+    let whole = x.extents[3].is_multiple_of(8) && product.input.origin.is_multiple_of(8) && x.wide();
+    need(!product.matrix && whole, Misfit::Layout)?;
+    let pixels = u64::from(out.extents[1]) * u64::from(out.extents[2]);
+    let serves = match Share::of(prologue) {
+        Share::Taps => {
+            let square = product.window.kernel[..2] == [3, 3];
+            square && TAP_CHANNELS.contains(&x.extents[3]) && out.extents[3] <= TAP_OUTPUTS && pixels <= TAP_PIXELS
+        }
+        Share::Affine | Share::Gate => x.extents[3] <= MAX_CHANNELS && pixels <= PIXELS,
+    };
+    need(serves, Misfit::Primitive)?;
+    Ok(product)
+}
+
+/// True for pixels `[N, C, H, W]` that the kernels multiply by factors on the way into a convolution of one tap and step 1.
+pub fn gated(pixels: Shape) -> bool {
+    let few = |count: u64| (2..=PIXELS).contains(&count);
+    pixels.rank() == 4 && (1..=MAX_CHANNELS).contains(&pixels.dim(1)) && few(u64::from(pixels.dim(2)) * u64::from(pixels.dim(3)))
+}
+
+/// Ranges of K that are summed on their own and then in order: one a warp.
+pub fn splits(prologue: Option<&Prologue>) -> u16 {
+    Share::of(prologue).warps() as u16
+}
+
+/// The menu's tactics for a product, best first by estimate: blocks that fill a large GPU, and then the fewest of them.
+pub fn menu(product: &Product<'_>) -> Vec<Tactic> {
+    /// Multiprocessors of a large GPU.
+    const PROCESSORS: u64 = 132;
+    let mut all: Vec<(u64, Tactic)> = WarpsTile::tactics()
+        .zip(MENU)
+        .map(|(tactic, entry)| {
+            let tile = u64::from(entry.tile.0) * u64::from(entry.tile.1) / 256;
+            let rounds = entry.blocks(product).div_ceil(PROCESSORS);
+            (rounds * (4 + tile * u64::from(entry.turns())), tactic)
+        })
+        .collect();
+    all.sort_by_key(|(cost, _)| *cost);
+    all.into_iter().map(|(_, tactic)| tactic).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_a_line_of_its_source() {
+        let sources = [
+            include_str!("../../backend/cuda/kernels/conv_warps.cu"),
+            include_str!("../../backend/cuda/kernels/conv_warps_whole.cu"),
+        ];
+        let mut lines = std::collections::BTreeSet::new();
+        for entry in MENU {
+            for (share, name) in [(Share::Taps, "TAPS"), (Share::Affine, "AFFINE"), (Share::Gate, "GATE")] {
+                let (function, tile) = (entry.function(share), entry.tile);
+                let (source, line) = match entry.form {
+                    Form::Shared { .. } => (0, format!("\nCONV_WARPS({function}, {}, {}, {name})\n", tile.0, tile.1)),
+                    Form::Whole { warps } => (1, format!("\nCONV_WARPS_WHOLE({function}, {}, {warps}, {name})\n", tile.0)),
+                };
+                assert_eq!(sources[source].matches(&line).count(), 1, "{line}");
+                lines.insert(line);
+            }
+        }
+        let kernels = sources.iter().flat_map(|s| s.lines()).filter(|l| l.starts_with("CONV_WARPS"));
+        assert_eq!(kernels.count(), lines.len());
+    }
+
+    #[test]
+    fn warps_share_all_pieces() {
+        for channels in (8..=MAX_CHANNELS).step_by(8) {
+            let (each, warps) = Share::Gate.pieces(channels);
+            assert!(each <= WARP_PIECES && warps <= SHARERS);
+            assert!(each * warps * PIECE_CHANNELS >= channels && each * (warps - 1) * PIECE_CHANNELS < channels);
+        }
+        assert_eq!(Share::Taps.pieces(96), (3, 9));
+    }
+}
