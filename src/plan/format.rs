@@ -336,6 +336,8 @@ pub enum Kernel {
     Attention,
     /// GPU: squeeze and excitation, from the pixels to the gate of each channel.
     Squeeze,
+    /// GPU: convolution of 3 by 3 neighbours over few channels by `wgmma`, whose taps share a patch of pixels.
+    ConvPatch,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -5,6 +5,7 @@
 //! generic one are listed before it.
 
 use super::conv_mma::{self, MmaTile};
+use super::conv_patch::{self, PatchTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
 use super::product::Product;
@@ -59,7 +60,7 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         return conv_mma::product(plan, &body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, true));
     }
     let products = match operator.class.family {
-        Family::Wgmma => conv_wgmma::product(plan, operator).map_or(Vec::new(), |p| on_wgmma(&p, split_k)),
+        Family::Wgmma => on_wgmma(plan, operator),
         _ => conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
     };
     let pictures = [Kernel::Prepare, Kernel::Decode, Kernel::Squeeze].into_iter();
@@ -67,12 +68,17 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     products.into_iter().chain(others).collect()
 }
 
-/// The tactics of both kernels that multiply by `wgmma`, best first.
-fn on_wgmma(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
-    let tiles = conv_wgmma::menu(product, split_k);
-    match stream_wgmma::menu(product) {
-        (streams, true) => [streams, tiles].concat(),
-        (streams, false) => [tiles, streams].concat(),
+/// The tactics of the kernels that multiply by `wgmma`, best first.
+fn on_wgmma(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
+    let split_k = operator.class.split_k;
+    let Ok(product) = conv_wgmma::product(plan, operator) else {
+        return Vec::new();
+    };
+    let tiles = conv_wgmma::menu(&product, split_k);
+    let patches = conv_patch::product(plan, operator).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k));
+    match stream_wgmma::menu(&product) {
+        (streams, true) => [streams, patches, tiles].concat(),
+        (streams, false) => [patches, tiles, streams].concat(),
     }
 }
 
@@ -101,6 +107,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
             conv_wgmma::fits(entry, &conv_wgmma::product(plan, operator)?, operator.class.split_k)
         }
+        (Kernel::ConvPatch, P::Conv { .. }) => {
+            let entry = PatchTile::of(tactic).ok_or(Misfit::Tile)?;
+            conv_patch::fits(entry, &conv_patch::product(plan, operator)?, operator.class.split_k)
+        }
         (Kernel::StreamWgmma, P::Conv { .. } | P::MatMul) => {
             StreamTile::of(tactic).ok_or(Misfit::Tile)?;
             let splits = conv_wgmma::splits(&stream_wgmma::product(plan, operator)?);
@@ -125,7 +135,7 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
         Kernel::ConvMma => Family::TensorCore,
-        Kernel::ConvWgmma | Kernel::StreamWgmma => Family::Wgmma,
+        Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::ConvPatch => Family::Wgmma,
         _ => Family::Fma,
     }
 }

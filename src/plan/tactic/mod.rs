@@ -5,6 +5,7 @@
 //! backend, in `cpu` and `cuda`.
 
 pub mod conv_mma;
+pub mod conv_patch;
 pub mod conv_wgmma;
 mod cpu;
 mod cuda;

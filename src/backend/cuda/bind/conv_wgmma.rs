@@ -302,7 +302,7 @@ impl Kernel for ConvWgmma {
 
 /// True if sums may be rounded to halves before they are turned round and stored 16 bytes at a time: the conditions of
 /// `kernels/conv_wgmma_store.cuh`.
-fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
+pub(super) fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
     let clips = matches!(epilogue.function, function::IDENTITY | function::RELU | function::CLIP);
     let joins = matches!(epilogue.function, function::ADD | function::ADD_RELU);
     let needed = flags::WIDE_STORE | if clips { 0 } else { flags::ROUNDED } | if joins { flags::WIDE_JOINED } else { 0 };

@@ -7,6 +7,7 @@
 mod attention;
 mod constants;
 pub mod conv_mma;
+mod conv_patch;
 pub mod conv_wgmma;
 mod depthwise;
 mod elementwise;
@@ -356,6 +357,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::ConvMma => conv_mma::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),
         Named::ConvWgmma => conv_wgmma::compile(packer, operator),
+        Named::ConvPatch => conv_patch::compile(packer, operator),
         Named::StreamWgmma => stream_wgmma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),
     }

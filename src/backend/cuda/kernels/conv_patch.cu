@@ -6,6 +6,8 @@
 // its tile, weights by pixels, while others store theirs. A tap is an offset into the patch: the swizzle acts on addresses,
 // so a matrix of pixels may begin at any of them. Products have the order of conv_wgmma.cu, taps in row-major order and
 // inside a tap the channels, in one chain or in two that are added in the end: bits are the same, whatever tile and grid.
+//
+// The maximum of every 2 by 2 outputs may follow: a thread holds all four, so only maxima are stored.
 
 #include "conv_patch.cuh"
 #include "conv_wgmma_store.cuh"
@@ -85,16 +87,21 @@ struct Share {
     __device__ __forceinline__ u32 channel(u32 turn) const { return (lane + turn * lanes) * CHANNELS; }
 };
 
-// A tile: its sample, first row and first column.
+// How a tile is stored: a tail that has a path of its own, any other, or bounds and then maxima.
+enum class Store { PLAIN, ANY, POOLED };
+
+// A tile: its sample, and the first row and column that it stores.
 struct Tile {
     u32 batch, row, column;
 };
 
-template <class S>
+// A pooled tile stores half as many rows and columns.
+template <class S, Store STORE>
 __device__ __forceinline__ Tile tile_at(const ConvPatchParams& p, u32 index) {
     const u32 line = index / p.across;
     const u32 batch = line / p.down;
-    return {p.first_batch + batch, p.first_row + (line - batch * p.down) * S::ROWS, (index - line * p.across) * COLUMNS};
+    constexpr u32 POOL = STORE == Store::POOLED ? 2 : 1;
+    return {p.first_batch + batch, p.first_row + (line - batch * p.down) * (S::ROWS / POOL), (index - line * p.across) * (COLUMNS / POOL)};
 }
 
 // The barrier of the warps of one warpgroup.
@@ -114,7 +121,7 @@ __device__ __forceinline__ void load_weights(const ConvPatchParams& p, u32 chann
 }
 
 // Fills patches with the tiles of a block.
-template <class S>
+template <class S, Store STORE>
 __device__ __forceinline__ void load(const ConvPatchParams& p, const Share& share, u32 base, const Barriers<S>& barriers) {
     const u32 turns = share.turns(p);
     u32 n = 0;
@@ -126,8 +133,10 @@ __device__ __forceinline__ void load(const ConvPatchParams& p, const Share& shar
         }
 #pragma unroll 1
         for (u32 i = 0; i < share.count; ++i, ++n) {
-            const Tile t = tile_at<S>(p, share.first + i * share.step);
-            const i32 column = static_cast<i32>(t.column) - static_cast<i32>(p.pad_columns), row = static_cast<i32>(t.row) - static_cast<i32>(p.pad_rows);
+            const Tile t = tile_at<S, STORE>(p, share.first + i * share.step);
+            constexpr i32 POOL = STORE == Store::POOLED ? 2 : 1;
+            const i32 column = static_cast<i32>(t.column) * POOL - static_cast<i32>(p.pad_columns);
+            const i32 row = static_cast<i32>(t.row) * POOL - static_cast<i32>(p.pad_rows);
 #pragma unroll
             for (u32 block = 0; block < S::K_BLOCKS; ++block) {
                 const u32 stage = n % S::TILES * S::K_BLOCKS + block;
@@ -184,20 +193,60 @@ __device__ __forceinline__ void turn_round(const float (&sums)[S::PIXELS / 2], c
     }
 }
 
-// Stores a tile that lies at `from`, 8 channels of a pixel a thread.
+// The greater of both halves of two words; NaN passes.
+__device__ __forceinline__ u32 greater_halves(u32 a, u32 b) {
+    u32 bits;
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(bits) : "r"(a), "r"(b));
+    return bits;
+}
+
+// Rounds the sums, keeps the greatest of every 2 by 2, and turns them round at `at`, as above with half the rows and columns.
 template <class S>
+__device__ __forceinline__ void turn_pooled(const float (&sums)[S::PIXELS / 2], const Epilogue& e, const float (&bias)[2], u32 at, u32 warp,
+                                            u32 lane) {
+    const Bounds bounds(e);
+    // Of lower (0) or upper (1) channels, the maximum of a thread's two columns in rows `row` and `row + 1`, in both halves.
+    const auto pooled = [&](u32 row, u32 upper) {
+        const auto pair = [&](u32 j) {
+            const float* value = sums + 4 * j + 2 * upper;
+            return bounds.halves(__fadd_rn(value[0], bias[upper]), __fadd_rn(value[1], bias[upper]));
+        };
+        const u32 rows = row + 1 < S::ROWS ? greater_halves(pair(row), pair(row + 1)) : 0;
+        return greater_halves(rows, __funnelshift_r(rows, rows, 16));
+    };
+    // A matrix holds two pooled rows: its column 2 q + s is column q of row s.
+    const u32 pixel = lane / 16 * COLUMNS + lane % 2 * (COLUMNS / 2) + lane % 8 / 2, piece = warp * 2 + lane / 8 % 2;
+    const u32 to = at + pixel * K_BYTES + (piece ^ pixel % 8) * 16;
+#pragma unroll
+    for (u32 j = 0; j < S::ROWS; j += 8) {
+        u32 halves[4];
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            const u32 row = j + i / 2 * 4;
+            halves[i] = __byte_perm(pooled(row, i % 2), pooled(row + 2, i % 2), 0x5410);
+        }
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + j / 2 * (COLUMNS / 2) * K_BYTES),
+                     "r"(halves[0]), "r"(halves[1]), "r"(halves[2]), "r"(halves[3])
+                     : "memory");
+    }
+}
+
+// Stores a tile of ROWS by ACROSS pixels that lies at `from`, 8 channels of a pixel a thread.
+template <u32 ROWS, u32 ACROSS>
 __device__ __forceinline__ void store(const ConvPatchParams& p, const Tile& t, u32 channel, u32 from, u32 thread) {
-    constexpr u32 PIECES = CHANNELS / GROUP, AT_ONCE = WARPGROUP / PIECES;  // AT_ONCE pixels, two rows
-    constexpr u32 TURNS = S::PIXELS / AT_ONCE, ROWS_AT_ONCE = AT_ONCE / COLUMNS;
+    constexpr u32 PIECES = CHANNELS / GROUP, AT_ONCE = WARPGROUP / PIECES;  // AT_ONCE pixels, some rows
+    constexpr u32 ROWS_AT_ONCE = AT_ONCE / ACROSS, TURNS = (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
     const Epilogue& e = p.epilogue;
-    const u32 pixel = thread / PIECES, piece = thread % PIECES, column = t.column + pixel % COLUMNS;
-    const u32 first = t.row + pixel / COLUMNS;
-    const u32 strip = from + pixel * K_BYTES + (piece ^ pixel % COLUMNS) * 16;
+    const u32 pixel = thread / PIECES, piece = thread % PIECES, column = t.column + pixel % ACROSS;
+    const u32 first = t.row + pixel / ACROSS;
+    const u32 strip = from + pixel * K_BYTES + (piece ^ pixel % 8) * 16;
     const auto place = [&](const ChannelsLast& tensor) {
         return tensor.address + 2 * (t.batch * tensor.batch + first * tensor.row + column * tensor.pixel + channel + piece * GROUP);
     };
     const u64 to = place(e.output), step = e.output.row * ROWS_AT_ONCE * 2;
-    const auto live = [&](u32 i) { return column < p.columns && first + i * ROWS_AT_ONCE < p.end_row; };
+    const auto live = [&](u32 i) {
+        return column < p.columns && first + i * ROWS_AT_ONCE < p.end_row && pixel / ACROSS + i * ROWS_AT_ONCE < ROWS;
+    };
     const auto load = [&](u32 i) { return load_strip(strip + i * AT_ONCE * K_BYTES); };
     if (is_clip(e)) {
 #pragma unroll
@@ -256,7 +305,7 @@ __device__ __forceinline__ void store_any(const ConvPatchParams& p, const Tile& 
 }
 
 // What a warpgroup does.
-template <class S, bool PLAIN>
+template <class S, Store STORE>
 __device__ __forceinline__ void work(const ConvPatchParams& p, const Share& share, u8* memory, const Barriers<S>& barriers, u32 group, u32 thread) {
     const u32 base = shared_address(memory), lane = thread % WARP, warp = __shfl_sync(0xffffffff, thread / WARP, 0);
     const u32 turns = share.turns(p), total = turns * share.count;
@@ -266,7 +315,7 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, const Share& shar
     const auto begin_turn = [&] {
         const float* biases = reinterpret_cast<const float*>(p.epilogue.bias);
         const u32 own = share.channel(turn) + warp * 16 + lane / 4;
-        if (PLAIN && biases != nullptr) bias[0] = biases[own], bias[1] = biases[own + 8];
+        if (STORE != Store::ANY && biases != nullptr) bias[0] = biases[own], bias[1] = biases[own + 8];
         barrier_wait(barriers.weights(), turn & 1);
     };
     if (total > 0) begin_turn();
@@ -281,7 +330,7 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, const Share& shar
             begin_turn();
         }
         if (n >= total) break;
-        const Tile t = tile_at<S>(p, share.first + n % share.count * share.step);
+        const Tile t = tile_at<S, STORE>(p, share.first + n % share.count * share.step);
         const u32 stage = n % S::TILES * S::K_BLOCKS, patch = S::PATCHES + stage * S::STAGE_BYTES, channel = share.channel(turn);
 #pragma unroll
         for (u32 block = 0; block < S::K_BLOCKS; ++block) barrier_wait(barriers.full(stage + block), (n / S::TILES) & 1);
@@ -300,12 +349,18 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, const Share& shar
             if (lane == 0) barrier_arrive(barriers.turn((n + 1) % S::WARPGROUPS));
             products_wait<0>();
         }
-        if constexpr (PLAIN) {
+        if constexpr (STORE != Store::ANY) {
             // The other warps have read the patch, too: the tile is turned round in its place.
             warpgroup_meet(group);
-            turn_round<S>(sums, p.epilogue, bias, base + patch, warp, lane);
-            warpgroup_meet(group);
-            store<S>(p, t, channel, base + patch, thread);
+            if constexpr (STORE == Store::POOLED) {
+                turn_pooled<S>(sums, p.epilogue, bias, base + patch, warp, lane);
+                warpgroup_meet(group);
+                store<S::ROWS / 2, COLUMNS / 2>(p, t, channel, base + patch, thread);
+            } else {
+                turn_round<S>(sums, p.epilogue, bias, base + patch, warp, lane);
+                warpgroup_meet(group);
+                store<S::ROWS, COLUMNS>(p, t, channel, base + patch, thread);
+            }
         } else {
             store_any<S>(p, t, sums, channel, memory + patch, group, thread);
         }
@@ -318,7 +373,7 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, const Share& shar
     }
 }
 
-template <class S, bool PLAIN>
+template <class S, Store STORE>
 __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
     extern __shared__ __align__(1024) u8 memory[];
     const u32 base = shared_address(memory);
@@ -335,22 +390,23 @@ __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
         if (lane == 0 && share.count > 0) load_weights<S>(p, share.channel(0), base, barriers.weights());
         wait_for_predecessors();
         release_successors();
-        if (lane == 0) load<S>(p, share, base, barriers);
+        if (lane == 0) load<S, STORE>(p, share, base, barriers);
     } else {
-        work<S, PLAIN>(p, share, memory, barriers, warp / (WARPGROUP / WARP), threadIdx.x % WARPGROUP);
+        work<S, STORE>(p, share, memory, barriers, warp / (WARPGROUP / WARP), threadIdx.x % WARPGROUP);
     }
 }
 
 // Kernels of the menu (plan/tactic/conv_patch.rs): rows of a tile, input channels in blocks of 64, patches in shared memory,
-// warpgroups, chains. Each stands twice: for tails that are stored the plain way, and for any.
-#define CONV_PATCH_KERNEL(ROWS, BLOCKS, STAGES, GROUPS, CHAINS, NAME, PLAIN)                                           \
+// warpgroups, chains. Each stands for every way to store.
+#define CONV_PATCH_KERNEL(ROWS, BLOCKS, STAGES, GROUPS, CHAINS, NAME, STORE)                                           \
     extern "C" __global__ void __launch_bounds__(Shape<ROWS, BLOCKS, STAGES, GROUPS, CHAINS>::THREADS, 1)              \
-        conv_patch_r##ROWS##_k##BLOCKS##_s##STAGES##_g##GROUPS##_c##CHAINS##NAME(const __grid_constant__ ConvPatchParams p) { \
-        convolve<Shape<ROWS, BLOCKS, STAGES, GROUPS, CHAINS>, PLAIN>(p);                                               \
+        conv_patch_r##ROWS##_k##BLOCKS##_s##STAGES##_g##GROUPS##_c##CHAINS##_##NAME(const __grid_constant__ ConvPatchParams p) { \
+        convolve<Shape<ROWS, BLOCKS, STAGES, GROUPS, CHAINS>, Store::STORE>(p);                                        \
     }
 #define CONV_PATCH(ROWS, BLOCKS, STAGES, GROUPS, CHAINS)                                                               \
-    CONV_PATCH_KERNEL(ROWS, BLOCKS, STAGES, GROUPS, CHAINS, , true)                                                    \
-    CONV_PATCH_KERNEL(ROWS, BLOCKS, STAGES, GROUPS, CHAINS, _any, false)
+    CONV_PATCH_KERNEL(ROWS, BLOCKS, STAGES, GROUPS, CHAINS, plain, PLAIN)                                              \
+    CONV_PATCH_KERNEL(ROWS, BLOCKS, STAGES, GROUPS, CHAINS, any, ANY)                                                  \
+    CONV_PATCH_KERNEL(ROWS, BLOCKS, STAGES, GROUPS, CHAINS, pooled, POOLED)
 
 CONV_PATCH(14, 1, 7, 3, 1)
 CONV_PATCH(8, 1, 10, 3, 1)

@@ -10,7 +10,7 @@ struct ConvPatchParams {
     u32 channels;        // of the output, a multiple of 64
     u32 channel_tiles;   // of 64 channels; divides the blocks of the launch
     u32 pad_rows, pad_columns;
-    u32 columns;         // of the output
+    u32 columns;         // of what is stored, as the rows of the chunk are
     u32 first_batch;     // of the chunk
     u32 first_row, end_row;
     u32 across, down;    // tiles of a row, and of a sample's rows
@@ -19,7 +19,7 @@ struct ConvPatchParams {
     Epilogue epilogue;
 };
 
-static_assert(sizeof(ConvPatchParams) == 192 + sizeof(Epilogue) + 48, "mirrored in bind/conv_patch.rs");
+static_assert(sizeof(ConvPatchParams) == 184 + sizeof(Epilogue) + 56, "mirrored in bind/conv_patch.rs");
 
 // A box of a tiled map of samples, rows, columns and channels.
 __device__ __forceinline__ void copy_patch(u32 to, const TensorMap* map, u32 barrier, i32 channel, i32 column, i32 row, i32 batch) {

@@ -1,0 +1,172 @@
+//! Convolutions of 3 by 3 neighbours over few channels: the launches of `kernels/conv_patch.cu`.
+//!
+//! Weights and what follows the sums are those of [`conv_wgmma`](super::conv_wgmma): both kernels share packed weights, and
+//! compute the same bits.
+
+use super::conv_wgmma::{MISFIT, is_plain, pack_weights};
+use super::epilogue::{Epilogue, pack_bias};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap};
+use crate::plan::format::Operator;
+use crate::plan::tactic::conv_patch::{CHANNELS, COLUMNS, PatchTile, TAPS, product};
+use crate::plan::tactic::conv_wgmma::BLOCK_K;
+use crate::plan::tactic::product::Product;
+use crate::primitive::Region;
+use bytemuck::{Pod, Zeroable};
+
+/// Multiprocessors of a large GPU: more blocks would only load the weights more often.
+const PROCESSORS: u32 = 132;
+/// Bytes of a row of a K block.
+const K_BYTES: u32 = BLOCK_K * 2;
+/// Bytes after which the swizzle's pattern begins anew.
+const SWIZZLE_BYTES: u32 = 1024;
+/// Bytes kept for barriers.
+const BARRIER_BYTES: u32 = 256;
+
+/// `ConvPatchParams` of `kernels/conv_patch.cuh`.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Params {
+    image: TensorMap,
+    weights: u64,
+    channels: u32,
+    channel_tiles: u32,
+    pad: [u32; 2],
+    columns: u32,
+    first_batch: u32,
+    first_row: u32,
+    end_row: u32,
+    across: u32,
+    down: u32,
+    tiles: u32,
+    padding: u32,
+    epilogue: Epilogue,
+    end: [u32; 14],
+}
+
+impl PatchTile {
+    /// Threads of a block: the warpgroups that multiply, and one warp that loads.
+    fn threads(&self) -> u32 {
+        u32::from(self.warpgroups) * 128 + 32
+    }
+
+    /// Rows and columns of a patch.
+    fn patch(&self) -> [u32; 2] {
+        [u32::from(self.rows) + TAPS - 1, COLUMNS + TAPS - 1]
+    }
+
+    /// Bytes of shared memory of a block: weights, patches, barriers.
+    fn shared(&self) -> u32 {
+        let weights = TAPS * TAPS * u32::from(self.blocks) * CHANNELS * K_BYTES;
+        let patch = self.patch().iter().product::<u32>() * K_BYTES;
+        weights + u32::from(self.stages) * patch.next_multiple_of(SWIZZLE_BYTES) + BARRIER_BYTES
+    }
+}
+
+/// An operator bound to an entry of the menu.
+struct ConvPatch {
+    operator: Operator,
+    entry: PatchTile,
+    weights: PackId,
+    bias: Option<PackId>,
+}
+
+/// Binds a convolution whose tactic is an entry of the menu.
+pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    let entry = *PatchTile::of(operator.tactic).ok_or(BindError::Tactic("conv_patch has no such tile"))?;
+    let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
+    Ok(Box::new(ConvPatch {
+        operator: operator.clone(),
+        entry,
+        weights: pack_weights(packer, &product)?,
+        bias: pack_bias(packer, &product)?,
+    }))
+}
+
+/// The map of the whole input, in patches of the entry.
+fn map(entry: &PatchTile, product: &Product<'_>, address: u64) -> TiledMap {
+    let [samples, rows, columns, channels] = product.x.extents;
+    let [patch_rows, patch_columns] = entry.patch();
+    // An axis of one position is never stepped along, but the map wants a step.
+    let strides = [2, 1, 0].map(|axis| match product.x.strides[axis] {
+        0 => u64::from(channels) * 2,
+        step => step as u64 * 2,
+    });
+    TiledMap {
+        address,
+        extents: [channels, columns, rows, samples].map(u64::from).to_vec(),
+        strides: strides.to_vec(),
+        tile: vec![BLOCK_K, patch_columns, patch_rows, 1],
+        steps: vec![1; 4],
+        swizzle: Swizzle::B128,
+    }
+}
+
+impl ConvPatch {
+    fn params(&self, at: &Addresses<'_>, region: &Region) -> Result<Params, BindError> {
+        let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
+        let [samples, rows, columns, channels] = product.out.extents;
+        if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
+            return Err(BindError::Reference);
+        }
+        let across = columns.div_ceil(COLUMNS);
+        let down = (region.rows.len() as u32).div_ceil(u32::from(self.entry.rows));
+        Ok(Params {
+            image: at.maps.tiled(&map(&self.entry, &product, at.view(product.input)?))?,
+            weights: at.pack(self.weights)?.address,
+            channels,
+            channel_tiles: channels / CHANNELS,
+            pad: [product.window.pad_begin[0], product.window.pad_begin[1]],
+            columns,
+            first_batch: region.batch.start,
+            first_row: region.rows.start,
+            end_row: region.rows.end,
+            across,
+            down,
+            // No more than the pixels, which are below 2^31.
+            tiles: across * down * region.batch.len() as u32,
+            padding: 0,
+            epilogue: Epilogue::new(at, &self.operator, &product, self.bias, region)?,
+            end: [0; 14],
+        })
+    }
+}
+
+impl Kernel for ConvPatch {
+    fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
+        let params = self.params(at, region)?;
+        let most = match u32::from(width) {
+            0 => PROCESSORS,
+            width => width.min(PROCESSORS),
+        };
+        // Blocks are dealt to the channels in turn.
+        let lanes = params.channel_tiles.min(most);
+        let blocks = (most / lanes).min(params.tiles) * lanes;
+        let function = self.entry.function(is_plain(&params.epilogue, params.channels));
+        let launch = Launch::new("conv_patch", function, blocks, 0, self.entry.threads(), &params);
+        Ok(vec![Launch {
+            shared: self.entry.shared(),
+            ..launch
+        }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    #[test]
+    fn params_have_the_sources_bytes() {
+        assert_eq!(size_of::<Params>(), 184 + size_of::<Epilogue>() + 56);
+        assert_eq!((offset_of!(Params, weights), offset_of!(Params, pad)), (128, 144));
+        assert_eq!((offset_of!(Params, tiles), offset_of!(Params, epilogue)), (176, 184));
+    }
+
+    #[test]
+    fn blocks_of_every_entry_fit_an_sm() {
+        // 227 KiB of a block.
+        for entry in crate::plan::tactic::conv_patch::MENU {
+            assert!(entry.shared() <= 227 << 10, "{entry:?}: {}", entry.shared());
+        }
+    }
+}
