@@ -6,6 +6,7 @@ use super::conv_wgmma::{self, BLOCK_K};
 use super::forms::need;
 use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
+use crate::primitive::Window;
 
 /// Output channels of a tile: the rows of a warpgroup product.
 pub const CHANNELS: u32 = 64;
@@ -14,7 +15,18 @@ pub const COLUMNS: u32 = 8;
 /// Taps along either axis.
 pub const TAPS: u32 = 3;
 
-/// One kernel of `conv_patch.cu`.
+/// How a tile is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// A tail that has a path of its own.
+    Plain,
+    /// Any other tail.
+    Any,
+    /// Bounds, and then the greatest of every 2 by 2.
+    Pooled,
+}
+
+/// Kernels of `conv_patch.cu` for one tile: one for each way to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatchTile {
     /// Output rows of a tile, an even number.
@@ -50,8 +62,8 @@ pub const MENU: &[PatchTile] = &[
 ];
 
 impl PatchTile {
-    /// The kernel's name in `conv_patch.cu`; `plain` for tails that are stored the plain way.
-    pub fn function(&self, plain: bool) -> String {
+    /// The kernel's name in `conv_patch.cu`.
+    pub fn function(&self, store: Store) -> String {
         let PatchTile {
             rows,
             blocks,
@@ -59,8 +71,12 @@ impl PatchTile {
             warpgroups,
             chains,
         } = self;
-        let any = if plain { "" } else { "_any" };
-        format!("conv_patch_r{rows}_k{blocks}_s{stages}_g{warpgroups}_c{chains}{any}")
+        let store = match store {
+            Store::Plain => "plain",
+            Store::Any => "any",
+            Store::Pooled => "pooled",
+        };
+        format!("conv_patch_r{rows}_k{blocks}_s{stages}_g{warpgroups}_c{chains}_{store}")
     }
 
     /// Pixels and channels of a tile.
@@ -81,14 +97,18 @@ impl PatchTile {
     }
 }
 
+/// True for windows and channels that the kernels take.
+pub fn serves(window: &Window, inputs: u32, outputs: u32) -> bool {
+    let most = MENU.iter().map(|e| u32::from(e.blocks)).max().unwrap_or(0) * BLOCK_K;
+    let neighbours = (0..2).all(|a| window.kernel[a] == TAPS && window.stride[a] == 1 && window.dilation[a] == 1);
+    window.axes == 2 && neighbours && (1..=most).contains(&inputs) && outputs > 0 && outputs.is_multiple_of(CHANNELS)
+}
+
 /// The product that an operator begins with, if the kernels take it.
 pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
     let product = conv_wgmma::product(plan, operator)?;
-    let window = &product.window;
-    let neighbours = (0..2).all(|a| window.kernel[a] == TAPS && window.stride[a] == 1 && window.dilation[a] == 1);
-    let most = MENU.iter().map(|e| u32::from(e.blocks)).max().unwrap_or(0) * BLOCK_K;
-    need(neighbours && !product.matrix && product.x.extents[3] <= most, Misfit::Primitive)?;
-    need(product.out.extents[3].is_multiple_of(CHANNELS), Misfit::Primitive)?;
+    let served = !product.matrix && serves(&product.window, product.x.extents[3], product.out.extents[3]);
+    need(served, Misfit::Primitive)?;
     Ok(product)
 }
 

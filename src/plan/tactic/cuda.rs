@@ -1,16 +1,15 @@
 //! What each kernel of the CUDA backend takes.
 //!
 //! On a GPU an operator is a head and a tail: its later primitives are elementwise functions of earlier values. What comes
-//! before the head, if anything, is a prologue; squeeze and excitation alone has layers in its tail. Kernels other than the
-//! generic one are listed before it.
+//! before the head, if anything, is a prologue; squeeze and excitation alone has layers in its tail, and a convolution may
+//! end with maxima. Kernels other than the generic one are listed before it.
 
 use super::conv_mma::{self, MmaTile};
 use super::conv_patch::{self, PatchTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
-use super::product::Product;
 use super::stream_wgmma::{self, StreamTile};
-use super::{FMA, Misfit, plain, prologue, recurrent, squeeze};
+use super::{FMA, Misfit, plain, pooled, prologue, recurrent, squeeze};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
@@ -22,7 +21,9 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
             split_k: conv_mma::splits(&product),
         });
     }
-    if let Some(product) = conv_wgmma::product(plan, operator).ok().filter(|_| wgmma) {
+    let pooled = pooled::cut(operator);
+    let body = pooled.as_ref().unwrap_or(operator);
+    if let Some(product) = conv_wgmma::product(plan, body).ok().filter(|_| wgmma) {
         return ArithmeticClass {
             family: Family::Wgmma,
             split_k: conv_wgmma::splits(&product),
@@ -71,6 +72,9 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 /// The tactics of the kernels that multiply by `wgmma`, best first.
 fn on_wgmma(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     let split_k = operator.class.split_k;
+    if let Some(body) = pooled::cut(operator) {
+        return conv_patch::product(plan, &body).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k));
+    }
     let Ok(product) = conv_wgmma::product(plan, operator) else {
         return Vec::new();
     };
@@ -94,6 +98,11 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
     if tactic.kernel == Kernel::Squeeze {
         need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
         return squeeze::fits(plan, operator);
+    }
+    if let Some(body) = pooled::cut(operator) {
+        let entry = PatchTile::of(tactic).ok_or(Misfit::Tile)?;
+        need(operator.class.family == Family::Wgmma, Misfit::Class)?;
+        return conv_patch::fits(entry, &conv_patch::product(plan, &body)?, operator.class.split_k);
     }
     tail(operator)?;
     need(family(tactic.kernel, operator) == operator.class.family, Misfit::Class)?;

@@ -11,6 +11,7 @@ mod cpu;
 mod cuda;
 mod forms;
 mod plain;
+pub mod pooled;
 pub mod product;
 pub mod prologue;
 mod recurrent;

@@ -4,12 +4,13 @@
 //! compute the same bits.
 
 use super::conv_wgmma::{MISFIT, is_plain, pack_weights};
-use super::epilogue::{Epilogue, pack_bias};
+use super::epilogue::{ChannelsLast, Epilogue, flags, pack_bias};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap};
-use crate::plan::format::Operator;
-use crate::plan::tactic::conv_patch::{CHANNELS, COLUMNS, PatchTile, TAPS, product};
+use crate::plan::format::{Operator, View};
+use crate::plan::tactic::conv_patch::{CHANNELS, COLUMNS, PatchTile, Store, TAPS, product};
 use crate::plan::tactic::conv_wgmma::BLOCK_K;
-use crate::plan::tactic::product::Product;
+use crate::plan::tactic::pooled;
+use crate::plan::tactic::product::{Pixels, Product};
 use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
 
@@ -64,7 +65,10 @@ impl PatchTile {
 
 /// An operator bound to an entry of the menu.
 struct ConvPatch {
+    /// The operator without the maxima at its end.
     operator: Operator,
+    /// Where the maxima are stored.
+    pooled: Option<View>,
     entry: PatchTile,
     weights: PackId,
     bias: Option<PackId>,
@@ -73,12 +77,17 @@ struct ConvPatch {
 /// Binds a convolution whose tactic is an entry of the menu.
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *PatchTile::of(operator.tactic).ok_or(BindError::Tactic("conv_patch has no such tile"))?;
-    let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
+    let body = pooled::cut(operator);
+    let pooled = body.as_ref().and_then(|_| operator.outputs.first()).copied();
+    let operator = body.unwrap_or_else(|| operator.clone());
+    let product = product(packer.plan, &operator).map_err(|_| MISFIT)?;
+    let (weights, bias) = (pack_weights(packer, &product)?, pack_bias(packer, &product)?);
     Ok(Box::new(ConvPatch {
-        operator: operator.clone(),
+        operator,
+        pooled,
         entry,
-        weights: pack_weights(packer, &product)?,
-        bias: pack_bias(packer, &product)?,
+        weights,
+        bias,
     }))
 }
 
@@ -104,12 +113,23 @@ fn map(entry: &PatchTile, product: &Product<'_>, address: u64) -> TiledMap {
 impl ConvPatch {
     fn params(&self, at: &Addresses<'_>, region: &Region) -> Result<Params, BindError> {
         let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
-        let [samples, rows, columns, channels] = product.out.extents;
+        let channels = product.out.extents[3];
+        let mut epilogue = Epilogue::new(at, &self.operator, &product, self.bias, region)?;
+        let mut stored = product.out;
+        let mut pool = 1;
+        if let Some(view) = &self.pooled {
+            (stored, pool) = (Pixels::of(view).ok_or(MISFIT)?, 2);
+            let address = at.view(view)?;
+            epilogue.output = ChannelsLast::new(address, &stored, None);
+            let wide = address.is_multiple_of(16) && stored.wide();
+            epilogue.flags = (epilogue.flags & !flags::WIDE_STORE) | if wide { flags::WIDE_STORE } else { 0 };
+        }
+        let [samples, rows, columns, _] = stored.extents;
         if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
             return Err(BindError::Reference);
         }
-        let across = columns.div_ceil(COLUMNS);
-        let down = (region.rows.len() as u32).div_ceil(u32::from(self.entry.rows));
+        let across = columns.div_ceil(COLUMNS / pool);
+        let down = (region.rows.len() as u32).div_ceil(u32::from(self.entry.rows) / pool);
         Ok(Params {
             image: at.maps.tiled(&map(&self.entry, &product, at.view(product.input)?))?,
             weights: at.pack(self.weights)?.address,
@@ -125,7 +145,7 @@ impl ConvPatch {
             // No more than the pixels, which are below 2^31.
             tiles: across * down * region.batch.len() as u32,
             padding: 0,
-            epilogue: Epilogue::new(at, &self.operator, &product, self.bias, region)?,
+            epilogue,
             end: [0; 14],
         })
     }
@@ -141,8 +161,12 @@ impl Kernel for ConvPatch {
         // Blocks are dealt to the channels in turn.
         let lanes = params.channel_tiles.min(most);
         let blocks = (most / lanes).min(params.tiles) * lanes;
-        let function = self.entry.function(is_plain(&params.epilogue, params.channels));
-        let launch = Launch::new("conv_patch", function, blocks, 0, self.entry.threads(), &params);
+        let store = match is_plain(&params.epilogue, params.channels) {
+            _ if self.pooled.is_some() => Store::Pooled,
+            true => Store::Plain,
+            false => Store::Any,
+        };
+        let launch = Launch::new("conv_patch", self.entry.function(store), blocks, 0, self.entry.threads(), &params);
         Ok(vec![Launch {
             shared: self.entry.shared(),
             ..launch

@@ -148,9 +148,10 @@ __device__ __forceinline__ void load(const ConvPatchParams& p, const Share& shar
     }
 }
 
-// Asks for the products of one chain of a tile whose patches begin at `patch`; they are in flight together.
-template <class S, u32 CHAIN>
-__device__ __forceinline__ void multiply(float (&sums)[S::PIXELS / 2], u32 weights, u32 patch) {
+// Asks for the products of one chain of a tile whose patches begin at `patch`; they are in flight together. Before the last
+// few it calls `ends`.
+template <class S, u32 CHAIN, class F>
+__device__ __forceinline__ void multiply(float (&sums)[S::PIXELS / 2], u32 weights, u32 patch, const F& ends) {
     constexpr u32 BLOCKS = TAPS * TAPS * S::K_BLOCKS, BEGIN = CHAIN * BLOCKS / S::SPLITS, END = (CHAIN + 1) * BLOCKS / S::SPLITS;
     const u32 rows = pixel_groups(PATCH_ROW_BYTES);
     u32 a = swizzled_matrix(weights), b = swizzled_matrix(patch);
@@ -162,6 +163,7 @@ __device__ __forceinline__ void multiply(float (&sums)[S::PIXELS / 2], u32 weigh
 #pragma unroll
     for (u32 k = BEGIN; k < END; ++k) {
         const u32 tap = k / S::K_BLOCKS, block = k % S::K_BLOCKS;
+        if (k == END - 1) ends();
         const u32 first = block * S::STAGE_BYTES + tap / TAPS * PATCH_ROW_BYTES + tap % TAPS * K_BYTES;
 #pragma unroll
         for (u32 i = 0; i < BLOCK_K / PRODUCT_K; ++i) {
@@ -231,8 +233,20 @@ __device__ __forceinline__ void turn_pooled(const float (&sums)[S::PIXELS / 2], 
     }
 }
 
+// Stores 8 channels; where not all groups of an output begin at multiples of 16 bytes, one by one.
+template <bool WIDE>
+__device__ __forceinline__ void store_bits(const Epilogue& e, u64 address, const uint4& bits) {
+    if (WIDE || (e.flags & EPILOGUE_WIDE_STORE)) {
+        *reinterpret_cast<uint4*>(address) = bits;
+        return;
+    }
+    const u32 words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (u32 i = 0; i < GROUP; ++i) reinterpret_cast<u16*>(address)[i] = static_cast<u16>(words[i / 2] >> i % 2 * 16);
+}
+
 // Stores a tile of ROWS by ACROSS pixels that lies at `from`, 8 channels of a pixel a thread.
-template <u32 ROWS, u32 ACROSS>
+template <u32 ROWS, u32 ACROSS, bool WIDE>
 __device__ __forceinline__ void store(const ConvPatchParams& p, const Tile& t, u32 channel, u32 from, u32 thread) {
     constexpr u32 PIECES = CHANNELS / GROUP, AT_ONCE = WARPGROUP / PIECES;  // AT_ONCE pixels, some rows
     constexpr u32 ROWS_AT_ONCE = AT_ONCE / ACROSS, TURNS = (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
@@ -251,7 +265,7 @@ __device__ __forceinline__ void store(const ConvPatchParams& p, const Tile& t, u
     if (is_clip(e)) {
 #pragma unroll
         for (u32 i = 0; i < TURNS; ++i) {
-            if (live(i)) *reinterpret_cast<uint4*>(to + i * step) = load(i);
+            if (live(i)) store_bits<WIDE>(e, to + i * step, load(i));
         }
     } else if (is_join(e)) {
         const u64 other = place(e.joined), other_step = e.joined.row * ROWS_AT_ONCE * 2;
@@ -337,16 +351,18 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, const Share& shar
         // Warpgroups multiply one after another, so that one stores while the next multiplies.
         if (n > 0) barrier_wait(barriers.turn(group), ((n - 1) / S::WARPGROUPS) & 1);
         float sums[S::PIXELS / 2];
-        multiply<S, 0>(sums, base, base + patch);
+        const auto pass_turn = [&] {
+            if (lane == 0) barrier_arrive(barriers.turn((n + 1) % S::WARPGROUPS));
+        };
         if constexpr (S::SPLITS == 2) {
             float more[S::PIXELS / 2];
-            multiply<S, 1>(more, base, base + patch);
-            if (lane == 0) barrier_arrive(barriers.turn((n + 1) % S::WARPGROUPS));
+            multiply<S, 0>(sums, base, base + patch, [] {});
+            multiply<S, 1>(more, base, base + patch, pass_turn);
             products_wait<0>();
 #pragma unroll
             for (u32 i = 0; i < S::PIXELS / 2; ++i) sums[i] = __fadd_rn(sums[i], more[i]);
         } else {
-            if (lane == 0) barrier_arrive(barriers.turn((n + 1) % S::WARPGROUPS));
+            multiply<S, 0>(sums, base, base + patch, pass_turn);
             products_wait<0>();
         }
         if constexpr (STORE != Store::ANY) {
@@ -355,11 +371,11 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, const Share& shar
             if constexpr (STORE == Store::POOLED) {
                 turn_pooled<S>(sums, p.epilogue, bias, base + patch, warp, lane);
                 warpgroup_meet(group);
-                store<S::ROWS / 2, COLUMNS / 2>(p, t, channel, base + patch, thread);
+                store<S::ROWS / 2, COLUMNS / 2, false>(p, t, channel, base + patch, thread);
             } else {
                 turn_round<S>(sums, p.epilogue, bias, base + patch, warp, lane);
                 warpgroup_meet(group);
-                store<S::ROWS, COLUMNS>(p, t, channel, base + patch, thread);
+                store<S::ROWS, COLUMNS, true>(p, t, channel, base + patch, thread);
             }
         } else {
             store_any<S>(p, t, sums, channel, memory + patch, group, thread);
