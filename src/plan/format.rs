@@ -336,7 +336,7 @@ pub enum Kernel {
     Attention,
     /// GPU: squeeze and excitation, from the pixels to the gate of each channel.
     Squeeze,
-    /// GPU: convolution of 3 by 3 neighbours over few channels by `wgmma`, whose taps share a patch of pixels.
+    /// GPU: convolution of 3 by 3 neighbours by `wgmma`, whose taps share a patch of pixels.
     ConvPatch,
 }
 

@@ -42,7 +42,9 @@ fn is_pool(pool: &Primitive) -> bool {
 pub fn reads(view: &View) -> bool {
     let aligned = view.origin.is_multiple_of(u64::from(ALIGNED));
     let pixels = Pixels::of(view).filter(|_| view.dtype == DType::F16 && aligned);
-    pixels.is_some_and(|p| p.extents[3].is_multiple_of(ALIGNED) && p.channels_last() && p.wide() && (0..3).all(|a| p.extents[a] <= 1 || p.strides[a] > 0))
+    pixels.is_some_and(|p| {
+        p.extents[3].is_multiple_of(ALIGNED) && p.channels_last() && p.wide() && (0..3).all(|a| p.extents[a] <= 1 || p.strides[a] > 0)
+    })
 }
 
 /// The operator up to its maxima, its output as large as the convolution's result though it is stored nowhere; `None` for

@@ -2,8 +2,8 @@
 //! scale, shift and relu of a product's input channels before it; and squeeze and excitation.
 
 use crate::limits::MAX_PRIMITIVES;
-use crate::plan::tactic::{pooled, prologue};
 use crate::plan::tactic::squeeze::is_form;
+use crate::plan::tactic::{pooled, prologue};
 use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
 use crate::planner::strided;
@@ -106,7 +106,9 @@ fn pool(graph: &Graph, producers: &[Option<usize>], uses: &[u32], members: &mut 
         let node = &graph.nodes[pool];
         let &[value] = node.inputs.as_slice() else { continue };
         let &[pooled] = node.outputs.as_slice() else { continue };
-        let front = producers[value.index()].and_then(|p| group_of[p]).filter(|_| uses[value.index()] == 1);
+        let front = producers[value.index()]
+            .and_then(|p| group_of[p])
+            .filter(|_| uses[value.index()] == 1);
         let Some(front) = front.filter(|&f| f != last) else { continue };
         if is_pooled(graph, producers, &members[front], pool) && read_by_convolutions(pooled) {
             let mut nodes = std::mem::take(&mut members[front]);
@@ -134,7 +136,11 @@ fn is_pooled(graph: &Graph, producers: &[Option<usize>], before: &[usize], pool:
     let value = |v: &ValueId| &graph.values[v.index()];
     let nodes = &graph.nodes;
     let shapes = [&nodes[conv].inputs[0], &nodes[conv].outputs[0], &nodes[pool].outputs[0]].map(|v| value(v).shape);
-    let touched = before.iter().chain([&pool]).flat_map(|&n| &nodes[n].outputs).chain(&nodes[conv].inputs[..1]);
+    let touched = before
+        .iter()
+        .chain([&pool])
+        .flat_map(|&n| &nodes[n].outputs)
+        .chain(&nodes[conv].inputs[..1]);
     let constants = nodes[conv].inputs.iter().skip(1);
     pooled::is_form(first, function, last, shapes)
         && touched.clone().all(|v| value(v).dtype == DType::F16)

@@ -1,13 +1,13 @@
-//! Convolutions of 3 by 3 neighbours over few channels: the launches of `kernels/conv_patch.cu`.
+//! Convolutions of 3 by 3 neighbours: the launches of `kernels/conv_patch.cu` and `kernels/conv_deep.cu`.
 //!
-//! Weights and what follows the sums are those of [`conv_wgmma`](super::conv_wgmma): both kernels share packed weights, and
+//! Weights and what follows the sums are those of [`conv_wgmma`](super::conv_wgmma): all kernels share packed weights, and
 //! compute the same bits.
 
 use super::conv_wgmma::{MISFIT, is_plain, pack_weights};
 use super::epilogue::{ChannelsLast, Epilogue, flags, pack_bias};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap};
 use crate::plan::format::{Operator, View};
-use crate::plan::tactic::conv_patch::{CHANNELS, COLUMNS, PatchTile, Store, TAPS, product};
+use crate::plan::tactic::conv_patch::{CHANNELS, COLUMNS, Kept, PatchTile, Store, TAPS, product};
 use crate::plan::tactic::conv_wgmma::BLOCK_K;
 use crate::plan::tactic::pooled;
 use crate::plan::tactic::product::{Pixels, Product};
@@ -21,7 +21,13 @@ const K_BYTES: u32 = BLOCK_K * 2;
 /// Bytes after which the swizzle's pattern begins anew.
 const SWIZZLE_BYTES: u32 = 1024;
 /// Bytes kept for barriers.
-const BARRIER_BYTES: u32 = 256;
+const BARRIER_BYTES: u32 = 512;
+/// Bytes of shared memory that a block may have.
+const BLOCK_BYTES: u32 = 227 << 10;
+/// Bytes of the weights of one tap for [`CHANNELS`] outputs and a block of inputs.
+const WEIGHT_BYTES: u32 = CHANNELS * K_BYTES;
+/// Most stages of streamed weights.
+const MAX_WEIGHT_STAGES: u32 = 16;
 
 /// `ConvPatchParams` of `kernels/conv_patch.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -39,9 +45,11 @@ struct Params {
     across: u32,
     down: u32,
     tiles: u32,
-    padding: u32,
+    k_blocks: u32,
+    chains: u32,
+    weight_stages: u32,
     epilogue: Epilogue,
-    end: [u32; 14],
+    end: [u32; 12],
 }
 
 impl PatchTile {
@@ -55,11 +63,24 @@ impl PatchTile {
         [u32::from(self.rows) + TAPS - 1, COLUMNS + TAPS - 1]
     }
 
+    /// Bytes of a patch of 64 channels.
+    fn patch_bytes(&self) -> u32 {
+        (self.patch().iter().product::<u32>() * K_BYTES).next_multiple_of(SWIZZLE_BYTES)
+    }
+
+    /// Stages of streamed weights beside the patches of `k_blocks` times 64 channels: as many as there is room for.
+    fn weight_stages(&self, k_blocks: u32) -> u32 {
+        let room = BLOCK_BYTES - BARRIER_BYTES - k_blocks * self.patch_bytes();
+        (room / (WEIGHT_BYTES * u32::from(self.warpgroups))).min(MAX_WEIGHT_STAGES)
+    }
+
     /// Bytes of shared memory of a block: weights, patches, barriers.
-    fn shared(&self) -> u32 {
-        let weights = TAPS * TAPS * u32::from(self.blocks) * CHANNELS * K_BYTES;
-        let patch = self.patch().iter().product::<u32>() * K_BYTES;
-        weights + u32::from(self.stages) * patch.next_multiple_of(SWIZZLE_BYTES) + BARRIER_BYTES
+    fn shared(&self, k_blocks: u32) -> u32 {
+        let (weights, patches) = match self.kept {
+            Kept::Weights { blocks, stages, .. } => (TAPS * TAPS * u32::from(blocks), u32::from(stages)),
+            Kept::Patches => (self.weight_stages(k_blocks) * u32::from(self.warpgroups), k_blocks),
+        };
+        weights * WEIGHT_BYTES + patches * self.patch_bytes() + BARRIER_BYTES
     }
 }
 
@@ -128,13 +149,14 @@ impl ConvPatch {
         if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
             return Err(BindError::Reference);
         }
+        let k_blocks = product.x.extents[3].div_ceil(BLOCK_K);
         let across = columns.div_ceil(COLUMNS / pool);
         let down = (region.rows.len() as u32).div_ceil(u32::from(self.entry.rows) / pool);
         Ok(Params {
             image: at.maps.tiled(&map(&self.entry, &product, at.view(product.input)?))?,
             weights: at.pack(self.weights)?.address,
             channels,
-            channel_tiles: channels / CHANNELS,
+            channel_tiles: channels / self.entry.channels(),
             pad: [product.window.pad_begin[0], product.window.pad_begin[1]],
             columns,
             first_batch: region.batch.start,
@@ -144,9 +166,14 @@ impl ConvPatch {
             down,
             // No more than the pixels, which are below 2^31.
             tiles: across * down * region.batch.len() as u32,
-            padding: 0,
+            k_blocks,
+            chains: u32::from(self.operator.class.split_k.max(1)),
+            weight_stages: match self.entry.kept {
+                Kept::Weights { .. } => 0,
+                Kept::Patches => self.entry.weight_stages(k_blocks),
+            },
             epilogue,
-            end: [0; 14],
+            end: [0; 12],
         })
     }
 }
@@ -158,17 +185,26 @@ impl Kernel for ConvPatch {
             0 => PROCESSORS,
             width => width.min(PROCESSORS),
         };
-        // Blocks are dealt to the channels in turn.
-        let lanes = params.channel_tiles.min(most);
-        let blocks = (most / lanes).min(params.tiles) * lanes;
+        let blocks = match self.entry.kept {
+            // Blocks are dealt to the channels in turn.
+            Kept::Weights { .. } => {
+                let lanes = params.channel_tiles.min(most);
+                (most / lanes).min(params.tiles) * lanes
+            }
+            Kept::Patches => most.min(params.tiles.saturating_mul(params.channel_tiles)),
+        };
         let store = match is_plain(&params.epilogue, params.channels) {
             _ if self.pooled.is_some() => Store::Pooled,
             true => Store::Plain,
             false => Store::Any,
         };
-        let launch = Launch::new("conv_patch", self.entry.function(store), blocks, 0, self.entry.threads(), &params);
+        let unit = match self.entry.kept {
+            Kept::Weights { .. } => "conv_patch",
+            Kept::Patches => "conv_deep",
+        };
+        let launch = Launch::new(unit, self.entry.function(store), blocks, 0, self.entry.threads(), &params);
         Ok(vec![Launch {
-            shared: self.entry.shared(),
+            shared: self.entry.shared(params.k_blocks),
             ..launch
         }])
     }
@@ -181,16 +217,19 @@ mod tests {
 
     #[test]
     fn params_have_the_sources_bytes() {
-        assert_eq!(size_of::<Params>(), 184 + size_of::<Epilogue>() + 56);
+        assert_eq!(size_of::<Params>(), 192 + size_of::<Epilogue>() + 48);
         assert_eq!((offset_of!(Params, weights), offset_of!(Params, pad)), (128, 144));
-        assert_eq!((offset_of!(Params, tiles), offset_of!(Params, epilogue)), (176, 184));
+        assert_eq!((offset_of!(Params, tiles), offset_of!(Params, epilogue)), (176, 192));
     }
 
     #[test]
     fn blocks_of_every_entry_fit_an_sm() {
-        // 227 KiB of a block.
         for entry in crate::plan::tactic::conv_patch::MENU {
-            assert!(entry.shared() <= 227 << 10, "{entry:?}: {}", entry.shared());
+            for k_blocks in 1..=8 {
+                assert!(entry.shared(k_blocks) <= BLOCK_BYTES, "{entry:?}: {}", entry.shared(k_blocks));
+                // A product is in flight while the next one's weights are on their way.
+                assert!(entry.kept != Kept::Patches || entry.weight_stages(k_blocks) >= 3, "{entry:?}");
+            }
         }
     }
 }

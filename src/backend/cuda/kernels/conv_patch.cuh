@@ -15,11 +15,13 @@ struct ConvPatchParams {
     u32 first_row, end_row;
     u32 across, down;    // tiles of a row, and of a sample's rows
     u32 tiles;           // across * down * samples
-    u32 padding;
+    u32 k_blocks;        // of 64 input channels
+    u32 chains;          // of products: block floor(i * 9 * k_blocks / chains) of K is the first of chain i
+    u32 weight_stages;   // of a block that streams its weights
     Epilogue epilogue;
 };
 
-static_assert(sizeof(ConvPatchParams) == 184 + sizeof(Epilogue) + 56, "mirrored in bind/conv_patch.rs");
+static_assert(sizeof(ConvPatchParams) == 192 + sizeof(Epilogue) + 48, "mirrored in bind/conv_patch.rs");
 
 // A box of a tiled map of samples, rows, columns and channels.
 __device__ __forceinline__ void copy_patch(u32 to, const TensorMap* map, u32 barrier, i32 channel, i32 column, i32 row, i32 batch) {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod cases;
+mod patch;
 mod squeeze;
 
 use super::{Addresses, Area, BindError, Im2colMap, Launch, MAX_PARAMS, Packer, Packs, TensorMap, TensorMaps, TiledMap, compile};
