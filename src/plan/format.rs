@@ -340,6 +340,8 @@ pub enum Kernel {
     Stem,
     /// GPU: convolution of few pixels by `mma.sync`, whose warps share out K and keep their weights in registers.
     ConvWarps,
+    /// GPU: convolution of 3 by 3 neighbours by `wgmma`, whose taps share a patch of pixels.
+    ConvPatch,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

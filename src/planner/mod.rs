@@ -43,6 +43,7 @@ use crate::plan::check::CheckError;
 use crate::plan::file::VERSION;
 use crate::plan::format::{Camera, Digest, Plan, Tenant};
 use crate::plan::table::TableError;
+use crate::plan::tactic::Target;
 use crate::tensor::DType;
 use attach::{AttachError, Attached, CropSource};
 use card::CardError;
@@ -336,7 +337,7 @@ pub fn compile_task_set(tasks: &Tasks, name: &str, board: &BoardRecord, options:
         };
         tenants.push((record, attached));
     }
-    let lowered = lower::lower(table, tenants, options.passes)?;
+    let lowered = lower::lower(table, tenants, options.passes.on(Target::of(board)))?;
     emit::emit(name, source, lowered, board, options)
 }
 

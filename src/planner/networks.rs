@@ -6,6 +6,7 @@ use super::import::{self, ImportOptions};
 use super::{CompileOptions, Compiled, PlannerError, digest_text, emit, file_digest, half_floats, lower, passes};
 use crate::board::BoardRecord;
 use crate::plan::format::{Digest, Tenant};
+use crate::plan::tactic::Target;
 use crate::task::{Rate, ResultKind, Urgency};
 use crate::tensor::{DType, Tensor};
 use std::collections::BTreeMap;
@@ -80,7 +81,7 @@ fn compile(
         };
         tenants.push((record(tenant), attached));
     }
-    let lowered = lower::lower(Vec::new(), tenants, options.passes)?;
+    let lowered = lower::lower(Vec::new(), tenants, options.passes.on(Target::of(board)))?;
     emit::emit(name, source, lowered, board, options)
 }
 

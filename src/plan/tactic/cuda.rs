@@ -1,10 +1,11 @@
 //! What each kernel of the CUDA backend takes.
 //!
 //! On a GPU an operator is a head and a tail: its later primitives are elementwise functions of earlier values. What comes
-//! before the head, if anything, is a prologue or the copy of a picture; squeeze and excitation alone has layers in its tail.
-//! Kernels other than the generic one are listed before it.
+//! before the head, if anything, is a prologue or the copy of a picture; squeeze and excitation alone has layers in its tail,
+//! and a convolution may end with maxima. Kernels other than the generic one are listed before it.
 
 use super::conv_mma::{self, MmaTile};
+use super::conv_patch::{self, Kept, PatchTile};
 use super::conv_warps::{self, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
@@ -12,7 +13,7 @@ use super::product::Product;
 use super::prologue::Prologue;
 use super::stem::{self, StemTile};
 use super::stream_wgmma::{self, StreamTile};
-use super::{FMA, Misfit, pictures, plain, prologue, recurrent, squeeze};
+use super::{FMA, Misfit, pictures, plain, pooled, prologue, recurrent, squeeze};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
@@ -27,7 +28,7 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
             split_k: conv_mma::splits(&product),
         });
     }
-    let cut = pictures::cut(operator);
+    let cut = pictures::cut(operator).or_else(|| pooled::cut(operator));
     let body = cut.as_ref().unwrap_or(operator);
     if let Some(product) = conv_wgmma::product(plan, body).ok().filter(|_| wgmma) {
         return ArithmeticClass {
@@ -96,9 +97,9 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     let cut = pictures::cut(operator);
     let body = cut.as_ref().unwrap_or(operator);
     let products = match operator.class.family {
-        Family::Wgmma => match conv_wgmma::product(plan, body) {
-            Ok(product) => on_wgmma(&product, split_k),
-            Err(_) => stem::product(plan, body).map_or(Vec::new(), |p| stem::menu(&p)),
+        Family::Wgmma => match stem::product(plan, body) {
+            Ok(product) if conv_wgmma::product(plan, body).is_err() => stem::menu(&product),
+            _ => on_wgmma(plan, operator),
         },
         _ => conv_mma::product(plan, body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
     };
@@ -107,10 +108,23 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     products.into_iter().chain(others).collect()
 }
 
-/// The tactics of both kernels that multiply by `wgmma`, best first.
-fn on_wgmma(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
-    let tiles = conv_wgmma::menu(product, split_k);
-    match stream_wgmma::menu(product) {
+/// The tactics of the kernels that multiply by `wgmma`, best first.
+fn on_wgmma(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
+    let split_k = operator.class.split_k;
+    if let Some(body) = pooled::cut(operator) {
+        return conv_patch::product(plan, &body).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k));
+    }
+    let Ok(product) = conv_wgmma::product(plan, operator) else {
+        return Vec::new();
+    };
+    let tiles = conv_wgmma::menu(&product, split_k);
+    let patches = conv_patch::product(plan, operator).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k));
+    let keeps_weights = |t: &Tactic| PatchTile::of(*t).is_some_and(|e| e.kept != Kept::Patches);
+    let tiles = match patches.first().is_some_and(keeps_weights) {
+        true => [patches, tiles].concat(),
+        false => [tiles, patches].concat(),
+    };
+    match stream_wgmma::menu(&product) {
         (streams, true) => [streams, tiles].concat(),
         (streams, false) => [tiles, streams].concat(),
     }
@@ -140,6 +154,11 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
         return squeeze::fits(plan, operator);
     }
+    if let Some(body) = pooled::cut(operator) {
+        let entry = PatchTile::of(tactic).ok_or(Misfit::Tile)?;
+        need(operator.class.family == Family::Wgmma, Misfit::Class)?;
+        return conv_patch::fits(entry, &conv_patch::product(plan, &body)?, operator.class.split_k);
+    }
     tail(body)?;
     need(family(tactic.kernel, operator) == operator.class.family, Misfit::Class)?;
     use Primitive as P;
@@ -158,6 +177,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         (Kernel::ConvWgmma, P::Conv { .. } | P::MatMul) => {
             let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
             conv_wgmma::fits(entry, &conv_wgmma::product(plan, operator)?, operator.class.split_k)
+        }
+        (Kernel::ConvPatch, P::Conv { .. }) => {
+            let entry = PatchTile::of(tactic).ok_or(Misfit::Tile)?;
+            conv_patch::fits(entry, &conv_patch::product(plan, operator)?, operator.class.split_k)
         }
         (Kernel::StreamWgmma, P::Conv { .. } | P::MatMul) => {
             StreamTile::of(tactic).ok_or(Misfit::Tile)?;
@@ -183,7 +206,7 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
         Kernel::ConvMma => Family::TensorCore,
-        Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem => Family::Wgmma,
+        Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::ConvPatch => Family::Wgmma,
         _ => Family::Fma,
     }
 }

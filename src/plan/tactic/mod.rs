@@ -5,6 +5,7 @@
 //! backend, in `cpu` and `cuda`.
 
 pub mod conv_mma;
+pub mod conv_patch;
 pub mod conv_warps;
 pub mod conv_wgmma;
 mod cpu;
@@ -12,6 +13,7 @@ mod cuda;
 mod forms;
 pub mod pictures;
 mod plain;
+pub mod pooled;
 pub mod product;
 pub mod prologue;
 mod recurrent;

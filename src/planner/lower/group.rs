@@ -5,7 +5,7 @@
 use crate::limits::MAX_PRIMITIVES;
 use crate::plan::tactic::conv_warps;
 use crate::plan::tactic::squeeze::is_form;
-use crate::plan::tactic::{pictures, prologue};
+use crate::plan::tactic::{pictures, pooled, prologue};
 use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
 use crate::planner::strided;
@@ -74,6 +74,9 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
         group_of[index] = Some(group);
     }
 
+    if set.has(PassSet::GROUP) && set.has(PassSet::LAYOUT) && set.has(PassSet::POOLED) {
+        pool(graph, &producers, &uses, &mut members, &group_of);
+    }
     if set.has(PassSet::GROUP) {
         squeeze(graph, &producers, &uses, &mut members, &group_of);
     }
@@ -90,6 +93,60 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
         }
     }
     units
+}
+
+/// Joins a convolution of halves and the maxima of its results, which alone read them and are read by convolutions alone. The
+/// group in front is left empty.
+fn pool(graph: &Graph, producers: &[Option<usize>], uses: &[u32], members: &mut [Vec<usize>], group_of: &[Option<usize>]) {
+    let read_by_convolutions = |value: ValueId| {
+        let convolves = |n: &Node| matches!(n.op, Op::Primitive(Primitive::Conv { .. })) && n.inputs.first() == Some(&value);
+        let readers = graph.nodes.iter().filter(|n| n.inputs.contains(&value)).count();
+        readers > 0 && readers == graph.nodes.iter().filter(|n| convolves(n)).count() && !graph.outputs.iter().any(|o| o.value == value)
+    };
+    for last in 0..members.len() {
+        let &[pool] = members[last].as_slice() else { continue };
+        let node = &graph.nodes[pool];
+        let &[value] = node.inputs.as_slice() else { continue };
+        let &[pooled] = node.outputs.as_slice() else { continue };
+        let front = producers[value.index()]
+            .and_then(|p| group_of[p])
+            .filter(|_| uses[value.index()] == 1);
+        let Some(front) = front.filter(|&f| f != last) else { continue };
+        if is_pooled(graph, producers, &members[front], pool) && read_by_convolutions(pooled) {
+            let mut nodes = std::mem::take(&mut members[front]);
+            nodes.push(pool);
+            members[last] = nodes;
+        }
+    }
+}
+
+/// True for a convolution with its function and a pool of the form that `plan::tactic::pooled` takes: halves, with constant
+/// weights and bias.
+fn is_pooled(graph: &Graph, producers: &[Option<usize>], before: &[usize], pool: usize) -> bool {
+    let primitive = |n: usize| match &graph.nodes[n].op {
+        Op::Primitive(primitive) => Some(primitive),
+        _ => None,
+    };
+    let (conv, function) = match before {
+        &[conv] => (conv, None),
+        &[conv, function] => (conv, primitive(function)),
+        _ => return false,
+    };
+    let (Some(first), Some(last)) = (primitive(conv), primitive(pool)) else {
+        return false;
+    };
+    let value = |v: &ValueId| &graph.values[v.index()];
+    let nodes = &graph.nodes;
+    let shapes = [&nodes[conv].inputs[0], &nodes[conv].outputs[0], &nodes[pool].outputs[0]].map(|v| value(v).shape);
+    let touched = before
+        .iter()
+        .chain([&pool])
+        .flat_map(|&n| &nodes[n].outputs)
+        .chain(&nodes[conv].inputs[..1]);
+    let constants = nodes[conv].inputs.iter().skip(1);
+    pooled::is_form(first, function, last, shapes)
+        && touched.clone().all(|v| value(v).dtype == DType::F16)
+        && constants.clone().all(|v| strided::constant(graph, producers, *v).is_some())
 }
 
 /// Joins squeeze and excitation of halves, which GPUs run in one launch: the mean of a picture and the two layers with their

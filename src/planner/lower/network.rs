@@ -8,7 +8,7 @@ use super::{Buffer, LowerError, Lowered, Room};
 use crate::ids::{BufferId, OperatorId, TenantId};
 use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_NAME, MAX_OPERATORS};
 use crate::plan::format::{ArithmeticClass, Call, Family, Kernel, Operand, Operator, Port, Role, Rounding, Tactic, Tenant, View};
-use crate::plan::tactic::{pictures, prologue};
+use crate::plan::tactic::{pictures, pooled, prologue};
 use crate::planner::attach::{Attached, ResultOf};
 use crate::planner::graph::{Graph, Named, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
@@ -301,6 +301,17 @@ impl Network<'_> {
         Ok(())
     }
 
+    /// False for a convolution with maxima behind it that no kernel takes: its input does not lie so.
+    fn keeps_maxima(&mut self, nodes: &[usize]) -> Result<bool, LowerError> {
+        let graph = self.graph;
+        let pools = |&n: &usize| matches!(graph.nodes[n].op, Op::Primitive(Primitive::Pool { .. }));
+        if nodes.len() == 1 || !nodes.last().is_some_and(pools) {
+            return Ok(true);
+        }
+        let x = graph.nodes[nodes[0]].inputs[0];
+        Ok(pooled::reads(&self.place(x)?.view))
+    }
+
     /// How many of an operator's nodes are a prologue that no kernel takes: its input or factors do not lie so, or its constants
     /// do not belong to channels.
     fn refused_prologue(&mut self, nodes: &[usize]) -> Result<usize, LowerError> {
@@ -362,6 +373,11 @@ impl Network<'_> {
             let (copy, product) = nodes.split_at(1);
             self.operator(copy)?;
             return self.operator(product);
+        }
+        if !self.keeps_maxima(nodes)? {
+            let (product, pool) = nodes.split_at(nodes.len() - 1);
+            self.operator(product)?;
+            return self.operator(pool);
         }
         let mut outputs = Vec::new();
         for &value in &graph.nodes[last].outputs {

@@ -16,6 +16,7 @@ mod silu;
 mod tests;
 
 use super::graph::{Graph, VerifyError, verify};
+use crate::plan::tactic::Target;
 
 /// Which passes run. The set is part of a plan's source: compiling with and without a pass is how passes are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +51,18 @@ impl PassSet {
     pub const NORMALISE: PassSet = PassSet(1 << 11);
     /// Two matrix products around a softmax become one primitive.
     pub const ATTENTION: PassSet = PassSet(1 << 12);
+    /// Lowering joins a convolution and the maxima of its results, on boards whose kernels compute both at once.
+    pub const POOLED: PassSet = PassSet(1 << 13);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 13) - 1);
+    pub const ALL: PassSet = PassSet((1 << 14) - 1);
+
+    /// The set without what the target's kernels do not take.
+    pub fn on(self, target: Target) -> PassSet {
+        match target {
+            Target::Cuda { wgmma: true } => self,
+            Target::Cuda { wgmma: false } | Target::Cpu => self.without(PassSet::POOLED),
+        }
+    }
 
     /// True if all passes of `other` are in the set.
     pub const fn has(self, other: PassSet) -> bool {

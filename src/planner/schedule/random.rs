@@ -35,10 +35,10 @@ pub fn splits(operator: &Operator) -> Splits {
     let output = operator.outputs.first().map_or(Shape::SCALAR, |v| v.layout.shape);
     for call in &operator.calls {
         let own = call.primitive.splits(call.shape);
-        // Inner values are cut alongside the output, so their batches and rows must be its own.
-        let alike = call.shape.batch() == output.batch() && call.shape.rows() == output.rows();
-        all.batch &= own.batch && (alike || operator.calls.len() == 1);
-        all.rows &= own.rows && (alike || operator.calls.len() == 1);
+        // Inner values are cut alongside the output, so their batches or rows must be its own.
+        let single = operator.calls.len() == 1;
+        all.batch &= own.batch && (single || call.shape.batch() == output.batch());
+        all.rows &= own.rows && (single || call.shape.batch() == output.batch() && call.shape.rows() == output.rows());
     }
     all
 }

@@ -53,7 +53,7 @@ pub struct ChannelsLast {
 
 impl ChannelsLast {
     /// A tensor at `address`; where pixels are flat, `step` is the one step between them.
-    fn new(address: u64, pixels: &Pixels, step: Option<i64>) -> ChannelsLast {
+    pub(super) fn new(address: u64, pixels: &Pixels, step: Option<i64>) -> ChannelsLast {
         let [batch, row, pixel, _] = pixels.strides;
         ChannelsLast {
             address,

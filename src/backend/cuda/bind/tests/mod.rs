@@ -3,6 +3,7 @@
 pub mod bench;
 mod cases;
 mod conv_warps;
+mod patch;
 mod squeeze;
 
 use super::{Addresses, Area, BindError, Im2colMap, Launch, MAX_PARAMS, Packer, Packs, TensorMap, TensorMaps, TiledMap, compile};

@@ -1,0 +1,140 @@
+//! Convolutions of shared patches: which operators they are, with and without maxima behind, and how their launches lie.
+
+use super::bench::{Bench, Form, shape};
+use super::*;
+use crate::backend::cpu::fixture;
+use crate::plan::format::{Call, Operand, Rounding};
+use crate::primitive::{PoolKind, Primitive, Unary, Window};
+
+const WGMMA: Target = Target::Cuda { wgmma: true };
+
+/// Gives every map as zeros.
+struct ZeroMaps;
+
+impl TensorMaps for ZeroMaps {
+    fn tiled(&self, _: &TiledMap) -> Result<TensorMap, BindError> {
+        Ok(TensorMap([0; 16]))
+    }
+
+    fn im2col(&self, _: &Im2colMap) -> Result<TensorMap, BindError> {
+        Ok(TensorMap([0; 16]))
+    }
+}
+
+/// A convolution of three pictures of 20 by 12 pixels, its relu, and perhaps maxima of 2 by 2.
+fn convolution(bench: &mut Bench, side: u32, [inputs, outputs]: [u32; 2], pooled: bool, form: Form) -> Operator {
+    let dtype = DType::F16;
+    let x = bench.tensor(dtype, &[3, inputs, 20, 12], Form::Slice);
+    let weights = bench.constant(dtype, &[outputs, inputs, side, side], &[0, 2, 3, 1]);
+    let bias = bench.constant(dtype, &[outputs], &[0]);
+    let [rows, columns] = if pooled { [10, 6] } else { [20, 12] };
+    let y = bench.tensor(dtype, &[3, outputs, rows, columns], form);
+    let pad = side / 2;
+    let window = Window {
+        pad_begin: [pad, pad, 0],
+        pad_end: [pad, pad, 0],
+        ..Window::new(&[side, side])
+    };
+    let halves = Window {
+        stride: [2, 2, 1],
+        ..Window::new(&[2, 2])
+    };
+    let call = |primitive, inputs, dims: [u32; 2]| Call {
+        primitive,
+        inputs,
+        dtype,
+        shape: shape(&[3, outputs, dims[0], dims[1]]),
+        rounding: Rounding::Rounded,
+    };
+    let conv = Primitive::Conv { window, groups: 1 };
+    let mut calls = vec![
+        call(conv, [x, weights, bias].map(Operand::View).to_vec(), [20, 12]),
+        call(Primitive::Unary(Unary::Relu), vec![Operand::Inner(0)], [20, 12]),
+    ];
+    if pooled {
+        let kind = PoolKind::Max { column_major: false };
+        let pool = Primitive::Pool { kind, window: halves };
+        calls.push(call(pool, vec![Operand::Inner(1)], [rows, columns]));
+    }
+    let mut operator = fixture::operator(Kernel::Generic, calls, vec![y]);
+    operator.class = arithmetic_class(&bench.plan, &operator, WGMMA);
+    operator
+}
+
+#[test]
+fn windows_of_three_by_three_over_few_channels_share_patches() {
+    let patches = |side, channels, pooled| {
+        let mut bench = Bench::new(1);
+        let operator = convolution(&mut bench, side, channels, pooled, Form::Pixels);
+        let kernels = menu(&bench.plan, &operator, WGMMA).into_iter().map(|t| t.kernel);
+        (
+            operator.class.family,
+            kernels.clone().filter(|k| *k == Kernel::ConvPatch).count(),
+            kernels.filter(|k| *k != Kernel::ConvPatch).count(),
+        )
+    };
+    let (family, own, others) = patches(3, [64, 128], false);
+    assert!(family == Family::Wgmma && own > 0 && others > 0);
+    for (side, channels) in [(1, [64, 128]), (5, [64, 128]), (3, [520, 128]), (3, [64, 72])] {
+        assert_eq!(patches(side, channels, false).1, 0, "{side} {channels:?}");
+    }
+    // No other kernel takes maxima.
+    let (family, own, others) = patches(3, [128, 64], true);
+    assert!(family == Family::Wgmma && own > 0 && others == 0);
+}
+
+/// The function, blocks and shared bytes of every tactic's launch.
+fn launches(pooled: bool, form: Form, region: &Region, width: u16) -> Vec<(String, u32)> {
+    let mut bench = Bench::new(2);
+    let mut operator = convolution(&mut bench, 3, [64, 128], pooled, form);
+    let sections: Vec<&[u8]> = bench.sections.iter().map(Vec::as_slice).collect();
+    let tactics = menu(&bench.plan, &operator, WGMMA).into_iter();
+    let own = tactics.filter(|t| t.kernel == Kernel::ConvPatch).collect::<Vec<_>>();
+    let bind = |tactic| {
+        operator.tactic = tactic;
+        let mut packs = Packs::default();
+        let mut packer = Packer {
+            plan: &bench.plan,
+            sections: &sections,
+            packs: &mut packs,
+        };
+        let kernel = compile(&mut packer, &operator).unwrap();
+        let placed = Placed::new(&bench, &packs, 1 << 40);
+        let at = Addresses {
+            maps: &ZeroMaps,
+            ..placed.addresses(&bench)
+        };
+        let [launch] = <[Launch; 1]>::try_from(kernel.launches(&at, region, width).unwrap()).unwrap();
+        (launch.function, launch.blocks)
+    };
+    own.into_iter().map(bind).collect()
+}
+
+#[test]
+fn blocks_are_dealt_to_the_channels() {
+    let whole = Region { batch: 0..3, rows: 0..20 };
+    // Two times 64 channels; tiles of 14 or 8 rows by 8 columns.
+    let found = launches(false, Form::Pixels, &whole, 0);
+    let name = |rows: &str, store: &str| format!("conv_patch_{rows}_c1_{store}");
+    let mut expected = vec![(name("r14_k1_s7_g3", "plain"), 2 * 12), (name("r8_k1_s10_g3", "plain"), 2 * 18)];
+    let sorted = |mut all: Vec<(String, u32)>| {
+        all.sort();
+        all
+    };
+    expected.sort();
+    assert_eq!(sorted(found), expected);
+    // One block takes all channels in turn; an odd width leaves a block out.
+    for (width, blocks) in [(1, 1), (2, 2), (7, 6)] {
+        assert!(launches(false, Form::Pixels, &whole, width).iter().all(|l| l.1 == blocks));
+    }
+    // Rows of a chunk, of maxima half as many as a tile has.
+    let rows = Region { batch: 1..2, rows: 3..10 };
+    let found = sorted(launches(true, Form::Pixels, &rows, 0));
+    assert_eq!(
+        found,
+        [(name("r14_k1_s7_g3", "pooled"), 2 * 2), (name("r8_k1_s10_g3", "pooled"), 2 * 4)]
+    );
+    // What is not aligned is stored another way.
+    let odd = launches(false, Form::OddSlice, &whole, 0);
+    assert!(odd.iter().all(|(name, _)| name.ends_with("_any")));
+}

@@ -1,0 +1,226 @@
+//! The tiles of the kernels that convolve patches of pixels which all taps share: the class of [`conv_wgmma`], for windows of
+//! 3 by 3 neighbours.
+
+use super::Misfit;
+use super::conv_wgmma::{self, BLOCK_K};
+use super::forms::need;
+use super::product::Product;
+use crate::plan::format::{Kernel, Operator, Plan, Tactic};
+use crate::primitive::Window;
+
+/// Output channels of a warpgroup: the rows of its products.
+pub const CHANNELS: u32 = 64;
+/// Output columns of a tile.
+pub const COLUMNS: u32 = 8;
+/// Taps along either axis.
+pub const TAPS: u32 = 3;
+/// Most blocks of [`BLOCK_K`] input channels whose patches a block of threads keeps.
+const MAX_BLOCKS: u32 = 8;
+
+/// What a block keeps in shared memory for a whole tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// The weights of 64 output channels, for all its tiles (`conv_patch.cu`). Its warpgroups take the tiles in turn.
+    Weights {
+        /// Blocks of [`BLOCK_K`] that hold the input's channels.
+        blocks: u16,
+        /// Patches in shared memory at once.
+        stages: u16,
+        /// Chains of products.
+        chains: u16,
+    },
+    /// The patches of all input channels; weights stream past them (`conv_deep.cu`). Each warpgroup has channels of its own.
+    Patches,
+}
+
+/// How a tile is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// A tail that has a path of its own.
+    Plain,
+    /// Any other tail.
+    Any,
+    /// Bounds, and then the greatest of every 2 by 2.
+    Pooled,
+}
+
+/// Kernels for one tile: one for each way to store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PatchTile {
+    /// Output rows of a tile, an even number.
+    pub rows: u16,
+    /// Warpgroups of a block.
+    pub warpgroups: u16,
+    /// What a block keeps.
+    pub kept: Kept,
+}
+
+const fn weights(rows: u16, blocks: u16, stages: u16, warpgroups: u16, chains: u16) -> PatchTile {
+    PatchTile {
+        rows,
+        warpgroups,
+        kept: Kept::Weights { blocks, stages, chains },
+    }
+}
+
+const fn patches(rows: u16, warpgroups: u16) -> PatchTile {
+    PatchTile {
+        rows,
+        warpgroups,
+        kept: Kept::Patches,
+    }
+}
+
+/// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
+pub const MENU: &[PatchTile] = &[
+    weights(14, 1, 7, 3, 1),
+    weights(8, 1, 10, 3, 1),
+    weights(14, 2, 4, 2, 1),
+    weights(8, 2, 6, 3, 1),
+    weights(14, 2, 4, 2, 2),
+    weights(8, 2, 6, 3, 2),
+    patches(14, 1),
+    patches(14, 2),
+    patches(8, 1),
+    patches(8, 2),
+];
+
+impl PatchTile {
+    /// The kernel's name in its unit.
+    pub fn function(&self, store: Store) -> String {
+        let PatchTile { rows, warpgroups, kept } = self;
+        let store = match store {
+            Store::Plain => "plain",
+            Store::Any => "any",
+            Store::Pooled => "pooled",
+        };
+        match kept {
+            Kept::Weights { blocks, stages, chains } => {
+                format!("conv_patch_r{rows}_k{blocks}_s{stages}_g{warpgroups}_c{chains}_{store}")
+            }
+            Kept::Patches => format!("conv_deep_r{rows}_g{warpgroups}_{store}"),
+        }
+    }
+
+    /// Output channels of a tile.
+    pub fn channels(&self) -> u32 {
+        match self.kept {
+            Kept::Weights { .. } => CHANNELS,
+            Kept::Patches => CHANNELS * u32::from(self.warpgroups),
+        }
+    }
+
+    /// Pixels and channels of a tile.
+    fn tile(&self) -> (u16, u16) {
+        (self.rows * COLUMNS as u16, self.channels() as u16)
+    }
+
+    /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
+    pub fn of(tactic: Tactic) -> Option<&'static PatchTile> {
+        let entry = MENU.get(usize::from(tactic.variant))?;
+        (tactic.kernel == Kernel::ConvPatch && tactic.tile == entry.tile()).then_some(entry)
+    }
+
+    /// Tiles of a product.
+    fn tiles(&self, product: &Product<'_>) -> u64 {
+        let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
+        let pixels = samples * rows.div_ceil(u64::from(self.rows)) * columns.div_ceil(u64::from(COLUMNS));
+        pixels * channels.div_ceil(u64::from(self.channels()))
+    }
+}
+
+/// True for windows and channels that the kernels take.
+pub fn serves(window: &Window, inputs: u32, outputs: u32) -> bool {
+    let neighbours = (0..2).all(|a| window.kernel[a] == TAPS && window.stride[a] == 1 && window.dilation[a] == 1);
+    let few = (1..=MAX_BLOCKS * BLOCK_K).contains(&inputs);
+    window.axes == 2 && neighbours && few && outputs > 0 && outputs.is_multiple_of(CHANNELS)
+}
+
+/// The product that an operator begins with, if the kernels take it.
+pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
+    let product = conv_wgmma::product(plan, operator)?;
+    let served = !product.matrix && serves(&product.window, product.x.extents[3], product.out.extents[3]);
+    need(served, Misfit::Primitive)?;
+    Ok(product)
+}
+
+/// Checks that an entry of the menu computes a product whose class has `split_k` chains.
+pub fn fits(entry: &PatchTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
+    need(split_k == conv_wgmma::splits(product), Misfit::Class)?;
+    let held = product.x.extents[3].div_ceil(BLOCK_K);
+    match entry.kept {
+        Kept::Weights { blocks, chains, .. } => {
+            need(split_k == chains, Misfit::Class)?;
+            need(held == u32::from(blocks), Misfit::Tile)
+        }
+        Kept::Patches => {
+            // One patch leaves room for the weights; and every warpgroup turns its tile round in a patch.
+            let several = held >= 2.max(u32::from(entry.warpgroups)) && held <= MAX_BLOCKS;
+            need(several && product.out.extents[3].is_multiple_of(entry.channels()), Misfit::Tile)
+        }
+    }
+}
+
+/// The menu's tactics for a product, best first by estimate: the products that one multiprocessor of a large GPU computes.
+/// Those that keep their weights come first.
+pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
+    /// Multiprocessors of a large GPU.
+    const PROCESSORS: u64 = 132;
+    let mut all: Vec<((bool, u64), Tactic)> = (0..)
+        .zip(MENU)
+        .filter(|(_, entry)| fits(entry, product, split_k).is_ok())
+        .map(|(variant, entry)| {
+            let tactic = Tactic {
+                kernel: Kernel::ConvPatch,
+                tile: entry.tile(),
+                variant,
+            };
+            let rounds = entry.tiles(product).div_ceil(PROCESSORS);
+            let cost = rounds * u64::from(entry.rows) * u64::from(entry.channels());
+            ((entry.kept == Kept::Patches, cost), tactic)
+        })
+        .collect();
+    all.sort_by_key(|(cost, _)| *cost);
+    all.into_iter().map(|(_, tactic)| tactic).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_a_line_of_a_source() {
+        let sources = [
+            include_str!("../../backend/cuda/kernels/conv_patch.cu"),
+            include_str!("../../backend/cuda/kernels/conv_deep.cu"),
+        ]
+        .concat();
+        for entry in MENU {
+            let PatchTile { rows, warpgroups, kept } = entry;
+            let line = match kept {
+                Kept::Weights { blocks, stages, chains } => format!("\nCONV_PATCH({rows}, {blocks}, {stages}, {warpgroups}, {chains})\n"),
+                Kept::Patches => format!("\nCONV_DEEP({rows}, {warpgroups})\n"),
+            };
+            assert_eq!(sources.matches(&line).count(), 1, "{line}");
+        }
+        let kernels = |l: &&str| l.starts_with("CONV_PATCH(") || l.starts_with("CONV_DEEP(");
+        assert_eq!(sources.lines().filter(kernels).count(), MENU.len());
+    }
+
+    #[test]
+    fn tactics_name_entries() {
+        for (variant, entry) in (0..).zip(MENU) {
+            let tactic = Tactic {
+                kernel: Kernel::ConvPatch,
+                tile: entry.tile(),
+                variant,
+            };
+            assert_eq!(PatchTile::of(tactic), Some(entry));
+            let wrong = Tactic {
+                kernel: Kernel::ConvWgmma,
+                ..tactic
+            };
+            assert_eq!(PatchTile::of(wrong), None);
+        }
+    }
+}
