@@ -1,10 +1,11 @@
 //! The last stage: lowered tenants are scheduled and placed, and become a checked plan with its weight files.
 
-use super::cost::{self, Alone};
 use super::lower::{Lowered, Room};
 use super::memory::{self, Placement};
 use super::report::Report;
-use super::schedule::{self, Problem};
+use super::schedule::{self, Problem, ScheduleError};
+use super::search::{self, Effort};
+use super::simulate::{self, Costs};
 use super::{CompileOptions, Compiled, PlannerError};
 use crate::backend::cuda::sources;
 use crate::board::{BackendKind, BoardRecord};
@@ -119,11 +120,18 @@ pub(super) fn emit(
         operators: &plan.operators,
         needs: &lowered.needs,
     };
-    let decisions = options.searcher.decide(&problem, options.seed);
-    let schedule = schedule::apply(&problem, &decisions)?;
-    let alone = Alone::of(&schedule.operators, board, |o| options.times.as_ref()?.of(&plan, o));
+    let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
+    let costs = Costs::of(&plan.operators, board, &measured);
+    let effort = Effort {
+        seed: options.seed,
+        budget: options.budget,
+    };
+    let found = search::search(&problem, &costs, options.searcher, effort, &|at, of| options.progress.tell(at, of))?;
+    let best = found.best().ok_or(ScheduleError::Cycle)?;
+    let schedule = schedule::apply(&problem, &best.decisions)?;
     let best_effort = options.best_effort || board.name == "host";
-    plan.prediction = cost::predict_from(&plan.tenants, &schedule, &alone, best_effort)?;
+    let prediction = simulate::predict(&plan.tenants, &schedule, &costs, best_effort)?;
+    plan.prediction = prediction;
     let placement = memory::place(&schedule.operators, &mut plan.buffers, schedule.streams.len(), &schedule.cycle)?;
     (plan.operators, plan.streams, plan.cycle) = (schedule.operators, schedule.streams, schedule.cycle);
     let Placement {
@@ -135,7 +143,8 @@ pub(super) fn emit(
     } = placement;
     (plan.arena_bytes, plan.persistent_bytes) = (arena_bytes, persistent_bytes);
     (plan.input_bytes, plan.output_bytes) = (input_bytes, output_bytes);
-    let report = Report::of(&plan, &placement, board);
+    plan.searcher = best.searcher.name().to_string();
+    let report = Report::of(&plan, &placement, board, &found);
     let plan = check::check(plan).map_err(|e| PlannerError::Check(Box::new(e)))?.into_inner();
     Ok(Compiled {
         plan,

@@ -20,6 +20,7 @@ pub mod graph;
 mod half_floats;
 pub mod import;
 pub mod isolate;
+mod lots;
 pub mod lower;
 pub mod memory;
 mod networks;
@@ -27,6 +28,8 @@ pub mod optable;
 pub mod passes;
 pub mod report;
 pub mod schedule;
+pub mod search;
+pub mod simulate;
 mod strided;
 pub mod tasks;
 #[cfg(test)]
@@ -52,7 +55,7 @@ use memory::MemoryError;
 use optable::OpTable;
 use passes::{PassError, PassSet};
 use report::Report;
-use schedule::{Decisions, Problem, ScheduleError};
+use schedule::ScheduleError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tasks::crops::CropsError;
@@ -66,6 +69,18 @@ pub enum Searcher {
     /// Each tenant on its own stream.
     #[default]
     Streams,
+    /// Barriers across all tenants, and their issue order (AutoMT).
+    Barriers,
+    /// A launch width for each tenant, its virtual resource (competitive sharing).
+    Shares,
+    /// Chunks only: GACER's spatial half.
+    Spatial,
+    /// Sync points only: GACER's temporal half.
+    Temporal,
+    /// Chunks and sync points together (GACER).
+    Gacer,
+    /// Everything, from the best that all others find.
+    Platoon,
     /// Seeded random legal decisions: for tests.
     Random,
 }
@@ -76,16 +91,53 @@ impl Searcher {
         match self {
             Searcher::Sequential => "sequential",
             Searcher::Streams => "streams",
+            Searcher::Barriers => "barriers",
+            Searcher::Shares => "shares",
+            Searcher::Spatial => "spatial",
+            Searcher::Temporal => "temporal",
+            Searcher::Gacer => "gacer",
+            Searcher::Platoon => "platoon",
             Searcher::Random => "random",
         }
     }
+}
 
-    fn decide(self, problem: &Problem<'_>, seed: u64) -> Decisions {
-        match self {
-            Searcher::Sequential => schedule::sequential(problem),
-            Searcher::Streams => schedule::streams(problem),
-            Searcher::Random => schedule::random(problem, seed),
+/// Candidates that a searcher looks at unless told otherwise.
+pub const BUDGET: u64 = 10_000;
+
+/// Who is told how far a search has come: candidates looked at, and how many may be. Has no part in what is found.
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<Listener>>);
+
+/// Hears of candidates looked at, and how many may be.
+type Listener = dyn Fn(u64, u64) + Send + Sync;
+
+impl Progress {
+    /// Tells `listener`.
+    pub fn new(listener: impl Fn(u64, u64) + Send + Sync + 'static) -> Progress {
+        Progress(Some(Arc::new(listener)))
+    }
+
+    fn tell(&self, looked_at: u64, budget: u64) {
+        if let Some(listener) = &self.0 {
+            listener(looked_at, budget);
         }
+    }
+}
+
+/// Nothing depends on who listens.
+impl PartialEq for Progress {
+    fn eq(&self, _: &Progress) -> bool {
+        true
+    }
+}
+
+impl Eq for Progress {}
+
+/// Nothing depends on who listens: the text is part of what plans are known by.
+impl std::fmt::Debug for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Progress")
     }
 }
 
@@ -96,6 +148,10 @@ pub struct CompileOptions {
     pub searcher: Searcher,
     /// Its seed.
     pub seed: u64,
+    /// Candidates it may look at.
+    pub budget: u64,
+    /// Who is told how far it is.
+    pub progress: Progress,
     /// Store deadlines that the prediction misses instead of refusing. Board `host` is always best-effort.
     pub best_effort: bool,
     /// Element type of activations and weights: f32 or f16.
@@ -117,6 +173,8 @@ impl Default for CompileOptions {
         CompileOptions {
             searcher: Searcher::default(),
             seed: 0,
+            budget: BUDGET,
+            progress: Progress::default(),
             best_effort: false,
             dtype: DType::F32,
             ports: Ports::Declared,
