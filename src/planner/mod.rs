@@ -26,6 +26,7 @@ pub mod memory;
 mod networks;
 pub mod optable;
 pub mod passes;
+pub mod picture;
 pub mod report;
 pub mod schedule;
 pub mod search;
@@ -150,6 +151,8 @@ pub struct CompileOptions {
     pub seed: u64,
     /// Candidates it may look at.
     pub budget: u64,
+    /// Most plans of further decisions that are made beside the best one: what a measurement may prefer.
+    pub rivals: usize,
     /// Who is told how far it is.
     pub progress: Progress,
     /// Store deadlines that the prediction misses instead of refusing. Board `host` is always best-effort.
@@ -174,6 +177,7 @@ impl Default for CompileOptions {
             searcher: Searcher::default(),
             seed: 0,
             budget: BUDGET,
+            rivals: 0,
             progress: Progress::default(),
             best_effort: false,
             dtype: DType::F32,
@@ -191,6 +195,9 @@ impl Default for CompileOptions {
 pub struct Compiled {
     /// The plan, checked.
     pub plan: Plan,
+    /// Plans of other decisions for the same task set, checked, best by prediction first; as many as were asked for, or there
+    /// are. They share the plan's weight files and differ from it in chunks, widths, streams, order and places in memory.
+    pub rivals: Vec<Plan>,
     /// Its weight files by digest.
     pub weight_files: Vec<(Digest, Vec<u8>)>,
     /// Its evidence.

@@ -28,6 +28,8 @@ pub mod mobilenet;
 pub mod report;
 pub mod resnet;
 pub mod run;
+#[cfg(test)]
+mod searches;
 pub mod sequence;
 pub mod ssd;
 #[cfg(test)]

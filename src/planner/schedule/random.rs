@@ -1,10 +1,10 @@
 //! Seeded random decisions over every dimension the plan has: the property tests' generator, and where searches start.
 
 use super::{Cut, Decisions, Issue, Problem, simple};
-use crate::planner::lots::Lots;
 use crate::ids::{OperatorId, SegmentId, StreamId};
 use crate::limits::MAX_STREAMS;
 use crate::plan::format::{Operator, Segment, Step, Stream, SyncPoint};
+use crate::planner::lots::Lots;
 use crate::primitive::{Region, Splits};
 use crate::tensor::Shape;
 use std::ops::Range;

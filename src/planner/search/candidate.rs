@@ -258,7 +258,9 @@ impl Candidate {
             }
             let streams: Vec<StreamId> = issue.segments.iter().map(|s| s.stream).collect();
             let own = |ids: &[SegmentId]| ids.iter().map(|s| streams[s.index()]).collect::<Vec<_>>();
-            issue.barriers.retain(|b| own(&b.after).iter().any(|a| own(&b.before).iter().any(|b| a != b)));
+            issue
+                .barriers
+                .retain(|b| own(&b.after).iter().any(|a| own(&b.before).iter().any(|b| a != b)));
             set.frames.iter().for_each(|&f| frames[f] = issue.clone());
         }
         Some(Decisions {
@@ -288,7 +290,9 @@ impl Candidate {
             teller.first.resize(members, NONE);
             let end_of = |member: usize| {
                 let all = Place::before(operators(member).len() as u32);
-                meeting.pointers[member].get(cluster).map_or(all, |&p| self.normal(operators(member), menu, p))
+                meeting.pointers[member]
+                    .get(cluster)
+                    .map_or(all, |&p| self.normal(operators(member), menu, p))
             };
             // Members take turns; one that must wait for a segment that is not told yet stands back.
             loop {

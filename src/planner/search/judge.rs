@@ -130,7 +130,12 @@ impl<'a> Judge<'a> {
             let Some(deadline) = self.tenants[t.index()].urgency.deadline else {
                 return 0;
             };
-            let ends = self.frame.segments().iter().zip(self.simulator.ends()).filter(|(s, _)| s.tenant == *t);
+            let ends = self
+                .frame
+                .segments()
+                .iter()
+                .zip(self.simulator.ends())
+                .filter(|(s, _)| s.tenant == *t);
             ends.map(|(_, &end)| end).max().unwrap_or(0).saturating_sub(deadline.0)
         };
         self.field.sets[set].members.iter().map(late).fold(0, u64::saturating_add)

@@ -1,9 +1,9 @@
 //! What can be done with each operator: the ways to cut it and the launch widths, each with its costs looked up beforehand.
 
 use crate::board::BackendKind;
+use crate::plan::format::Operator;
 use crate::planner::schedule::{Cut, Problem, splits};
 use crate::planner::simulate::{Cost, Costs};
-use crate::plan::format::Operator;
 use crate::primitive::Region;
 use crate::tensor::Shape;
 use std::ops::Range;
@@ -128,7 +128,12 @@ fn cuts(operator: &Operator) -> Vec<Vec<Region>> {
             };
             bounds.into_iter().map(region).collect()
         };
-        cuts.extend(PIECES.iter().filter(|&&p| rows >= p * LEAST_ROWS && batch == 1).map(|&p| by(equal(rows, p))));
+        cuts.extend(
+            PIECES
+                .iter()
+                .filter(|&&p| rows >= p * LEAST_ROWS && batch == 1)
+                .map(|&p| by(equal(rows, p))),
+        );
     }
     cuts
 }

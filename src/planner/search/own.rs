@@ -142,6 +142,10 @@ fn move_edge(judge: &Judge<'_>, candidate: &mut Candidate, set: usize, lots: &mu
     let edge = &mut candidate.meetings[set].edges[edge];
     let (member, place) = if end == 0 { &mut edge.after } else { &mut edge.before };
     let last = judge.field.length(set, usize::from(*member)).saturating_sub(1);
-    let moved = if forward { place.operator.saturating_add(by).min(last) } else { place.operator.saturating_sub(by) };
+    let moved = if forward {
+        place.operator.saturating_add(by).min(last)
+    } else {
+        place.operator.saturating_sub(by)
+    };
     *place = Place::before(moved);
 }

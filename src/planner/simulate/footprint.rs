@@ -37,11 +37,7 @@ pub struct Footprint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blocks {
     /// A tile of pixels and channels, some blocks a tile.
-    Tiles {
-        pixels: u64,
-        channels: u64,
-        each: u64,
-    },
+    Tiles { pixels: u64, channels: u64, each: u64 },
     /// So many elements.
     Elements(u64),
     /// The same number whatever the share.
@@ -91,11 +87,7 @@ impl Footprint {
             Kernel::Decode => (Blocks::Fixed(1), 1, false),
             _ => (Blocks::Elements(BLOCK_ELEMENTS), PLAIN_RESIDENTS, true),
         };
-        Footprint {
-            cut,
-            residents,
-            resizable,
-        }
+        Footprint { cut, residents, resizable }
     }
 
     /// Blocks of a share of the operator's output, at least 1.
