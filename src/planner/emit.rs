@@ -137,8 +137,8 @@ pub(super) fn emit(
     let (finished, placement) = scheduled.finish(best)?;
     let report = Report::of(&finished, &placement, board, &found);
     // Of the others, those that miss deadlines or find no room are no rivals.
-    let others = found.ranking[1..].iter().take(options.rivals);
-    let rivals = others.filter_map(|r| scheduled.finish(r).ok()).map(|(plan, _)| plan).collect();
+    let rivals = found.rivals(options.rivals).filter_map(|r| scheduled.finish(r).ok());
+    let rivals = rivals.map(|(plan, _)| plan).collect();
     Ok(Compiled {
         plan: finished,
         rivals,

@@ -151,7 +151,8 @@ pub struct CompileOptions {
     pub seed: u64,
     /// Candidates it may look at.
     pub budget: u64,
-    /// Most plans of further decisions that are made beside the best one: what a measurement may prefer.
+    /// Of each searcher that is at work, baselines too, the most plans that are made beside the best one: what a measurement
+    /// may prefer.
     pub rivals: usize,
     /// Who is told how far it is.
     pub progress: Progress,
@@ -195,8 +196,8 @@ impl Default for CompileOptions {
 pub struct Compiled {
     /// The plan, checked.
     pub plan: Plan,
-    /// Plans of other decisions for the same task set, checked, best by prediction first; as many as were asked for, or there
-    /// are. They share the plan's weight files and differ from it in chunks, widths, streams, order and places in memory.
+    /// Plans of other decisions for the same task set, checked, best by prediction first: those of each searcher that were asked
+    /// for. They share the plan's weight files and differ from it in chunks, widths, streams, order and places in memory.
     pub rivals: Vec<Plan>,
     /// Its weight files by digest.
     pub weight_files: Vec<(Digest, Vec<u8>)>,

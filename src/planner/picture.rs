@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// Width of the picture and of what stands left of the timelines, in pixels.
 const WIDTH: f64 = 1400.0;
-const LEFT: f64 = 92.0;
+const LEFT: f64 = 124.0;
 const RIGHT: f64 = 24.0;
 /// Height of a stream's lane, of the residue curve, and of what separates them.
 const LANE: f64 = 44.0;

@@ -27,6 +27,7 @@ pub mod layers;
 pub mod mobilenet;
 pub mod report;
 pub mod resnet;
+pub mod rivals;
 pub mod run;
 #[cfg(test)]
 mod searches;

@@ -77,8 +77,20 @@ impl Found {
 
     /// Each searcher's best decision, best first.
     pub fn best_of_each(&self) -> impl Iterator<Item = &Ranked> {
-        let first = |(index, ranked): &(usize, &Ranked)| self.ranking[..*index].iter().all(|r| r.searcher != ranked.searcher);
-        self.ranking.iter().enumerate().filter(first).map(|(_, ranked)| ranked)
+        let first = |index: &usize| self.before(*index) == 0;
+        (0..self.ranking.len()).filter(first).map(|i| &self.ranking[i])
+    }
+
+    /// The decisions behind the best one: of each searcher, baselines too, its `most` best.
+    pub fn rivals(&self, most: usize) -> impl Iterator<Item = &Ranked> {
+        let among = move |index: &usize| self.before(*index) < most;
+        (1..self.ranking.len()).filter(among).map(|i| &self.ranking[i])
+    }
+
+    /// How many of the same searcher stand before an entry of the ranking.
+    fn before(&self, index: usize) -> usize {
+        let searcher = self.ranking[index].searcher;
+        self.ranking[..index].iter().filter(|r| r.searcher == searcher).count()
     }
 }
 

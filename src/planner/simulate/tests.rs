@@ -77,7 +77,7 @@ fn one_stream_takes_the_sum_of_its_operators() {
 #[test]
 fn streams_share_units_and_refuse_missed_deadlines() {
     let mut world = World::new(2, 2);
-    // Every operator is one block of 192 ns that fills the one unit's arithmetic: they take turns, or share it.
+    // Every operator is one block of 192 ns that wants all of the one unit's arithmetic: two of them share it.
     let board = board(1, 0);
     let schedule = world.schedule(streams);
     let two = predicted(&world, &schedule, &board, false).unwrap();
