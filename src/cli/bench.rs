@@ -156,6 +156,11 @@ fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, optio
     if let Some(folder) = &arguments.zoo.export {
         return zoo::export(groups, &setting, folder);
     }
+    if let Some(most) = arguments.zoo.rivals {
+        let (text, json) = zoo::contest(most.get(), &groups, &setting)?;
+        write_json(arguments, &json)?;
+        return Ok(text);
+    }
     let program = python(arguments);
     let another = || Peer::pytorch(program.as_deref().unwrap_or_default(), engine.sms);
     let peer = program.as_ref().and_then(|_| at_hand(another()));

@@ -5,11 +5,12 @@ use crate::board::{BackendKind, BoardRecord};
 use crate::plan::deployment::Deployment;
 use crate::planner::optable::{self, OpTable};
 use crate::planner::tasks::Tasks;
-use crate::planner::{self, CompileOptions, Compiled, Searcher};
+use crate::planner::{self, CompileOptions, Compiled, Progress, Searcher};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How networks are compiled. The options are part of what a plan is made from: other options, another plan.
 #[derive(Args)]
@@ -20,6 +21,9 @@ pub struct HowToCompile {
     /// Seed of searchers that draw lots
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
+    /// Schedules that a searcher may look at
+    #[arg(long, default_value_t = planner::BUDGET, value_name = "N")]
+    budget: u64,
     /// Accept plans that are predicted to miss deadlines, and store the misses (always so for board host)
     #[arg(long)]
     best_effort: bool,
@@ -37,6 +41,33 @@ enum SearcherName {
     Sequential,
     /// A stream for each network
     Streams,
+    /// Barriers across all networks and their issue order (AutoMT)
+    Barriers,
+    /// A launch width for each network (competitive sharing)
+    Shares,
+    /// Chunks next to where the board lies idle (half of GACER)
+    Spatial,
+    /// Sync points that cut the networks into segments (the other half)
+    Temporal,
+    /// Chunks and sync points together (GACER)
+    Gacer,
+    /// All of these, then everything they may change and more
+    Platoon,
+}
+
+impl SearcherName {
+    fn searcher(self) -> Searcher {
+        match self {
+            SearcherName::Sequential => Searcher::Sequential,
+            SearcherName::Streams => Searcher::Streams,
+            SearcherName::Barriers => Searcher::Barriers,
+            SearcherName::Shares => Searcher::Shares,
+            SearcherName::Spatial => Searcher::Spatial,
+            SearcherName::Temporal => Searcher::Temporal,
+            SearcherName::Gacer => Searcher::Gacer,
+            SearcherName::Platoon => Searcher::Platoon,
+        }
+    }
 }
 
 impl HowToCompile {
@@ -44,17 +75,31 @@ impl HowToCompile {
     pub fn options(&self, board: &BoardRecord) -> anyhow::Result<CompileOptions> {
         Ok(CompileOptions {
             times: measured(board)?,
-            searcher: match self.searcher {
-                SearcherName::Sequential => Searcher::Sequential,
-                SearcherName::Streams => Searcher::Streams,
-            },
+            searcher: self.searcher.searcher(),
             seed: self.seed,
+            budget: self.budget,
+            progress: bar(),
             best_effort: self.best_effort,
             dtype: ActivationType::dtype(self.dtype, board),
             batch: self.batch,
             ..CompileOptions::default()
         })
     }
+}
+
+/// A bar for the searcher, which is drawn where there is a terminal and something to search.
+fn bar() -> Progress {
+    let bar = OnceLock::new();
+    Progress::new(move |looked_at, budget| {
+        let bar = bar.get_or_init(|| ProgressBar::new(budget));
+        if bar.length() != Some(budget) {
+            bar.set_length(budget);
+        }
+        bar.set_position(looked_at);
+        if looked_at >= budget {
+            bar.finish_and_clear();
+        }
+    })
 }
 
 /// The measured times of a GPU's board, from the folder `boards`.

@@ -1,11 +1,15 @@
 //! `platoon inspect`: what a plan file holds.
 
-use super::{Outcome, output};
+use super::options::Common;
+use super::{Outcome, compile, output};
+use crate::board::BoardRecord;
 use crate::plan::check::check;
 use crate::plan::dump::dump;
 use crate::plan::file::decode;
-use crate::plan::format::{Basis, Digest, Plan};
+use crate::plan::format::{Basis, Digest, Operator, Plan};
 use crate::plan::table::Entry;
+use crate::planner::simulate::Costs;
+use crate::planner::{boards, picture};
 use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
@@ -16,6 +20,9 @@ use std::path::{Path, PathBuf};
 Examples:
   platoon inspect plans/host/urban.plan           operators, buffers, streams and schedule as text
   platoon inspect plans/host/urban.plan --json    the figures that programs ask for
+  platoon inspect plans/host/urban.plan --svg urban.svg
+                                                  its frames as a picture: streams, segments, chunks,
+                                                  sync points and idle units, as the simulator sees them
 
 The file need not be sound: it is shown as it is. `platoon verify` says whether it holds.")]
 pub struct Arguments {
@@ -25,16 +32,42 @@ pub struct Arguments {
     /// Print a summary as JSON instead
     #[arg(long)]
     json: bool,
+    /// Draw the timeline of its frames instead; the plan must be sound and its board known
+    #[arg(long, value_name = "FILE.svg", conflicts_with = "json")]
+    svg: Option<PathBuf>,
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let plan = read_plan(&arguments.file)?;
+    if let Some(file) = &arguments.svg {
+        let picture = draw(common, plan).with_context(|| arguments.file.display().to_string())?;
+        std::fs::write(file, picture).with_context(|| format!("{}: cannot be written", file.display()))?;
+        output::print(&format!("written to {}", file.display()))?;
+        return Ok(Outcome::Good);
+    }
     if arguments.json {
         output::print(&format!("{:#}", summary(&plan)))?;
     } else {
         output::print(&dump(&plan))?;
     }
     Ok(Outcome::Good)
+}
+
+/// The picture of a plan, which is checked before it is simulated.
+fn draw(common: &Common, plan: Plan) -> anyhow::Result<String> {
+    let plan = check(plan).context("the plan is not sound")?.into_inner();
+    let board = board_of(common, &plan)?;
+    let times = compile::measured(&board)?;
+    let measured = |o: &Operator| times.as_ref()?.of(&plan, o);
+    Ok(picture::svg(&plan, &Costs::of(&plan.operators, &board, &measured)))
+}
+
+/// The board that a plan was made for: the one that is named, else whichever of the folder `boards` it is.
+fn board_of(common: &Common, plan: &Plan) -> anyhow::Result<BoardRecord> {
+    let named = common.board()?;
+    let all = boards::all(Path::new("boards")).into_iter().filter_map(|(_, board)| board.ok());
+    let found = std::iter::once(named).chain(all).find(|b| Digest::of_board(b) == plan.board);
+    found.context("the plan was made for another board: name its board with --board")
 }
 
 /// Reads and decodes a plan file; nothing in it is checked yet.

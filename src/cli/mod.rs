@@ -87,7 +87,7 @@ pub fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
     let outcome = match command {
         Command::Plan(arguments) => plan::run(&common, &arguments),
-        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&common, &arguments),
         Command::Verify(arguments) => verify::run(&common, &arguments),
         Command::Replay(arguments) => replay::run(&common, &arguments),
         Command::Scenes(arguments) => scenes::run(&common, &arguments),

@@ -3,6 +3,7 @@
 use super::options::Common;
 use super::{Outcome, compile, output};
 use crate::plan::format::{Basis, Plan};
+use crate::planner::Compiled;
 use anyhow::bail;
 use clap::Args;
 use serde_json::{Value, json};
@@ -13,9 +14,11 @@ Examples:
   platoon plan                                 every task set of plans/tasks.toml, for this machine
   platoon plan --task-set urban                one task set
   platoon plan --board boards/box.toml         for another board
+  platoon plan --board h200 --searcher platoon --budget 50000
+                                               search for the schedule that the simulator finds shortest
 
-Plans go to <plans>/<board>/: <task-set>.plan, table, weights/. Times are estimates from counted operations and
-bytes; a replay measures. Planning for a GPU's board needs no GPU. On the CPU backend --dtype f16 is there for
+Plans go to <plans>/<board>/: <task-set>.plan, table, weights/. Times are simulated, from the board's measured
+operators or from estimates; a replay measures. Planning for a GPU's board needs no GPU. On the CPU backend --dtype f16 is there for
 judging accuracy: plain reference kernels compute it, about a hundred times slower than f32, which the estimates do
 not know.")]
 pub struct Arguments {
@@ -50,10 +53,13 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let compiled = compile::compile(&tasks, &wanted, &board, &options, &folder, |name| log::info!("compiling {name}"))?;
     let plans: Vec<&Plan> = compiled.iter().map(|c| &c.plan).collect();
     if arguments.json {
-        let rows: Vec<Value> = plans.iter().map(|p| figures(p)).collect();
+        let rows: Vec<Value> = compiled.iter().map(figures).collect();
         output::print(&format!("{:#}", json!({ "folder": folder, "plans": rows })))?;
     } else {
         output::print(&table(&plans))?;
+        if let Some(table) = searchers(&compiled) {
+            output::print(&table)?;
+        }
         output::print(&format!("written to {}", folder.display()))?;
     }
     Ok(Outcome::Good)
@@ -91,6 +97,7 @@ fn table(plans: &[&Plan]) -> String {
         "operators",
         "weights MB",
         "arena MB",
+        "searcher",
         "frame ms",
         "",
         "expected misses",
@@ -102,6 +109,7 @@ fn table(plans: &[&Plan]) -> String {
             plan.operators.len().to_string(),
             output::megabytes(weight_bytes(plan)),
             output::megabytes(plan.arena_bytes),
+            plan.searcher.clone(),
             format!("{:.2}", predicted_ms(plan)),
             basis(plan).into(),
             misses(plan).to_string(),
@@ -110,7 +118,23 @@ fn table(plans: &[&Plan]) -> String {
     table.render()
 }
 
-fn figures(plan: &Plan) -> Value {
+/// What each searcher found for each task set, where more than one was at work.
+fn searchers(compiled: &[Compiled]) -> Option<String> {
+    let mut table = output::Table::new(&["task set", "searcher", "frame ms", "late ms"]);
+    let searched = || compiled.iter().filter(|c| c.report.searchers.len() > 1);
+    for (one, found) in searched().flat_map(|c| c.report.searchers.iter().map(move |s| (c, s))) {
+        table.row([
+            one.plan.task_set.clone(),
+            found.searcher.into(),
+            format!("{:.3}", found.frame_ms),
+            format!("{:.3}", found.late_ms),
+        ]);
+    }
+    searched().next().map(|_| table.render())
+}
+
+fn figures(compiled: &Compiled) -> Value {
+    let plan = &compiled.plan;
     json!({
         "task_set": plan.task_set,
         "tenants": plan.tenants.len(),
@@ -120,5 +144,8 @@ fn figures(plan: &Plan) -> Value {
         "predicted_ms": predicted_ms(plan),
         "prediction": basis(plan),
         "expected_misses": misses(plan),
+        "searcher": plan.searcher,
+        "looked_at": compiled.report.looked_at,
+        "searchers": compiled.report.searchers,
     })
 }

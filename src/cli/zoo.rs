@@ -7,6 +7,7 @@ use crate::bench::report::Provenance;
 use crate::bench::zoo::build::Model;
 use crate::bench::zoo::gaps::{self, Gaps};
 use crate::bench::zoo::report::{HEADINGS, Measured, Report};
+use crate::bench::zoo::rivals::{self, Contest};
 use crate::bench::zoo::run::{Group, Results, Zoo, compare};
 use crate::bench::zoo::{ALL, count};
 use crate::board::BoardRecord;
@@ -19,7 +20,7 @@ use crate::tensor::{DType, Tensor};
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,9 @@ pub struct ZooArguments {
     /// Also time every operator alone, and write a Markdown table of networks and operators beside their floors
     #[arg(long, value_name = "FILE.md", requires = "zoo", conflicts_with_all = ["export", "looped"])]
     gaps: Option<PathBuf>,
+    /// Measure our plans beside each other instead, without a peer: the best N of every searcher at work and the baselines
+    #[arg(long, value_name = "N", requires = "zoo", conflicts_with_all = ["export", "looped", "gaps", "torch"])]
+    pub rivals: Option<NonZeroUsize>,
     /// The JSON of an earlier run, for a column of it in the table of --gaps
     #[arg(long, value_name = "FILE.json", requires = "gaps")]
     before: Option<PathBuf>,
@@ -214,6 +218,35 @@ pub fn measure(
     report.rows().into_iter().for_each(|row| table.row(row));
     let text = format!("{}{}; {}", table.render(), report.provenance.line(), report.dtype);
     Ok((text, report.json()))
+}
+
+/// Measures the plans of several decisions for each group: the table, and everything as JSON.
+pub fn contest(most: usize, groups: &[Group], setting: &Setting<'_>) -> anyhow::Result<(String, Value)> {
+    let provenance = Provenance::here(&setting.board.name, setting.workers, None).on(setting.device.clone());
+    let options = CompileOptions {
+        ports: Ports::Half,
+        rivals: most,
+        ..setting.compile.clone()
+    };
+    let mut contests = Vec::with_capacity(groups.len());
+    for group in groups {
+        let compiled = group.compile(models(group), setting.board, &options)?;
+        let bar = ProgressBar::new(setting.frames as u64);
+        let contest = Contest::run(group, compiled, setting.board, setting.engine, setting.frames, |n| {
+            bar.set_position(n as u64)
+        });
+        bar.finish_and_clear();
+        contests.push(contest?);
+    }
+    let mut table = output::Table::new(&rivals::HEADINGS);
+    contests.iter().flat_map(Contest::rows).for_each(|row| table.row(row));
+    let errors: Vec<f64> = contests.iter().flat_map(Contest::errors).collect();
+    let text = format!("{}{}\n{}", table.render(), rivals::verdict(&errors), provenance.line());
+    let json = json!({
+        "provenance": provenance.json(),
+        "contests": contests.iter().map(Contest::json).collect::<Vec<_>>(),
+    });
+    Ok((text, json))
 }
 
 /// How the program was called, by its own name.

@@ -1,14 +1,12 @@
-//! Predicted times from counted operations and bytes.
+//! Estimated times of operators from counted operations and bytes.
 //!
 //! An operator takes `max(multiply-adds / rate, bytes / bandwidth) + issue`, with the board's sustained rates: the roofline
-//! of Williams, Waterman and Patterson 2009 plus the cost of an issue. A frame is predicted by processor sharing: every
-//! segment that may run gets an equal share of the board, so k streams at work each go on at 1/k of their speed alone.
-//! Such predictions are marked `estimated`. A board's operator table (see [`super::optable`]) replaces the roofline; where it
-//! knows every operator of a plan, the prediction is marked `measured`.
+//! of Williams, Waterman and Patterson 2009 plus the cost of an issue. A board's operator table (see [`super::optable`])
+//! replaces the roofline; where it knows every operator of a plan, the plan's prediction is marked `measured`, else
+//! `estimated`. What operators take together is for [`super::simulate`] to say.
 
-use super::schedule::Schedule;
 use crate::board::BoardRecord;
-use crate::plan::format::{Basis, Call, FramePrediction, FrameSchedule, Operand, Operator, Prediction, Tenant, View};
+use crate::plan::format::{Call, Operand, Operator, View};
 use crate::primitive::Primitive;
 use crate::units::Nanos;
 
@@ -97,121 +95,4 @@ pub struct Infeasible {
     pub deadline: Nanos,
     /// By how much it is missed.
     pub late: Nanos,
-}
-
-/// How long each operator takes alone on the board.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Alone {
-    /// One an operator.
-    pub times: Vec<Nanos>,
-    /// Where they come from: measured if all are.
-    pub basis: Basis,
-}
-
-impl Alone {
-    /// Measured times where `measured` knows them, estimates for the others.
-    pub fn of(operators: &[Operator], board: &BoardRecord, measured: impl Fn(&Operator) -> Option<Nanos>) -> Alone {
-        let known: Vec<Option<Nanos>> = operators.iter().map(measured).collect();
-        let basis = match known.iter().all(Option::is_some) {
-            true => Basis::Measured,
-            false => Basis::Estimated,
-        };
-        let time = |(operator, known): (&Operator, Option<Nanos>)| known.unwrap_or_else(|| estimate(operator, board));
-        Alone {
-            times: operators.iter().zip(known).map(time).collect(),
-            basis,
-        }
-    }
-}
-
-/// Predicts every frame of a schedule from estimates; see [`predict_from`].
-pub fn predict(tenants: &[Tenant], schedule: &Schedule, board: &BoardRecord, best_effort: bool) -> Result<Prediction, Infeasible> {
-    let alone = Alone {
-        times: schedule.operators.iter().map(|o| estimate(o, board)).collect(),
-        basis: Basis::Estimated,
-    };
-    predict_from(tenants, schedule, &alone, best_effort)
-}
-
-/// Predicts every frame of a schedule; misses are stored if `best_effort`, refused otherwise.
-pub fn predict_from(tenants: &[Tenant], schedule: &Schedule, alone: &Alone, best_effort: bool) -> Result<Prediction, Infeasible> {
-    let mut frames = Vec::with_capacity(schedule.cycle.len());
-    for frame in &schedule.cycle {
-        let ends = simulate(frame, schedule, &alone.times);
-        let finish_of = |tenant| {
-            let own = frame.segments.iter().zip(&ends).filter(|(s, _)| s.tenant == tenant);
-            Nanos(own.map(|(_, &end)| end).max().unwrap_or(0))
-        };
-        let finish: Vec<Nanos> = frame.tenants.iter().map(|&t| finish_of(t)).collect();
-        let mut misses = Vec::new();
-        for (i, (tenant, end)) in frame.tenants.iter().zip(&finish).enumerate() {
-            let tenant = &tenants[tenant.index()];
-            let Some(deadline) = tenant.urgency.deadline.filter(|d| end > d) else {
-                continue;
-            };
-            if !best_effort {
-                return Err(Infeasible {
-                    tenant: tenant.name.clone(),
-                    deadline,
-                    late: Nanos(end.0 - deadline.0),
-                });
-            }
-            misses.push(i as u16);
-        }
-        frames.push(FramePrediction {
-            total: Nanos(ends.iter().copied().max().unwrap_or(0)),
-            finish,
-            misses,
-        });
-    }
-    Ok(Prediction {
-        basis: alone.basis,
-        best_effort,
-        frames,
-    })
-}
-
-/// End of every segment of a frame in nanoseconds, by processor sharing in exact integers.
-fn simulate(frame: &FrameSchedule, schedule: &Schedule, alone: &[Nanos]) -> Vec<u64> {
-    let cost = |s: &crate::plan::format::Segment| -> u64 {
-        let share = |step: &crate::plan::format::Step| {
-            let operator = &schedule.operators[step.operator.index()];
-            let area = |r: &crate::primitive::Region| r.batch.len() as u64 * r.rows.len() as u64;
-            let whole: u64 = operator.chunks.iter().map(area).sum();
-            alone[step.operator.index()]
-                .0
-                .saturating_mul(area(&operator.chunks[usize::from(step.chunk)]))
-                .div_ceil(whole.max(1))
-        };
-        s.steps.iter().map(share).fold(0, u64::saturating_add)
-    };
-    let mut left: Vec<u64> = frame.segments.iter().map(cost).collect();
-    let mut ends: Vec<Option<u64>> = vec![None; left.len()];
-    let mut now = 0u64;
-    loop {
-        // A segment runs if the one before it on its stream, and all it waits for, have ended.
-        let mut busy = vec![false; schedule.streams.len()];
-        let mut running = Vec::new();
-        for (i, segment) in frame.segments.iter().enumerate() {
-            if ends[i].is_some() || std::mem::replace(&mut busy[segment.stream.index()], true) {
-                continue;
-            }
-            let id = crate::ids::SegmentId(i as u32);
-            let waits = frame.syncs.iter().filter(|s| s.before.contains(&id)).flat_map(|s| &s.after);
-            if waits.clone().all(|a| ends[a.index()].is_some()) {
-                running.push(i);
-            }
-        }
-        let Some(shortest) = running.iter().map(|&i| left[i]).min() else {
-            break;
-        };
-        now = now.saturating_add(shortest.saturating_mul(running.len() as u64));
-        for &i in &running {
-            left[i] -= shortest;
-            if left[i] == 0 {
-                ends[i] = Some(now);
-            }
-        }
-    }
-    ends.into_iter().map(|e| e.unwrap_or(now)).collect()
 }

@@ -1,10 +1,11 @@
 //! The last stage: lowered tenants are scheduled and placed, and become a checked plan with its weight files.
 
-use super::cost::{self, Alone};
 use super::lower::{Lowered, Room};
 use super::memory::{self, Placement};
 use super::report::Report;
-use super::schedule::{self, Problem};
+use super::schedule::{self, Problem, ScheduleError};
+use super::search::{self, Effort, Ranked};
+use super::simulate::{self, Costs};
 use super::{CompileOptions, Compiled, PlannerError};
 use crate::backend::cuda::sources;
 use crate::board::{BackendKind, BoardRecord};
@@ -114,32 +115,58 @@ pub(super) fn emit(
             plan.operators[index].tactic = best;
         }
     }
+    let effort = Effort {
+        seed: options.seed,
+        budget: options.budget,
+    };
     let problem = Problem {
         tenants: &plan.tenants,
         operators: &plan.operators,
         needs: &lowered.needs,
     };
-    let decisions = options.searcher.decide(&problem, options.seed);
-    let schedule = schedule::apply(&problem, &decisions)?;
-    let alone = Alone::of(&schedule.operators, board, |o| options.times.as_ref()?.of(&plan, o));
-    let best_effort = options.best_effort || board.name == "host";
-    plan.prediction = cost::predict_from(&plan.tenants, &schedule, &alone, best_effort)?;
-    let placement = memory::place(&schedule.operators, &mut plan.buffers, schedule.streams.len(), &schedule.cycle)?;
-    (plan.operators, plan.streams, plan.cycle) = (schedule.operators, schedule.streams, schedule.cycle);
-    let Placement {
-        arena_bytes,
-        persistent_bytes,
-        input_bytes,
-        output_bytes,
-        ..
-    } = placement;
-    (plan.arena_bytes, plan.persistent_bytes) = (arena_bytes, persistent_bytes);
-    (plan.input_bytes, plan.output_bytes) = (input_bytes, output_bytes);
-    let report = Report::of(&plan, &placement, board);
-    let plan = check::check(plan).map_err(|e| PlannerError::Check(Box::new(e)))?.into_inner();
+    let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
+    let costs = Costs::of(&plan.operators, board, &measured);
+    let found = search::search(&problem, &costs, options.searcher, effort, &|at, of| options.progress.tell(at, of))?;
+    let scheduled = Scheduled {
+        plan: &plan,
+        problem,
+        costs: &costs,
+        best_effort: options.best_effort || board.name == "host",
+    };
+    let best = found.best().ok_or(ScheduleError::Cycle)?;
+    let (finished, placement) = scheduled.finish(best)?;
+    let report = Report::of(&finished, &placement, board, &found);
+    // Of the others, those that miss deadlines or find no room are no rivals.
+    let rivals = found.rivals(options.rivals).filter_map(|r| scheduled.finish(r).ok());
+    let rivals = rivals.map(|(plan, _)| plan).collect();
     Ok(Compiled {
-        plan,
+        plan: finished,
+        rivals,
         weight_files: files,
         report,
     })
+}
+
+/// Everything that plans of several decisions share.
+struct Scheduled<'a> {
+    plan: &'a Plan,
+    problem: Problem<'a>,
+    costs: &'a Costs<'a>,
+    best_effort: bool,
+}
+
+impl Scheduled<'_> {
+    /// The checked plan of a decision, and where its buffers lie.
+    fn finish(&self, ranked: &Ranked) -> Result<(Plan, Placement), PlannerError> {
+        let schedule = schedule::apply(&self.problem, &ranked.decisions)?;
+        let mut plan = self.plan.clone();
+        plan.searcher = ranked.searcher.name().to_string();
+        plan.prediction = simulate::predict(&plan.tenants, &schedule, self.costs, self.best_effort)?;
+        let placement = memory::place(&schedule.operators, &mut plan.buffers, schedule.streams.len(), &schedule.cycle)?;
+        (plan.operators, plan.streams, plan.cycle) = (schedule.operators, schedule.streams, schedule.cycle);
+        (plan.arena_bytes, plan.persistent_bytes) = (placement.arena_bytes, placement.persistent_bytes);
+        (plan.input_bytes, plan.output_bytes) = (placement.input_bytes, placement.output_bytes);
+        let plan = check::check(plan).map_err(|e| PlannerError::Check(Box::new(e)))?.into_inner();
+        Ok((plan, placement))
+    }
 }

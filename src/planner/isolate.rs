@@ -6,7 +6,8 @@
 //! each view it reads from an input of the plan, and another takes each view it writes to a result.
 
 use super::schedule::Schedule;
-use super::{PlannerError, cost, memory};
+use super::simulate::{self, Costs};
+use super::{PlannerError, memory};
 use crate::board::BoardRecord;
 use crate::ids::{BufferId, CameraId, OperatorId, SegmentId, StreamId, TenantId};
 use crate::plan::check;
@@ -302,7 +303,8 @@ impl<'a> Builder<'a> {
             }],
         };
         let mut plan = self.plan;
-        plan.prediction = cost::predict(&plan.tenants, &schedule, board, true)?;
+        let estimated = |_: &Operator| None;
+        plan.prediction = simulate::predict(&plan.tenants, &schedule, &Costs::of(&schedule.operators, board, &estimated), true)?;
         let placement = memory::place(&schedule.operators, &mut plan.buffers, schedule.streams.len(), &schedule.cycle)?;
         (plan.operators, plan.cycle) = (schedule.operators, schedule.cycle);
         (plan.arena_bytes, plan.persistent_bytes) = (placement.arena_bytes, placement.persistent_bytes);

@@ -20,13 +20,17 @@ pub mod graph;
 mod half_floats;
 pub mod import;
 pub mod isolate;
+mod lots;
 pub mod lower;
 pub mod memory;
 mod networks;
 pub mod optable;
 pub mod passes;
+pub mod picture;
 pub mod report;
 pub mod schedule;
+pub mod search;
+pub mod simulate;
 mod strided;
 pub mod tasks;
 #[cfg(test)]
@@ -53,7 +57,7 @@ use memory::MemoryError;
 use optable::OpTable;
 use passes::{PassError, PassSet};
 use report::Report;
-use schedule::{Decisions, Problem, ScheduleError};
+use schedule::ScheduleError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tasks::crops::CropsError;
@@ -67,6 +71,18 @@ pub enum Searcher {
     /// Each tenant on its own stream.
     #[default]
     Streams,
+    /// Barriers across all tenants, and their issue order (AutoMT).
+    Barriers,
+    /// A launch width for each tenant, its virtual resource (competitive sharing).
+    Shares,
+    /// Chunks only: GACER's spatial half.
+    Spatial,
+    /// Sync points only: GACER's temporal half.
+    Temporal,
+    /// Chunks and sync points together (GACER).
+    Gacer,
+    /// Everything, from the best that all others find.
+    Platoon,
     /// Seeded random legal decisions: for tests.
     Random,
 }
@@ -77,16 +93,53 @@ impl Searcher {
         match self {
             Searcher::Sequential => "sequential",
             Searcher::Streams => "streams",
+            Searcher::Barriers => "barriers",
+            Searcher::Shares => "shares",
+            Searcher::Spatial => "spatial",
+            Searcher::Temporal => "temporal",
+            Searcher::Gacer => "gacer",
+            Searcher::Platoon => "platoon",
             Searcher::Random => "random",
         }
     }
+}
 
-    fn decide(self, problem: &Problem<'_>, seed: u64) -> Decisions {
-        match self {
-            Searcher::Sequential => schedule::sequential(problem),
-            Searcher::Streams => schedule::streams(problem),
-            Searcher::Random => schedule::random(problem, seed),
+/// Candidates that a searcher looks at unless told otherwise.
+pub const BUDGET: u64 = 10_000;
+
+/// Who is told how far a search has come: candidates looked at, and how many may be. Has no part in what is found.
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<Listener>>);
+
+/// Hears of candidates looked at, and how many may be.
+type Listener = dyn Fn(u64, u64) + Send + Sync;
+
+impl Progress {
+    /// Tells `listener`.
+    pub fn new(listener: impl Fn(u64, u64) + Send + Sync + 'static) -> Progress {
+        Progress(Some(Arc::new(listener)))
+    }
+
+    fn tell(&self, looked_at: u64, budget: u64) {
+        if let Some(listener) = &self.0 {
+            listener(looked_at, budget);
         }
+    }
+}
+
+/// Nothing depends on who listens.
+impl PartialEq for Progress {
+    fn eq(&self, _: &Progress) -> bool {
+        true
+    }
+}
+
+impl Eq for Progress {}
+
+/// Nothing depends on who listens: the text is part of what plans are known by.
+impl std::fmt::Debug for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Progress")
     }
 }
 
@@ -97,6 +150,13 @@ pub struct CompileOptions {
     pub searcher: Searcher,
     /// Its seed.
     pub seed: u64,
+    /// Candidates it may look at.
+    pub budget: u64,
+    /// Of each searcher that is at work, baselines too, the most plans that are made beside the best one: what a measurement
+    /// may prefer.
+    pub rivals: usize,
+    /// Who is told how far it is.
+    pub progress: Progress,
     /// Store deadlines that the prediction misses instead of refusing. Board `host` is always best-effort.
     pub best_effort: bool,
     /// Element type of activations and weights: f32 or f16.
@@ -118,6 +178,9 @@ impl Default for CompileOptions {
         CompileOptions {
             searcher: Searcher::default(),
             seed: 0,
+            budget: BUDGET,
+            rivals: 0,
+            progress: Progress::default(),
             best_effort: false,
             dtype: DType::F32,
             ports: Ports::Declared,
@@ -134,6 +197,9 @@ impl Default for CompileOptions {
 pub struct Compiled {
     /// The plan, checked.
     pub plan: Plan,
+    /// Plans of other decisions for the same task set, checked, best by prediction first: those of each searcher that were asked
+    /// for. They share the plan's weight files and differ from it in chunks, widths, streams, order and places in memory.
+    pub rivals: Vec<Plan>,
     /// Its weight files by digest.
     pub weight_files: Vec<(Digest, Vec<u8>)>,
     /// Its evidence.

@@ -206,15 +206,9 @@ impl OpTable {
         self.times.insert(key, measured);
     }
 
-    /// The measured time of an operator under its own tactic: in its own chunks, or else whole.
+    /// The measured time of an operator under its own tactic, cut as it is.
     pub fn of(&self, plan: &Plan, operator: &Operator) -> Option<Nanos> {
-        let known = |o: &Operator| Some(self.time(&self.key(plan, o, o.tactic))?.median);
-        known(operator).or_else(|| {
-            known(&Operator {
-                chunks: Vec::new(),
-                ..operator.clone()
-            })
-        })
+        Some(self.time(&self.key(plan, operator, operator.tactic))?.median)
     }
 
     /// Of some tactics of an operator, the fastest measured one; the first of equals. `None` if none is measured.
@@ -441,12 +435,12 @@ mod tests {
     }
 
     #[test]
-    fn chunks_have_times_of_their_own_and_else_that_of_the_whole() {
+    fn chunks_have_times_of_their_own() {
         let (plan, mut operator) = relu(0, 1, 0, 8);
         let mut table = OpTable::new(provenance());
         table.note(table.key(&plan, &operator, operator.tactic), time(100));
         operator.chunks = [0..4, 4..8].map(|rows| crate::primitive::Region { batch: 0..1, rows }).to_vec();
-        assert_eq!(table.of(&plan, &operator), Some(Nanos(100)));
+        assert_eq!(table.of(&plan, &operator), None);
         table.note(table.key(&plan, &operator, operator.tactic), time(130));
         assert_eq!(table.of(&plan, &operator), Some(Nanos(130)));
         assert_eq!(table.len(), 2);

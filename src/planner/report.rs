@@ -2,8 +2,10 @@
 
 use super::cost;
 use super::memory::Placement;
+use super::search::Found;
 use crate::board::BoardRecord;
 use crate::plan::format::{Basis, Plan};
+use crate::units::Nanos;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -16,6 +18,10 @@ pub struct Report {
     pub board: String,
     /// The searcher that decided.
     pub searcher: String,
+    /// Schedules that the searchers looked at.
+    pub looked_at: u64,
+    /// The best that each searcher found, by prediction, best first.
+    pub searchers: Vec<SearcherReport>,
     /// `estimated` or `measured`.
     pub basis: &'static str,
     /// One per tenant.
@@ -24,6 +30,17 @@ pub struct Report {
     pub frames: Vec<FrameReport>,
     /// Memory, in bytes.
     pub memory: MemoryReport,
+}
+
+/// What a searcher found.
+#[derive(Clone, Debug, Serialize)]
+pub struct SearcherReport {
+    /// The searcher.
+    pub searcher: &'static str,
+    /// Predicted time of a frame in milliseconds, on average over the cycle.
+    pub frame_ms: f64,
+    /// By how much deadlines are missed in it, in milliseconds, all together over the cycle.
+    pub late_ms: f64,
 }
 
 /// One tenant of a report.
@@ -52,6 +69,8 @@ pub struct FrameReport {
     pub total_ms: f64,
     /// Predicted finish of each tenant that runs, in milliseconds.
     pub finish_ms: BTreeMap<String, f64>,
+    /// Time that each tenant with a deadline has left in milliseconds; below 0 where it misses it.
+    pub slack_ms: BTreeMap<String, f64>,
     /// Tenants whose deadline the prediction misses.
     pub misses: Vec<String>,
 }
@@ -73,7 +92,12 @@ pub struct MemoryReport {
 
 impl Report {
     /// The report of a plan that has its schedule, prediction and placement.
-    pub fn of(plan: &Plan, placement: &Placement, board: &BoardRecord) -> Report {
+    pub fn of(plan: &Plan, placement: &Placement, board: &BoardRecord, found: &Found) -> Report {
+        let searchers = found.best_of_each().map(|r| SearcherReport {
+            searcher: r.searcher.name(),
+            frame_ms: Nanos(r.score.time).as_ms() / plan.cycle.len().max(1) as f64,
+            late_ms: Nanos(r.score.late).as_ms(),
+        });
         let tenants = plan.tenants.iter().enumerate().map(|(i, tenant)| {
             let own = || plan.operators.iter().filter(move |o| o.tenant.index() == i);
             let mut kernels = BTreeMap::new();
@@ -97,12 +121,20 @@ impl Report {
                 .map(name)
                 .zip(frame.finish.iter().map(|f| f.as_ms()))
                 .collect(),
+            slack_ms: (schedule.tenants.iter().zip(&frame.finish))
+                .filter_map(|(t, finish)| {
+                    let deadline = plan.tenants[t.index()].urgency.deadline?;
+                    Some((name(t), deadline.as_ms() - finish.as_ms()))
+                })
+                .collect(),
             misses: frame.misses.iter().map(|&m| name(&schedule.tenants[usize::from(m)])).collect(),
         });
         Report {
             task_set: plan.task_set.clone(),
             board: board.name.clone(),
             searcher: plan.searcher.clone(),
+            looked_at: found.looked_at,
+            searchers: searchers.collect(),
             basis: match plan.prediction.basis {
                 Basis::Estimated => "estimated",
                 Basis::Measured => "measured",

@@ -27,7 +27,10 @@ pub mod layers;
 pub mod mobilenet;
 pub mod report;
 pub mod resnet;
+pub mod rivals;
 pub mod run;
+#[cfg(test)]
+mod searches;
 pub mod sequence;
 pub mod ssd;
 #[cfg(test)]

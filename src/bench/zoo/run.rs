@@ -11,7 +11,7 @@ use crate::bench::peers::Peer;
 use crate::bench::{BenchError, ours};
 use crate::board::BoardRecord;
 use crate::ids::TenantId;
-use crate::plan::format::Port;
+use crate::plan::format::{Plan, Port};
 use crate::planner::{self, CompileOptions, Compiled};
 use crate::runtime::{Draft, Engine, Options};
 use crate::tensor::{DType, Data, Tensor};
@@ -107,30 +107,41 @@ pub struct Times {
     pub networks: Vec<Nanos>,
 }
 
-/// An engine on one group, with its inputs.
+/// An engine on one group, with its inputs: on its plan, and on those of other decisions if there are any.
 pub struct Zoo {
     engine: Engine,
+    /// The task sets that the plans are told apart by.
+    plans: Vec<String>,
     inputs: Vec<Tensor>,
 }
 
 impl Zoo {
     /// Opens an engine on a compiled group.
     pub fn open(group: &Group, compiled: Compiled, board: &BoardRecord, options: &Options) -> Result<Zoo, BenchError> {
-        let segments = compiled.plan.cycle.iter().map(|f| f.segments.len()).max().unwrap_or(0);
+        let all = std::iter::once(&compiled.plan).chain(&compiled.rivals);
+        let segments = all.flat_map(|p| &p.cycle).map(|f| f.segments.len()).max().unwrap_or(0);
         let inputs = group.members.iter().zip(&compiled.plan.tenants).map(|(member, tenant)| {
             let dtype = tenant.inputs.first().map(|port| port.view.dtype);
             stored(member.network.data(member.batch), dtype)
         });
         let inputs = inputs.collect();
-        let deployment = ours::deployment(vec![compiled], board)?;
+        let compiled = apart(compiled);
+        let plans = compiled.iter().map(|c| c.plan.task_set.clone()).collect();
+        let deployment = ours::deployment(compiled, board)?;
         let options = Options {
             trace: segments * TRACED,
             ..options.clone()
         };
         Ok(Zoo {
             engine: Engine::with(deployment, &options)?,
+            plans,
             inputs,
         })
+    }
+
+    /// Lets the frames that follow run by the plan (0) or one of its rivals, in their order (from 1).
+    pub fn select(&mut self, plan: usize) -> Result<(), BenchError> {
+        Ok(self.engine.select(&self.plans[plan])?)
     }
 
     /// Runs frames one after another: `warm` uncounted ones, then `count` of which the times are returned. Inputs are in
@@ -194,6 +205,23 @@ impl Zoo {
     pub fn close(self) {
         self.engine.close();
     }
+}
+
+/// A plan and its rivals as task sets of their own; the first has the weights of all.
+fn apart(mut compiled: Compiled) -> Vec<Compiled> {
+    let rivals = std::mem::take(&mut compiled.rivals);
+    let report = compiled.report.clone();
+    let rival = |(number, mut plan): (usize, Plan)| {
+        plan.task_set = format!("{}, rival {}", plan.task_set, number + 1);
+        Compiled {
+            plan,
+            rivals: Vec::new(),
+            weight_files: Vec::new(),
+            report: report.clone(),
+        }
+    };
+    let others = rivals.into_iter().enumerate().map(rival);
+    std::iter::once(compiled).chain(others).collect()
 }
 
 /// A tensor as its port stores it: f32 data of an f16 port is rounded.

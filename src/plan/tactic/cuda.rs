@@ -9,7 +9,6 @@ use super::conv_patch::{self, Kept, PatchTile};
 use super::conv_warps::{self, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
-use super::product::Product;
 use super::prologue::Prologue;
 use super::stem::{self, StemTile};
 use super::stream_wgmma::{self, StreamTile};

@@ -9,7 +9,7 @@ mod random;
 mod simple;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub use legal::{ScheduleError, apply};
 pub use random::{random, splits};

@@ -5,26 +5,10 @@ use crate::ids::{OperatorId, SegmentId, StreamId};
 use crate::limits::MAX_STREAMS;
 use crate::plan::format::{Operator, Segment, Step, Stream, SyncPoint};
 use crate::plan::tactic::pictures;
+use crate::planner::lots::Lots;
 use crate::primitive::{Region, Splits};
 use crate::tensor::Shape;
 use std::ops::Range;
-
-/// SplitMix64 (Steele, Lea and Flood 2014): small, seeded, the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n` (at least 1).
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-}
 
 /// Along which axes all primitives of an operator can be cut.
 pub fn splits(operator: &Operator) -> Splits {
@@ -43,7 +27,7 @@ pub fn splits(operator: &Operator) -> Splits {
     all
 }
 
-fn pieces(extent: u32, cut: bool, random: &mut Random) -> Vec<Range<u32>> {
+fn pieces(extent: u32, cut: bool, random: &mut Lots) -> Vec<Range<u32>> {
     let count = if cut { 1 + random.below(4) as u32 } else { 1 }.min(extent.max(1));
     let mut bounds: Vec<u32> = (1..count).map(|_| 1 + random.below(extent as usize - 1) as u32).collect();
     bounds.sort_unstable();
@@ -56,7 +40,7 @@ fn pieces(extent: u32, cut: bool, random: &mut Random) -> Vec<Range<u32>> {
     ranges
 }
 
-fn cut(operator: &Operator, random: &mut Random) -> Cut {
+fn cut(operator: &Operator, random: &mut Lots) -> Cut {
     let shape = operator.outputs.first().map_or(Shape::SCALAR, |v| v.layout.shape);
     let splits = splits(operator);
     let batches = pieces(shape.batch(), splits.batch && random.below(2) == 0, random);
@@ -76,7 +60,7 @@ fn cut(operator: &Operator, random: &mut Random) -> Cut {
 
 /// Random legal decisions. The same problem and seed give the same decisions.
 pub fn random(problem: &Problem<'_>, seed: u64) -> Decisions {
-    let mut random = Random(seed);
+    let mut random = Lots::new(seed);
     let cuts: Vec<Cut> = problem.operators.iter().map(|o| cut(o, &mut random)).collect();
     let count = 1 + random.below(MAX_STREAMS.min(8));
     let streams = (0..count)
@@ -94,7 +78,7 @@ pub fn random(problem: &Problem<'_>, seed: u64) -> Decisions {
 }
 
 /// Cuts the tenants' step lists at random places and deals the pieces to streams, interleaved.
-fn shuffle(problem: &Problem<'_>, issue: &Issue, cuts: &[Cut], streams: usize, random: &mut Random) -> Issue {
+fn shuffle(problem: &Problem<'_>, issue: &Issue, cuts: &[Cut], streams: usize, random: &mut Lots) -> Issue {
     let steps = |s: &Segment| -> Vec<Step> {
         let chunks = |o: OperatorId| (0..cuts[o.index()].chunks.len() as u16).map(move |chunk| Step { operator: o, chunk });
         s.steps.iter().flat_map(|s| chunks(s.operator)).collect()
@@ -142,7 +126,7 @@ fn shuffle(problem: &Problem<'_>, issue: &Issue, cuts: &[Cut], streams: usize, r
 }
 
 /// Lets the segment just issued wait for a few earlier ones.
-fn barrier(issue: &mut Issue, random: &mut Random) {
+fn barrier(issue: &mut Issue, random: &mut Lots) {
     let last = issue.segments.len() - 1;
     let mut after: Vec<SegmentId> = (0..3.min(last)).map(|_| SegmentId(random.below(last) as u32)).collect();
     after.sort_unstable();

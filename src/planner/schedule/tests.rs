@@ -1,14 +1,12 @@
 use super::*;
-use crate::board::{BackendKind, BoardRecord};
 use crate::ids::{BufferId, SegmentId};
 use crate::plan::format::{ArithmeticClass, Buffer, Call, Family, Kernel, Operand, Rounding, Space, Tactic, View};
-use crate::planner::{cost, memory};
+use crate::planner::memory;
 use crate::primitive::{Primitive, Unary};
 use crate::task::{Rate, ResultKind, Urgency};
 use crate::tensor::{DType, Layout, Shape};
-use crate::units::Nanos;
 
-fn tenant(name: &str, divisor: u16, priority: u8, sources: &[u16]) -> Tenant {
+pub fn tenant(name: &str, divisor: u16, priority: u8, sources: &[u16]) -> Tenant {
     Tenant {
         name: name.into(),
         model: name.into(),
@@ -33,7 +31,7 @@ fn view(buffer: u32) -> View {
 }
 
 /// Chains of `length` elementwise operators, one per tenant, each over buffers of its own; needs are the chain.
-fn chains(tenants: usize, length: u32) -> (Vec<Operator>, Vec<Vec<OperatorId>>, Vec<Buffer>) {
+pub fn chains(tenants: usize, length: u32) -> (Vec<Operator>, Vec<Vec<OperatorId>>, Vec<Buffer>) {
     let (mut operators, mut needs, mut buffers) = (vec![], vec![], vec![]);
     for t in 0..tenants {
         for i in 0..=length {
@@ -188,41 +186,4 @@ fn memory_is_shared_along_a_stream_and_not_across_free_streams() {
     // One chain ping-pongs between two buffers; two free chains need two pairs.
     assert_eq!(arena(&sequential(&problem)), 2 * 768);
     assert_eq!(arena(&streams(&problem)), 4 * 768);
-}
-
-#[test]
-fn predictions_share_the_board_and_refuse_missed_deadlines() {
-    let mut tenants = [tenant("a", 1, 0, &[]), tenant("b", 1, 0, &[])];
-    let (operators, needs, _) = chains(2, 2);
-    let board = BoardRecord {
-        name: "test".into(),
-        backend: BackendKind::Cpu,
-        architecture: "any".into(),
-        units: 1,
-        memory_budget: 1 << 30,
-        macs_per_ns: 1.0,
-        bytes_per_ns: 1e9,
-        issue: Nanos(0),
-    };
-    let alone = cost::estimate(&operators[0], &board);
-    assert_eq!(alone, Nanos(192));
-    let schedule = |tenants: &[Tenant], free: bool| {
-        let problem = Problem {
-            tenants,
-            operators: &operators,
-            needs: &needs,
-        };
-        apply(&problem, &if free { streams(&problem) } else { sequential(&problem) }).unwrap()
-    };
-    let one = cost::predict(&tenants, &schedule(&tenants, false), &board, false).unwrap();
-    assert_eq!(one.frames[0].finish, [Nanos(384), Nanos(768)]);
-    let two = cost::predict(&tenants, &schedule(&tenants, true), &board, false).unwrap();
-    assert_eq!(two.frames[0].finish, [Nanos(768), Nanos(768)]);
-    tenants[1].urgency.deadline = Some(Nanos(700));
-    let late = cost::predict(&tenants, &schedule(&tenants, true), &board, false).unwrap_err();
-    assert_eq!((late.tenant.as_str(), late.late), ("b", Nanos(68)));
-    assert_eq!(
-        cost::predict(&tenants, &schedule(&tenants, true), &board, true).unwrap().frames[0].misses,
-        [1]
-    );
 }

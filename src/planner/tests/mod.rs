@@ -8,7 +8,7 @@ mod oracle;
 mod views;
 
 use super::passes::PassSet;
-use super::{CompileOptions, Searcher};
+use super::{CompileOptions, Compiled, Searcher};
 use crate::tensor::DType;
 use nets::random;
 use oracle::{close, compile, compile_with, evaluate, run, same_bits};
@@ -62,16 +62,36 @@ fn every_schedule_gives_the_bits_of_the_plain_one() {
             let options = CompileOptions {
                 searcher,
                 seed,
+                budget: 300,
+                rivals: 8,
                 ..CompileOptions::default()
             };
             compile(&graphs, &options)
         };
         let plain = run(&with(Searcher::Sequential), &inputs, 1);
-        for (searcher, workers) in [(Searcher::Streams, 2), (Searcher::Random, 1), (Searcher::Random, 3)] {
+        let searchers = [
+            (Searcher::Streams, 2),
+            (Searcher::Random, 1),
+            (Searcher::Random, 3),
+            (Searcher::Barriers, 2),
+            (Searcher::Shares, 3),
+            (Searcher::Spatial, 2),
+            (Searcher::Gacer, 2),
+            (Searcher::Platoon, 3),
+        ];
+        for (searcher, workers) in searchers {
             let compiled = with(searcher);
-            let found = run(&compiled, &inputs, workers);
-            for (found, plain) in found.iter().zip(&plain) {
-                same_bits(&compiled.plan, found, plain, &format!("seed {seed}, {searcher:?}"));
+            // The plans of other decisions run just as well.
+            let rivals = compiled.rivals.iter().enumerate().filter(|(r, _)| (r + seed as usize) % 5 == 0);
+            let others = rivals.map(|(_, plan)| Compiled {
+                plan: plan.clone(),
+                ..compiled.clone()
+            });
+            for compiled in others.chain([compiled.clone()]) {
+                let found = run(&compiled, &inputs, workers);
+                for (found, plain) in found.iter().zip(&plain) {
+                    same_bits(&compiled.plan, found, plain, &format!("seed {seed}, {searcher:?}"));
+                }
             }
         }
     }

@@ -80,7 +80,12 @@ fn pack_affine(packer: &mut Packer<'_>, prologue: &Affine, k_padded: u32) -> Res
     // The shifts may lie in another section: their bits are part of the name.
     let bits: Vec<u16> = shifts.iter().map(|s| s.to_bits()).collect();
     let view: &View = &prologue.scale;
-    let name = format!("scales and shifts {} {:?} {} {k_padded}", view.origin, view.layout, hexadecimal(&bits));
+    let name = format!(
+        "scales and shifts {} {:?} {} {k_padded}",
+        view.origin,
+        view.layout,
+        hexadecimal(&bits)
+    );
     packer.pack(section, name, |_| {
         let mut bytes = Vec::with_capacity(4 * k_padded as usize);
         for values in [&scales, &shifts] {
@@ -122,7 +127,12 @@ impl Kernel for ConvWarps {
         Ok(vec![match self.entry.form {
             Form::Shared { .. } => Launch::new("conv_warps", function, units, width, share.warps() * 32, &params),
             Form::Whole { warps: threads } => Launch {
-                shared: shared(tile, threads, warps * warp_pieces, self.packed.affine.map_or(0, |_| 4 * self.packed.k_padded)),
+                shared: shared(
+                    tile,
+                    threads,
+                    warps * warp_pieces,
+                    self.packed.affine.map_or(0, |_| 4 * self.packed.k_padded),
+                ),
                 ..Launch::new("conv_warps_whole", function, units, width, threads * 32, &params)
             },
         }])

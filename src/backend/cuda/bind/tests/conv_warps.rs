@@ -144,7 +144,10 @@ fn launches_cover_the_pixels_of_a_chunk() {
         .into_iter()
         .map(|t| (t, *crate::plan::tactic::conv_warps::WarpsTile::of(t).unwrap()))
     {
-        let chosen = Operator { tactic, ..operator.clone() };
+        let chosen = Operator {
+            tactic,
+            ..operator.clone()
+        };
         let sections: Vec<&[u8]> = bench.sections.iter().map(Vec::as_slice).collect();
         let mut packs = Packs::default();
         let mut packer = Packer {

@@ -1,0 +1,204 @@
+//! The searchers: from a problem and its costs to decisions.
+//!
+//! ```text
+//! Problem --Field, Menu--> Candidate --Judge (simulator)--> Score      a searcher changes candidates, the judge scores them
+//! best candidates, baselines --gate--> Schedule --simulate--> ranking  the first of the ranking is what a plan is made of
+//! ```
+//! All searchers share the candidate, the judge and the gate; they differ in what they change and how. Whatever one finds is
+//! ranked beside the baselines, so that nothing predicted slower than the best of them is chosen.
+
+mod candidate;
+mod chunks;
+mod judge;
+mod menu;
+mod own;
+mod pointers;
+mod rivals;
+
+#[cfg(test)]
+mod tests;
+
+pub use judge::Score;
+
+use super::Searcher;
+use super::lots::Lots;
+use super::schedule::{self, Decisions, Problem, ScheduleError};
+use super::simulate::{Costs, predict};
+use candidate::{Candidate, Field};
+use judge::{Judge, Told};
+use menu::Menu;
+use rivals::Granularity;
+
+/// How hard to search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Seed of searchers that draw lots.
+    pub seed: u64,
+    /// Candidates that may be looked at.
+    pub budget: u64,
+}
+
+/// The methods that [`Searcher::Platoon`] starts from, in this order.
+const RIVALS: [Searcher; 5] = [
+    Searcher::Barriers,
+    Searcher::Shares,
+    Searcher::Spatial,
+    Searcher::Temporal,
+    Searcher::Gacer,
+];
+/// Each of them has this part of the budget.
+const RIVALS_PART: u64 = 12;
+
+/// A decision in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranked {
+    /// Who decided.
+    pub searcher: Searcher,
+    /// What.
+    pub decisions: Decisions,
+    /// What the simulator says of it.
+    pub score: Score,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// All that is worth a measurement, best first: some of every searcher that was at work, and the baselines.
+    pub ranking: Vec<Ranked>,
+    /// Candidates that were looked at.
+    pub looked_at: u64,
+}
+
+impl Found {
+    /// The best decision that the searcher asked for or a baseline found; `None` if it found nothing.
+    pub fn best(&self) -> Option<&Ranked> {
+        self.ranking.first()
+    }
+
+    /// Each searcher's best decision, best first.
+    pub fn best_of_each(&self) -> impl Iterator<Item = &Ranked> {
+        let first = |index: &usize| self.before(*index) == 0;
+        (0..self.ranking.len()).filter(first).map(|i| &self.ranking[i])
+    }
+
+    /// The decisions behind the best one: of each searcher, baselines too, its `most` best.
+    pub fn rivals(&self, most: usize) -> impl Iterator<Item = &Ranked> {
+        let among = move |index: &usize| self.before(*index) < most;
+        (1..self.ranking.len()).filter(among).map(|i| &self.ranking[i])
+    }
+
+    /// How many of the same searcher stand before an entry of the ranking.
+    fn before(&self, index: usize) -> usize {
+        let searcher = self.ranking[index].searcher;
+        self.ranking[..index].iter().filter(|r| r.searcher == searcher).count()
+    }
+}
+
+/// Searches. `told` hears of the progress.
+///
+/// The same problem, costs and effort give the same decisions. Among equals the plainer method comes first.
+pub fn search(problem: &Problem<'_>, costs: &Costs<'_>, wanted: Searcher, effort: Effort, told: Told<'_>) -> Result<Found, ScheduleError> {
+    let mut found: Vec<(Searcher, Decisions)> = Vec::new();
+    let mut looked_at = 0;
+    match wanted {
+        Searcher::Sequential => found.push((wanted, schedule::sequential(problem))),
+        Searcher::Streams => found.push((wanted, schedule::streams(problem))),
+        Searcher::Random => found.push((wanted, schedule::random(problem, effort.seed))),
+        _ => {
+            problem.cycle_length().ok_or(ScheduleError::Cycle)?;
+            found.push((Searcher::Sequential, schedule::sequential(problem)));
+            found.push((Searcher::Streams, schedule::streams(problem)));
+            let field = Field::of(problem);
+            let menu = Menu::of(problem, costs);
+            let mut judge = Judge::new(problem.tenants, &field, &menu, *costs.machine(), effort.budget, told);
+            for (searcher, candidate) in walk(problem, &field, &mut judge, wanted, effort) {
+                if let Some(decisions) = candidate.decisions(&field, &menu) {
+                    found.push((searcher, decisions));
+                }
+            }
+            looked_at = judge.spent();
+            told(effort.budget, effort.budget);
+        }
+    }
+    let mut ranking = Vec::with_capacity(found.len());
+    for (searcher, decisions) in found {
+        let score = judge_schedule(problem, costs, &decisions)?;
+        ranking.push(Ranked {
+            searcher,
+            decisions,
+            score,
+        });
+    }
+    ranking.sort_by_key(|r| r.score);
+    Ok(Found { ranking, looked_at })
+}
+
+/// The candidates of the searcher that is wanted, and of those that it starts from.
+fn walk(problem: &Problem<'_>, field: &Field, judge: &mut Judge<'_>, wanted: Searcher, effort: Effort) -> Vec<(Searcher, Candidate)> {
+    let mut kept: Vec<(Searcher, Score, Candidate)> = Vec::new();
+    let rivals = if wanted == Searcher::Platoon { &RIVALS[..] } else { &[] };
+    let mut left = effort.budget;
+    for &searcher in rivals.iter().chain([&wanted]) {
+        let budget = if searcher == wanted { left } else { effort.budget / RIVALS_PART };
+        let before = judge.spent();
+        judge.open(budget);
+        let mut lots = Lots::new(effort.seed);
+        let plain = Candidate::plain(problem, field, false);
+        if !field.sets.is_empty() && field.operators.iter().any(|o| !o.is_empty()) && budget > 0 {
+            run(searcher, judge, &plain, problem, field, &kept, &mut lots);
+        }
+        left = left.saturating_sub(judge.spent() - before);
+        kept.extend(judge.close().into_iter().map(|(score, candidate)| (searcher, score, candidate)));
+    }
+    kept.into_iter().map(|(searcher, _, candidate)| (searcher, candidate)).collect()
+}
+
+fn run(
+    searcher: Searcher,
+    judge: &mut Judge<'_>,
+    plain: &Candidate,
+    problem: &Problem<'_>,
+    field: &Field,
+    kept: &[(Searcher, Score, Candidate)],
+    lots: &mut Lots,
+) {
+    let granularity = |temporal, spatial| Granularity { temporal, spatial };
+    match searcher {
+        Searcher::Sequential | Searcher::Streams | Searcher::Random => {}
+        Searcher::Barriers => rivals::barriers(judge, plain, lots),
+        Searcher::Shares => rivals::shares(judge, plain),
+        Searcher::Spatial => rivals::gacer(judge, plain, granularity(false, true)),
+        Searcher::Temporal => rivals::gacer(judge, plain, granularity(true, false)),
+        Searcher::Gacer => rivals::gacer(judge, plain, granularity(true, true)),
+        Searcher::Platoon => {
+            let together = Candidate::plain(problem, field, true);
+            let mut starts: Vec<(Score, Candidate)> = kept.iter().map(|(_, score, c)| (*score, c.clone())).collect();
+            for baseline in [plain.clone(), together] {
+                starts.push((judge.score(&baseline), baseline));
+            }
+            starts.sort_by_key(|(score, _)| *score);
+            let starts: Vec<Candidate> = starts.into_iter().map(|(_, c)| c).take(own::STARTS).collect();
+            own::platoon(judge, &starts, lots);
+        }
+    }
+}
+
+/// The score of decisions as the gate makes them.
+fn judge_schedule(problem: &Problem<'_>, costs: &Costs<'_>, decisions: &Decisions) -> Result<Score, ScheduleError> {
+    let schedule = schedule::apply(problem, decisions)?;
+    // Best effort: a search weighs misses, the planner refuses them.
+    let prediction = match predict(problem.tenants, &schedule, costs, true) {
+        Ok(prediction) => prediction,
+        Err(_) => return Ok(Score::WORST),
+    };
+    let mut score = Score { late: 0, time: 0 };
+    for (frame, own) in prediction.frames.iter().zip(&schedule.cycle) {
+        score.time = score.time.saturating_add(frame.total.0);
+        for (tenant, finish) in own.tenants.iter().zip(&frame.finish) {
+            if let Some(deadline) = problem.tenants[tenant.index()].urgency.deadline {
+                score.late = score.late.saturating_add(finish.0.saturating_sub(deadline.0));
+            }
+        }
+    }
+    Ok(score)
+}

@@ -1,0 +1,151 @@
+//! Our own search: everything may change, from the best that the other methods found.
+//!
+//! Threshold accepting (Dueck and Scheuer 1990): a change is kept unless it makes things worse by more than a threshold,
+//! which falls to nothing as the budget is spent. It is annealing without lots for what is worse, in integers.
+
+use super::candidate::{Candidate, Edge, Place};
+use super::judge::{Judge, Score};
+use super::rivals;
+use crate::planner::lots::Lots;
+
+/// The threshold at the start, in thousandths of the score.
+const THRESHOLD: u64 = 10;
+/// Candidates that it starts from.
+pub const STARTS: usize = 2;
+/// Most operators in a row whose width changes at once.
+const RUN: usize = 12;
+/// Most waits between two tenants in a set.
+const EDGES: usize = 24;
+/// Kinds of changes.
+const KINDS: usize = 12;
+
+/// Searches from each of `starts`, best first, as long as the judge's stretch lasts.
+pub fn platoon(judge: &mut Judge<'_>, starts: &[Candidate], lots: &mut Lots) {
+    for (index, start) in starts.iter().enumerate() {
+        // Half of what is left for each, all for the last.
+        let last = index + 1 == starts.len();
+        let reserve = if last { 0 } else { judge.left() / 2 };
+        anneal(judge, start, reserve, lots);
+        if judge.left() == 0 {
+            return;
+        }
+    }
+}
+
+fn anneal(judge: &mut Judge<'_>, start: &Candidate, reserve: u64, lots: &mut Lots) {
+    let span = judge.left().saturating_sub(reserve).max(1);
+    let mut candidate = start.clone();
+    let mut score = judge.score(&candidate);
+    let mut changed = candidate.clone();
+    while judge.left() > reserve {
+        changed.clone_from(&candidate);
+        change(judge, &mut changed, lots);
+        if changed == candidate {
+            // A change that cannot be made is a change looked at, or a problem without choices would never end.
+            judge.skip();
+            continue;
+        }
+        let found = judge.score(&changed);
+        let threshold = score.time / 1000 * THRESHOLD * (judge.left() - reserve.min(judge.left())) / span;
+        let allowed = Score {
+            late: score.late,
+            time: score.time.saturating_add(threshold),
+        };
+        if found <= allowed {
+            score = found;
+            std::mem::swap(&mut candidate, &mut changed);
+        }
+    }
+}
+
+/// One random change.
+fn change(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
+    let set = lots.below(judge.field.sets.len());
+    match lots.below(KINDS) {
+        0 | 1 => width(judge, candidate, 1, lots),
+        2 => width(judge, candidate, RUN, lots),
+        3 => cut(judge, candidate, lots),
+        4 => add_edge(judge, candidate, set, lots),
+        5 => remove_edge(candidate, set, lots),
+        6 => move_edge(judge, candidate, set, lots),
+        7 => rivals::rank(candidate, lots),
+        8 => stream(candidate, lots),
+        9 => rivals::insert(judge, candidate, set, lots),
+        10 => rivals::remove(candidate, set, lots),
+        _ => rivals::shift(judge, candidate, set, lots),
+    }
+}
+
+/// Another launch width for up to `run` operators in a row of one tenant.
+fn width(judge: &Judge<'_>, candidate: &mut Candidate, run: usize, lots: &mut Lots) {
+    let tenant = lots.below(judge.field.operators.len());
+    let own = &judge.field.operators[tenant];
+    let first = lots.below(own.len());
+    let count = 1 + lots.below(run);
+    let level = lots.next() as usize;
+    for operator in own.iter().skip(first).take(count) {
+        let widths = judge.menu.widths(operator.index()).len();
+        candidate.widths[operator.index()] = (level % widths) as u8;
+    }
+}
+
+/// Another way to cut an operator.
+fn cut(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
+    let operator = lots.below(candidate.cuts.len());
+    candidate.cuts[operator] = lots.below(judge.menu.cuts(operator)) as u8;
+}
+
+/// A tenant moves to another's stream, or back to its own.
+fn stream(candidate: &mut Candidate, lots: &mut Lots) {
+    let tenant = lots.below(candidate.streams.len());
+    candidate.streams[tenant] = lots.below(candidate.priorities.len()) as u8;
+}
+
+fn place(judge: &Judge<'_>, candidate: &Candidate, set: usize, member: usize, lots: &mut Lots) -> Place {
+    let own = &judge.field.operators[judge.field.sets[set].members[member].index()];
+    let operator = lots.below(own.len());
+    let index = own[operator].index();
+    Place {
+        operator: operator as u32,
+        chunk: lots.below(judge.menu.chunks(index, candidate.cuts[index]) as usize) as u32,
+    }
+}
+
+fn add_edge(judge: &Judge<'_>, candidate: &mut Candidate, set: usize, lots: &mut Lots) {
+    let members = judge.field.sets[set].members.len();
+    if members < 2 || candidate.meetings[set].edges.len() >= EDGES {
+        return;
+    }
+    let after = lots.below(members);
+    let before = (after + 1 + lots.below(members - 1)) % members;
+    let edge = Edge {
+        after: (after as u8, place(judge, candidate, set, after, lots)),
+        before: (before as u8, place(judge, candidate, set, before, lots)),
+    };
+    candidate.meetings[set].edges.push(edge);
+}
+
+fn remove_edge(candidate: &mut Candidate, set: usize, lots: &mut Lots) {
+    let edges = &mut candidate.meetings[set].edges;
+    if !edges.is_empty() {
+        edges.swap_remove(lots.below(edges.len()));
+    }
+}
+
+/// Moves one end of an edge by a few operators.
+fn move_edge(judge: &Judge<'_>, candidate: &mut Candidate, set: usize, lots: &mut Lots) {
+    let edges = candidate.meetings[set].edges.len();
+    if edges == 0 {
+        return;
+    }
+    let (edge, end, by, forward) = (lots.below(edges), lots.below(2), 1 + lots.below(8) as u32, lots.below(2) == 0);
+    let edge = &mut candidate.meetings[set].edges[edge];
+    let (member, place) = if end == 0 { &mut edge.after } else { &mut edge.before };
+    let last = judge.field.length(set, usize::from(*member)).saturating_sub(1);
+    let moved = if forward {
+        place.operator.saturating_add(by).min(last)
+    } else {
+        place.operator.saturating_sub(by)
+    };
+    *place = Place::before(moved);
+}

@@ -1,0 +1,169 @@
+use super::*;
+use crate::board::{BackendKind, BoardRecord};
+use crate::ids::{OperatorId, TenantId};
+use crate::plan::format::{Buffer, Operator, Tenant};
+use crate::planner::memory;
+use crate::planner::schedule::tests::{chains, tenant};
+use crate::units::Nanos;
+
+const ALL: [Searcher; 9] = [
+    Searcher::Sequential,
+    Searcher::Streams,
+    Searcher::Random,
+    Searcher::Barriers,
+    Searcher::Shares,
+    Searcher::Spatial,
+    Searcher::Temporal,
+    Searcher::Gacer,
+    Searcher::Platoon,
+];
+
+fn board(backend: BackendKind, units: u32) -> BoardRecord {
+    BoardRecord {
+        name: "test".into(),
+        backend,
+        architecture: "any".into(),
+        units,
+        memory_budget: 1 << 30,
+        macs_per_ns: 0.5,
+        bytes_per_ns: 1.0,
+        issue: Nanos(40),
+    }
+}
+
+struct World {
+    tenants: Vec<Tenant>,
+    operators: Vec<Operator>,
+    needs: Vec<Vec<OperatorId>>,
+    buffers: Vec<Buffer>,
+}
+
+impl World {
+    /// Three tenants of `length` operators; the last runs every other frame and, if `dependent`, reads what the first wrote.
+    fn new(length: u32, dependent: bool) -> World {
+        let (operators, mut needs, buffers) = chains(3, length);
+        let sources: &[u16] = if dependent { &[0] } else { &[] };
+        let tenants = vec![tenant("a", 1, 0, &[]), tenant("b", 1, 1, &[]), tenant("c", 2, 0, sources)];
+        if dependent {
+            needs[2 * length as usize + 1].push(OperatorId(length / 2));
+        }
+        World {
+            tenants,
+            operators,
+            needs,
+            buffers,
+        }
+    }
+
+    fn problem(&self) -> Problem<'_> {
+        Problem {
+            tenants: &self.tenants,
+            operators: &self.operators,
+            needs: &self.needs,
+        }
+    }
+
+    fn search(&self, board: &BoardRecord, wanted: Searcher, seed: u64, budget: u64) -> Found {
+        let measured = times;
+        let costs = Costs::of(&self.operators, board, &measured);
+        search(&self.problem(), &costs, wanted, Effort { seed, budget }, &|_, _| {}).unwrap()
+    }
+}
+
+/// Times that differ from operator to operator.
+fn times(operator: &Operator) -> Option<Nanos> {
+    let mixed = operator
+        .name
+        .bytes()
+        .fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b)));
+    Some(Nanos(500 + mixed % 4_000))
+}
+
+#[test]
+fn the_gate_takes_what_any_searcher_finds_and_it_is_never_worse_than_the_baselines() {
+    for (backend, units) in [(BackendKind::Cpu, 2), (BackendKind::Cuda, 3)] {
+        let board = board(backend, units);
+        for (dependent, length) in [(false, 5), (true, 8)] {
+            let world = World::new(length, dependent);
+            for (seed, wanted) in (0..4).flat_map(|seed| ALL.map(|s| (seed, s))) {
+                let found = world.search(&board, wanted, seed, 400);
+                let best = found.best().unwrap();
+                let baselines = found
+                    .ranking
+                    .iter()
+                    .filter(|r| matches!(r.searcher, Searcher::Sequential | Searcher::Streams));
+                assert!(baselines.clone().all(|b| best.score <= b.score), "{wanted:?}, seed {seed}");
+                for ranked in &found.ranking {
+                    let schedule = schedule::apply(&world.problem(), &ranked.decisions).unwrap();
+                    let mut placed = world.buffers.clone();
+                    let placement = memory::place(&schedule.operators, &mut placed, schedule.streams.len(), &schedule.cycle).unwrap();
+                    assert!(placement.arena_bytes <= placement.total_bytes);
+                }
+                assert_eq!(
+                    found,
+                    world.search(&board, wanted, seed, 400),
+                    "{wanted:?}: the same seed, the same decisions"
+                );
+                assert!(found.looked_at <= 400 + 60, "{wanted:?}: {}", found.looked_at);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_judge_scores_candidates_as_the_gate_has_them_simulated() {
+    let world = World::new(9, false);
+    let board = board(BackendKind::Cuda, 4);
+    let measured = times;
+    let costs = Costs::of(&world.operators, &board, &measured);
+    let problem = world.problem();
+    let (field, menu) = (Field::of(&problem), Menu::of(&problem, &costs));
+    assert_eq!(field.sets.len(), 2);
+    let mut changed = 0;
+    for seed in 0..30 {
+        let mut judge = Judge::new(problem.tenants, &field, &menu, *costs.machine(), 200, &|_, _| {});
+        judge.open(200);
+        own::platoon(&mut judge, &[Candidate::plain(&problem, &field, false)], &mut Lots::new(seed));
+        for (score, candidate) in judge.close() {
+            let decisions = candidate.decisions(&field, &menu).unwrap();
+            assert_eq!(judge_schedule(&problem, &costs, &decisions).unwrap(), score, "seed {seed}");
+            changed += decisions.frames.iter().map(|f| f.barriers.len()).sum::<usize>();
+        }
+    }
+    assert!(changed > 30, "the search wants no sync points");
+}
+
+#[test]
+fn gacer_fills_residue_with_chunks_and_lets_clusters_meet() {
+    // One tenant's operators are long and narrow, the other's short: alone on streams they meet badly somewhere.
+    let world = World::new(12, false);
+    let board = board(BackendKind::Cuda, 4);
+    let score = |wanted| {
+        let found = world.search(&board, wanted, 1, 3_000);
+        found.ranking.iter().find(|r| r.searcher == wanted).unwrap().score
+    };
+    let (temporal, spatial, gacer) = (score(Searcher::Temporal), score(Searcher::Spatial), score(Searcher::Gacer));
+    let streams = score(Searcher::Streams);
+    assert!(gacer <= streams && temporal <= streams && spatial <= streams);
+    assert!(score(Searcher::Platoon) <= gacer.min(temporal).min(spatial).min(streams));
+}
+
+#[test]
+fn deadlines_come_before_frame_times() {
+    let mut world = World::new(10, false);
+    let board = board(BackendKind::Cpu, 1);
+    let finish = |world: &World, found: &Found| {
+        let schedule = schedule::apply(&world.problem(), &found.best().unwrap().decisions).unwrap();
+        let measured = times;
+        let costs = Costs::of(&world.operators, &board, &measured);
+        let prediction = predict(&world.tenants, &schedule, &costs, true).unwrap();
+        let at = schedule.cycle[0].tenants.iter().position(|t| *t == TenantId(0)).unwrap();
+        prediction.frames[0].finish[at]
+    };
+    let free = finish(&world, &world.search(&board, Searcher::Streams, 0, 0));
+    let deadline = Nanos(free.0 * 2 / 3);
+    world.tenants[0].urgency.deadline = Some(deadline);
+    let found = world.search(&board, Searcher::Platoon, 0, 3_000);
+    assert_eq!(found.best().unwrap().score.late, 0, "{deadline} of {free}");
+    assert!(finish(&world, &found) <= deadline);
+}

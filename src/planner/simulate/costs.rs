@@ -1,0 +1,257 @@
+//! What a launch costs: the figures that the simulator runs on, one set for each operator, chunk and launch width.
+//!
+//! They come from the operator's time alone on the board (the lookup table's, else the estimate), which is spread over the
+//! waves in which its blocks run. The time of a chunk or of another width follows from the same blocks, unless it was
+//! measured itself.
+
+use super::footprint::{Footprint, shape};
+use super::machine::{Machine, WHOLE};
+use crate::board::BoardRecord;
+use crate::plan::format::{Basis, Operator};
+use crate::planner::cost::{estimate, work};
+use crate::primitive::Region;
+use crate::units::Nanos;
+
+/// Fractions in the costs are in parts of this: 10 binary digits.
+pub const ONE: u64 = 1 << 10;
+/// Share of the best rates from which on a kernel counts as bound by them, in percent.
+const BOUND: u64 = 80;
+
+/// Blocks that start together and take equally long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// How many.
+    pub blocks: u32,
+    /// How long each takes, undisturbed, in nanoseconds.
+    pub time: u64,
+}
+
+/// What a launch costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// From the end of what comes before to the first block, in nanoseconds.
+    pub launch: u64,
+    /// Its blocks, longest first.
+    pub groups: [Group; 2],
+    /// Blocks that the whole board holds at once.
+    pub most: u32,
+    /// Part of a unit that a block holds: of [`super::machine::GRAIN`].
+    pub hold: u32,
+    /// Demand of a block on the board's bandwidth and arithmetic, of [`WHOLE`].
+    pub demand: [u32; 2],
+    /// How far its time follows its share of either, of [`ONE`]: all of it where that is what bounds it.
+    pub bound: [u32; 2],
+}
+
+impl Cost {
+    /// Its time alone on the board, in nanoseconds: what the simulator gives for it.
+    pub fn alone(&self) -> u64 {
+        let [long, short] = self.groups;
+        let most = u64::from(self.most.max(1));
+        // Groups of two sizes fit the board at once, as launch widths are clamped to it.
+        let waves = match short.blocks {
+            0 => u64::from(long.blocks).div_ceil(most),
+            _ => 1,
+        };
+        self.launch.saturating_add(waves.saturating_mul(long.time))
+    }
+
+    /// Unit time that its blocks hold together, in parts of a unit and nanoseconds.
+    pub fn held(&self) -> u128 {
+        let all = |g: &Group| u128::from(g.blocks) * u128::from(g.time);
+        self.groups.iter().map(all).sum::<u128>() * u128::from(self.hold)
+    }
+}
+
+/// One operator, ready to be cut and resized.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    footprint: Footprint,
+    /// Its blocks in one piece.
+    blocks: u32,
+    launch: u64,
+    /// A wave of blocks at full width.
+    wave: u64,
+    /// Rounding of the waves, added to the launch.
+    rest: u64,
+    bytes: u64,
+    macs: u64,
+}
+
+/// Measured times: of the operator as it is cut, nothing else.
+pub type Measured<'a> = &'a dyn Fn(&Operator) -> Option<Nanos>;
+
+/// The costs of a problem's operators on a board.
+pub struct Costs<'a> {
+    machine: Machine,
+    operators: &'a [Operator],
+    known: Vec<Known>,
+    measured: Measured<'a>,
+    /// Where the operators' times come from: measured if all are.
+    pub basis: Basis,
+}
+
+impl<'a> Costs<'a> {
+    /// Costs from measured times where there are any, else from estimates.
+    pub fn of(operators: &'a [Operator], board: &BoardRecord, measured: Measured<'a>) -> Costs<'a> {
+        let machine = Machine::of(board);
+        let mut basis = Basis::Measured;
+        let known = operators.iter().map(|operator| {
+            let uncut = Operator {
+                chunks: Vec::new(),
+                ..operator.clone()
+            };
+            let time = measured(&uncut).unwrap_or_else(|| {
+                basis = Basis::Estimated;
+                estimate(operator, board)
+            });
+            Known::of(operator, Footprint::of(operator, board), time.0, &machine)
+        });
+        let known = known.collect();
+        Costs {
+            machine,
+            operators,
+            known,
+            measured,
+            basis,
+        }
+    }
+
+    /// The board.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Whether a launch width changes how an operator runs.
+    pub fn resizable(&self, operator: usize) -> bool {
+        self.known[operator].footprint.resizable
+    }
+
+    /// Blocks of an operator in one piece.
+    pub fn blocks(&self, operator: usize) -> u32 {
+        self.known[operator].blocks
+    }
+
+    /// Blocks of an operator that the whole board holds at once.
+    pub fn most(&self, operator: usize) -> u32 {
+        self.known[operator].most(&self.machine)
+    }
+
+    /// The costs of an operator's chunks under a launch width, 0 for all blocks.
+    pub fn chunks(&self, operator: usize, chunks: &[Region], width: u16) -> Vec<Cost> {
+        self.widths(operator, chunks, &[width]).pop().unwrap_or_default()
+    }
+
+    /// The costs of an operator's chunks, once for each of some launch widths.
+    pub fn widths(&self, operator: usize, chunks: &[Region], widths: &[u16]) -> Vec<Vec<Cost>> {
+        let (known, own) = (&self.known[operator], &self.operators[operator]);
+        let blocks: Vec<u32> = chunks.iter().map(|c| known.footprint.blocks(own, c)).collect();
+        let wave = self.wave(operator, chunks, &blocks);
+        let area = |r: &Region| r.batch.len() as u64 * r.rows.len() as u64;
+        let whole = area(&Region::whole(shape(own))).max(1);
+        let under = |&width: &u16| {
+            let share = |(chunk, &blocks): (&Region, &u32)| known.cost(area(chunk), whole, blocks, wave, width, &self.machine);
+            chunks.iter().zip(&blocks).map(share).collect()
+        };
+        widths.iter().map(under).collect()
+    }
+
+    /// How long a wave of blocks takes: what makes the chunks take as long together as was measured, else as in one piece.
+    fn wave(&self, operator: usize, chunks: &[Region], blocks: &[u32]) -> u64 {
+        let known = &self.known[operator];
+        if chunks.len() <= 1 {
+            return known.wave;
+        }
+        let cut = Operator {
+            chunks: chunks.to_vec(),
+            ..self.operators[operator].clone()
+        };
+        let Some(time) = (self.measured)(&cut) else {
+            return known.wave;
+        };
+        let waves: u64 = blocks.iter().map(|b| u64::from(b.div_ceil(known.most(&self.machine)))).sum();
+        (time.0.saturating_sub(known.launch * chunks.len() as u64) / waves.max(1)).max(1)
+    }
+}
+
+impl Known {
+    fn of(operator: &Operator, footprint: Footprint, time: u64, machine: &Machine) -> Known {
+        let (macs, bytes) = work(operator);
+        let blocks = footprint.blocks(operator, &Region::whole(shape(operator)));
+        let launch = machine.issue.min(time / 2);
+        let waves = u64::from(blocks.div_ceil(machine.units.saturating_mul(footprint.residents).max(1)));
+        let wave = ((time - launch) / waves).max(1);
+        Known {
+            footprint,
+            blocks,
+            launch,
+            wave,
+            rest: (time - launch).saturating_sub(wave * waves),
+            bytes,
+            macs,
+        }
+    }
+
+    fn most(&self, machine: &Machine) -> u32 {
+        machine.units.saturating_mul(self.footprint.residents).max(1)
+    }
+
+    /// The cost of `blocks` blocks that are `part` of `whole` of the operator.
+    fn cost(&self, part: u64, whole: u64, blocks: u32, wave: u64, width: u16, machine: &Machine) -> Cost {
+        let most = self.most(machine);
+        // How many run side by side, and how long each takes, at full width.
+        let abreast = blocks.min(most);
+        let waves = u64::from(blocks.div_ceil(most));
+        let parts = |amount: u64, rate: u64| {
+            // Amount moved in the blocks' time, over what the units that they have could move in it.
+            let units = u64::from(abreast.min(machine.units));
+            let could = u128::from(rate * units) * u128::from(waves.saturating_mul(wave)) / u128::from(machine.units.max(1));
+            let moved = (u128::from(amount) * u128::from(part) / u128::from(whole.max(1))) * u128::from(machine.scale);
+            (moved * u128::from(ONE) / could.max(1)).min(u128::from(ONE)) as u64
+        };
+        let used = [parts(self.bytes, machine.bytes), parts(self.macs, machine.macs)];
+        let demand = used.map(|u| {
+            let all = WHOLE * u64::from(abreast.min(machine.units)) / u64::from(machine.units.max(1));
+            (all * u / ONE / u64::from(abreast.max(1))) as u32
+        });
+        let bound = used.map(|u| (u * 100 / BOUND).min(ONE) as u32);
+        let groups = match width {
+            1.. if self.footprint.resizable && u32::from(width) < blocks => {
+                let held = u32::from(width).min(most);
+                let time = wave - wave * self.relief(held, abreast, bound, machine) / ONE;
+                let (rounds, more) = (u64::from(blocks / held), blocks % held);
+                let group = |blocks, rounds: u64| Group {
+                    blocks,
+                    time: (rounds * time).max(1),
+                };
+                match more {
+                    0 => [group(held, rounds), Group::default()],
+                    more => [group(more, rounds + 1), group(held - more, rounds)],
+                }
+            }
+            _ => [Group { blocks, time: wave }, Group::default()],
+        };
+        Cost {
+            launch: self.launch + self.rest * part / whole.max(1),
+            groups,
+            most,
+            hold: machine.hold(self.footprint.residents),
+            demand,
+            bound,
+        }
+    }
+
+    /// By which part of [`ONE`] a block is faster with `held` blocks on the board than with `full`: what is bound by
+    /// bandwidth has more of it for each, and blocks that have a unit for themselves do not share its pipes. Half at most:
+    /// a unit cannot draw more than about twice its share.
+    fn relief(&self, held: u32, full: u32, bound: [u32; 2], machine: &Machine) -> u64 {
+        if held >= full {
+            return 0;
+        }
+        let fewer = |of: u32| ONE - (u64::from(held) * ONE / u64::from(of.max(1))).clamp(ONE / 2, ONE);
+        let bandwidth = fewer(full) * u64::from(bound[0]) / ONE;
+        let shared = full.max(machine.units);
+        let alone = ONE - (u64::from(held.max(machine.units)) * ONE / u64::from(shared)).clamp(ONE / 2, ONE);
+        bandwidth.max(alone * u64::from(bound[1]) / ONE)
+    }
+}

@@ -1,0 +1,61 @@
+//! The board as the simulator sees it, in integers.
+
+use crate::board::{BackendKind, BoardRecord};
+
+/// Parts of a unit: every number of residents up to 10 divides it.
+pub const GRAIN: u32 = 2520;
+/// A whole board's bandwidth or arithmetic, in the parts that demands are counted in.
+pub const WHOLE: u64 = 1 << 26;
+/// Rates are counted in parts of this, so that small ones do not vanish.
+const SCALE: u64 = 1 << 8;
+/// A sync point costs this part of an issue: an H200's streams meet in 0.3 microseconds inside a graph, where a launch in a
+/// chain takes 0.9.
+const SYNC_PART: u64 = 3;
+
+/// The board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// What runs its blocks.
+    pub backend: BackendKind,
+    /// Units that hold blocks: SMs, or workers.
+    pub units: u32,
+    /// Bytes a nanosecond, times `scale`.
+    pub bytes: u64,
+    /// Multiply-adds a nanosecond, times `scale`.
+    pub macs: u64,
+    /// What rates are multiplied by.
+    pub scale: u64,
+    /// Nanoseconds of a launch in a chain.
+    pub issue: u64,
+    /// Nanoseconds from the end of the last segment waited for to the segment that waits.
+    pub sync: u64,
+}
+
+impl Machine {
+    /// The machine of a board.
+    pub fn of(board: &BoardRecord) -> Machine {
+        let rate = |r: f32| (f64::from(r) * SCALE as f64).ceil().max(1.0) as u64;
+        Machine {
+            backend: board.backend,
+            units: board.units.max(1),
+            bytes: rate(board.bytes_per_ns),
+            macs: rate(board.macs_per_ns),
+            scale: SCALE,
+            issue: board.issue.0,
+            sync: match board.backend {
+                BackendKind::Cuda => board.issue.0 / SYNC_PART,
+                BackendKind::Cpu => 0,
+            },
+        }
+    }
+
+    /// Parts of units that there are.
+    pub fn pool(&self) -> u64 {
+        u64::from(self.units) * u64::from(GRAIN)
+    }
+
+    /// Parts of a unit that one of so many residents holds.
+    pub fn hold(&self, residents: u32) -> u32 {
+        (GRAIN / residents.max(1)).max(1)
+    }
+}

@@ -1,0 +1,27 @@
+//! The simulator: how long a frame schedule takes on a board, without the board.
+//!
+//! ```text
+//! operators, board, measured times --Costs--> cost of each chunk and width
+//! frame schedule --Frame--> flat tables --Simulator--> frame time, ends, Trace (spans, residue)
+//! ```
+//! Several streams share a pool of units (SMs or workers) and the memory's bandwidth; a launch is so many blocks that stay
+//! where they are until they are done. [`engine`] says the rules, [`costs`] where the figures come from.
+
+mod costs;
+mod engine;
+mod footprint;
+mod frame;
+mod machine;
+mod predict;
+mod trace;
+
+#[cfg(test)]
+mod tests;
+
+pub use costs::{Cost, Costs, Group, Measured};
+pub use engine::{Simulator, Witness};
+pub use footprint::Footprint;
+pub use frame::{Frame, Launch, Part};
+pub use machine::{GRAIN, Machine};
+pub use predict::{predict, trace};
+pub use trace::{Held, Span, Trace};

@@ -1,0 +1,180 @@
+use super::*;
+use crate::board::{BackendKind, BoardRecord};
+use crate::ids::OperatorId;
+use crate::plan::format::{Basis, Operator, Prediction, Tenant};
+use crate::planner::cost::{Infeasible, estimate};
+use crate::planner::schedule::tests::{chains, tenant};
+use crate::planner::schedule::{Decisions, Problem, Schedule, apply, random, sequential, streams};
+use crate::units::Nanos;
+
+fn board(units: u32, issue: u64) -> BoardRecord {
+    BoardRecord {
+        name: "test".into(),
+        backend: BackendKind::Cuda,
+        architecture: "any".into(),
+        units,
+        memory_budget: 1 << 30,
+        macs_per_ns: 1.0,
+        bytes_per_ns: 1e9,
+        issue: Nanos(issue),
+    }
+}
+
+/// Tenants, operators and needs of a problem that lives as long as a test.
+struct World {
+    tenants: Vec<Tenant>,
+    operators: Vec<Operator>,
+    needs: Vec<Vec<OperatorId>>,
+}
+
+impl World {
+    fn new(tenants: usize, length: u32) -> World {
+        let (operators, needs, _) = chains(tenants, length);
+        World {
+            tenants: (0..tenants).map(|t| tenant(&format!("t{t}"), 1, 0, &[])).collect(),
+            operators,
+            needs,
+        }
+    }
+
+    fn problem(&self) -> Problem<'_> {
+        Problem {
+            tenants: &self.tenants,
+            operators: &self.operators,
+            needs: &self.needs,
+        }
+    }
+
+    fn schedule(&self, decide: impl Fn(&Problem<'_>) -> Decisions) -> Schedule {
+        apply(&self.problem(), &decide(&self.problem())).unwrap()
+    }
+
+    fn costs<'a>(&'a self, board: &BoardRecord, measured: Measured<'a>) -> Costs<'a> {
+        Costs::of(&self.operators, board, measured)
+    }
+}
+
+fn predicted(world: &World, schedule: &Schedule, board: &BoardRecord, best_effort: bool) -> Result<Prediction, Infeasible> {
+    predict(&world.tenants, schedule, &world.costs(board, &|_| None), best_effort)
+}
+
+#[test]
+fn one_stream_takes_the_sum_of_its_operators() {
+    let world = World::new(3, 7);
+    for (units, issue) in [(1, 0), (4, 10), (132, 900)] {
+        let board = board(units, issue);
+        let sum: u64 = world.operators.iter().map(|o| estimate(o, &board).0).sum();
+        let schedule = world.schedule(sequential);
+        let prediction = predicted(&world, &schedule, &board, false).unwrap();
+        assert_eq!(prediction.frames[0].total, Nanos(sum), "{units} units");
+        assert_eq!(prediction.frames[0].finish[0], Nanos(sum / 3));
+        assert_eq!(prediction.basis, Basis::Estimated);
+        let alone = world.costs(&board, &|_| None).chunks(0, &schedule.operators[0].chunks, 0);
+        assert_eq!(alone[0].alone(), estimate(&world.operators[0], &board).0);
+    }
+}
+
+#[test]
+fn streams_share_units_and_refuse_missed_deadlines() {
+    let mut world = World::new(2, 2);
+    // Every operator is one block of 192 ns that wants all of the one unit's arithmetic: two of them share it.
+    let board = board(1, 0);
+    let schedule = world.schedule(streams);
+    let two = predicted(&world, &schedule, &board, false).unwrap();
+    assert_eq!(two.frames[0].total, Nanos(768));
+    world.tenants[1].urgency.deadline = Some(Nanos(700));
+    let late = predicted(&world, &schedule, &board, false).unwrap_err();
+    let by = two.frames[0].finish[1].0 - 700;
+    assert_eq!((late.tenant.as_str(), late.late), ("t1", Nanos(by)));
+    assert_eq!(predicted(&world, &schedule, &board, true).unwrap().frames[0].misses, [1]);
+}
+
+#[test]
+fn a_tenant_of_higher_rank_goes_first() {
+    let mut world = World::new(3, 6);
+    world.tenants[2].urgency.priority = 3;
+    let finish = |world: &World| {
+        predicted(world, &world.schedule(streams), &board(1, 0), true).unwrap().frames[0]
+            .finish
+            .clone()
+    };
+    let ranked = finish(&world);
+    assert!(ranked[2] < ranked[0] && ranked[2] < ranked[1], "{ranked:?}");
+    world.tenants[2].urgency.priority = 0;
+    assert!(finish(&world)[2] > ranked[2]);
+}
+
+#[test]
+fn measured_times_are_kept_and_chunks_measured_on_their_own() {
+    let world = World::new(1, 2);
+    let measured = |o: &Operator| Some(Nanos(if o.chunks.len() > 1 { 5_000 } else { 4_000 }));
+    let board = board(132, 900);
+    let costs = world.costs(&board, &measured);
+    assert_eq!(costs.basis, Basis::Measured);
+    let whole = &world.schedule(sequential).operators[0].chunks;
+    assert_eq!(costs.chunks(0, whole, 0)[0].alone(), 4_000);
+    let halves = [0..1, 1..2].map(|batch| crate::primitive::Region { batch, rows: 0..8 });
+    let both: u64 = costs.chunks(0, &halves, 0).iter().map(Cost::alone).sum();
+    assert_eq!(both, 5_000);
+}
+
+#[test]
+fn no_frame_is_shorter_than_its_longest_chain_or_its_work_on_all_units() {
+    let world = World::new(3, 9);
+    for seed in 0..80 {
+        for (units, issue) in [(1, 7), (2, 300), (16, 900)] {
+            let board = board(units, issue);
+            let costs = world.costs(&board, &|o| Some(Nanos(1_000 + 37 * o.name.len() as u64)));
+            let schedule = world.schedule(|p| random(p, seed));
+            let prediction = predict(&world.tenants, &schedule, &costs, true).unwrap();
+            assert_eq!(
+                prediction,
+                predict(&world.tenants, &schedule, &costs, true).unwrap(),
+                "the same twice"
+            );
+            let mut chains = [0u64; 3];
+            let mut work = 0u128;
+            for (index, operator) in schedule.operators.iter().enumerate() {
+                for cost in costs.chunks(index, &operator.chunks, operator.width) {
+                    work += cost.held();
+                    chains[operator.tenant.index()] += cost.alone();
+                }
+            }
+            let total = prediction.frames[0].total.0;
+            assert!(
+                u128::from(total) * u128::from(costs.machine().pool()) >= work,
+                "seed {seed}, {units} units"
+            );
+            // A tenant on several streams may run operators that need nothing of each other side by side; chains have none.
+            let longest = |t: usize| {
+                schedule
+                    .operators
+                    .iter()
+                    .filter(|o| o.tenant.index() == t)
+                    .all(|o| o.chunks.len() == 1)
+            };
+            (0..3)
+                .filter(|&t| longest(t))
+                .for_each(|t| assert!(total >= chains[t], "seed {seed}, tenant {t}"));
+            let (frame, trace) = trace(&schedule, 0, &costs);
+            assert_eq!(trace.held.last().map(|h| h.end), Some(total));
+            assert!(trace.held.windows(2).all(|w| w[0].end == w[1].start) && trace.held[0].start == 0);
+            assert!(trace.held.iter().all(|h| h.parts <= costs.machine().pool()));
+            assert_eq!(frame.launches().len(), trace.spans.len());
+            assert!(trace.spans.iter().all(|s| s.start < s.end && s.end <= total));
+        }
+    }
+}
+
+#[test]
+fn a_narrow_launch_leaves_room_and_takes_longer() {
+    let world = World::new(1, 1);
+    let mut board = board(8, 0);
+    board.backend = BackendKind::Cpu;
+    let costs = world.costs(&board, &|_| Some(Nanos(3_200)));
+    let chunks = &world.schedule(sequential).operators[0].chunks;
+    let times: Vec<u64> = [0, 4, 2, 1].map(|w| costs.chunks(0, chunks, w)[0].alone()).to_vec();
+    assert!(times.windows(2).all(|w| w[0] <= w[1]), "{times:?}");
+    let held = costs.chunks(0, chunks, 2)[0].groups.iter().map(|g| g.blocks).sum::<u32>();
+    assert_eq!(held, 2);
+}
