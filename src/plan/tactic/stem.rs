@@ -19,7 +19,7 @@ pub const MATRIX_BYTES: u32 = BLOCK_CHANNELS * QUAD * PIXEL_CHANNELS * 2;
 const PIXEL_BYTES: u32 = 8;
 const PAIR_BYTES: u32 = 16;
 /// Bytes of shared memory that barriers take, and that a block can have.
-const BARRIER_BYTES: u32 = 512;
+const BARRIER_BYTES: u32 = 1024;
 const SHARED_BYTES: u32 = 227 << 10;
 /// Warpgroups that multiply; each turns a segment of its own round before it is stored.
 const GROUPS: u32 = 2;

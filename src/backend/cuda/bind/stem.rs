@@ -5,9 +5,9 @@
 
 use super::constants::Constant;
 use super::conv_wgmma::is_plain;
-use super::epilogue::{Epilogue, pack_bias};
+use super::epilogue::{Epilogue, function, pack_bias};
 use super::views::Divisor;
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::product::Product;
 use crate::plan::tactic::stem::{BLOCK_CHANNELS, MATRIX_BYTES, PROCESSORS, QUAD, StemTile, blocks_across, body, product, quads};
@@ -27,6 +27,7 @@ const MISFIT: BindError = BindError::Tactic("stem computes first layers in f16 w
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 struct Params {
+    output: TensorMap,
     x: u64,
     weights: u64,
     x_batch: i64,
@@ -60,6 +61,7 @@ struct Params {
     plain: u32,
     padding: u32,
     epilogue: Epilogue,
+    end: [u32; 4],
 }
 
 /// An operator bound to an entry of the menu.
@@ -118,6 +120,27 @@ fn matrix(weight: impl Fn(u32, u32, u32) -> f32) -> Vec<u8> {
     bytes
 }
 
+/// True if sums may be rounded to halves before they are turned round, and the copy engine stores them.
+fn stores_plainly(epilogue: &Epilogue, channels: u32) -> bool {
+    !matches!(epilogue.function, function::ADD | function::ADD_RELU) && is_plain(epilogue, channels)
+}
+
+/// The output as the copy engine stores it: 64 channels of a segment's pixels at a time.
+fn output_map(product: &Product<'_>, address: u64, pixels: u16) -> TiledMap {
+    let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
+    let [batch, row, pixel, _] = product.out.strides;
+    // An axis of one position is never stepped along, but the map wants a step.
+    let step = |s: i64| if s == 0 { channels * 2 } else { s as u64 * 2 };
+    TiledMap {
+        address,
+        extents: vec![channels, columns, rows, samples],
+        strides: [pixel, row, batch].map(step).to_vec(),
+        tile: vec![BLOCK_CHANNELS, u32::from(pixels), 1, 1],
+        steps: vec![1; 4],
+        swizzle: Swizzle::B128,
+    }
+}
+
 fn narrow<T: TryInto<i32>>(value: T) -> Result<i32, BindError> {
     value.try_into().map_err(|_| BindError::Large("a stride of the input"))
 }
@@ -137,7 +160,13 @@ impl Stem {
         let (chunk_samples, chunk_rows) = (region.batch.len() as u32, region.rows.len() as u32);
         let segments = columns.div_ceil(u32::from(self.entry.pixels));
         let epilogue = Epilogue::new(at, &self.operator, &product, self.bias, region)?;
+        let plain = stores_plainly(&epilogue, channels);
+        let output = match plain {
+            true => at.maps.tiled(&output_map(&product, epilogue.output.address, self.entry.pixels))?,
+            false => TensorMap([0; 16]),
+        };
         let params = Params {
+            output,
             x: at.view(input)?,
             weights: at.pack(self.weights)?.address,
             x_batch,
@@ -169,9 +198,10 @@ impl Stem {
             first_row: region.rows.start,
             columns,
             channels,
-            plain: u32::from(is_plain(&epilogue, channels)),
+            plain: u32::from(plain),
             padding: 0,
             epilogue,
+            end: [0; 4],
         };
         Ok((params, lie.shared))
     }

@@ -27,7 +27,7 @@ constexpr u32 MATRIX_BYTES = BLOCK_CHANNELS * 16 * 2;  // weights of a product
 constexpr u32 TURN_ROW_BYTES = BLOCK_CHANNELS * 2;     // a pixel on its way to memory
 constexpr u32 MAX_AHEAD = 8, STAGES = 2 * MAX_AHEAD;   // a barrier is met again when both sides have passed it
 // Shared memory: barriers, weights, the places where segments are turned round, the ring.
-constexpr u32 FULL = 0, DONE = STAGES * 8, WEIGHTS_FULL = 2 * STAGES * 8, WEIGHTS = 512;
+constexpr u32 FULL = 0, DONE = STAGES * 8, WEIGHTS_FULL = 2 * STAGES * 8, WEIGHTS = 1024;
 
 static_assert(WEIGHTS_FULL + 8 <= WEIGHTS, "barriers fit");
 
@@ -82,6 +82,9 @@ struct Share {
 };
 
 // --- loading ---
+
+// Makes writes to shared memory visible to the copy engine and the products.
+__device__ __forceinline__ void show_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ __forceinline__ void store_pixel(u32 address, uint2 pixel) {
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(pixel.x), "r"(pixel.y) : "memory");
@@ -179,8 +182,7 @@ __device__ __forceinline__ void load_items(const Stem& p, const Share& share, u3
             }
             if (++turn == LOADERS) turn = 0;
         }
-        // The products read by another way than these writes.
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        show_writes();
         __syncwarp();
         if (lane == 0) barrier_arrive(base + FULL + i % STAGES * 8);
     }
@@ -241,7 +243,8 @@ __device__ __forceinline__ void multiply(const Stem& p, const Item& item, float 
 
 __device__ __forceinline__ void meet(u32 group) { asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(WARPGROUP) : "memory"); }
 
-// Byte of the turned segment where a piece of 8 channels of a pixel lies: pieces are permuted against bank conflicts.
+// Byte of the turned segment where a piece of 8 channels of a pixel lies: the copy engine's swizzle of rows of 128 bytes, whose
+// pattern begins at multiples of 1024.
 __device__ __forceinline__ u32 turned_piece(u32 pixel, u32 piece) { return pixel * TURN_ROW_BYTES + (piece ^ pixel % 8) * 16; }
 
 __device__ __forceinline__ float row_bias(const Stem& p, u32 channel) {
@@ -249,9 +252,8 @@ __device__ __forceinline__ float row_bias(const Stem& p, u32 channel) {
 }
 
 // Rounds the sums of a segment and turns them round into pixels of 64 channels.
-template <u32 N>
-__device__ __forceinline__ void turn(const Stem& p, const float (&sums)[N / 2], float low, float high, u32 turned, u32 warp, u32 lane) {
-    const Bounds bounds(p.epilogue);
+template <u32 N, class Finish>
+__device__ __forceinline__ void turn(const float (&sums)[N / 2], const Finish& finish, u32 turned, u32 warp, u32 lane) {
     // Lanes 8 i .. 8 i + 7 name the pixels of the i-th 8 by 8 matrix: lower and upper channels of 8 pixels, and of the next 8.
     const u32 pixel = lane / 16 * 8 + lane % 8, piece = warp * 2 + lane / 8 % 2;
     const u32 address = turned + turned_piece(pixel, piece);
@@ -262,8 +264,8 @@ __device__ __forceinline__ void turn(const Stem& p, const float (&sums)[N / 2], 
         for (u32 h = 0; h < 2; ++h) {
             if (j + h == N / 8) break;
             const float* value = sums + 4 * (j + h);
-            halves[2 * h] = bounds.halves(__fadd_rn(value[0], low), __fadd_rn(value[1], low));
-            halves[2 * h + 1] = bounds.halves(__fadd_rn(value[2], high), __fadd_rn(value[3], high));
+            halves[2 * h] = finish(value[0], value[1], false);
+            halves[2 * h + 1] = finish(value[2], value[3], true);
         }
         const u32 to = address + j * 8 * TURN_ROW_BYTES;
         if (j + 1 < N / 8) {
@@ -276,36 +278,41 @@ __device__ __forceinline__ void turn(const Stem& p, const float (&sums)[N / 2], 
     }
 }
 
-// Stores a turned segment, 16 bytes a thread.
+// Applies `f` to two halves.
+template <class F>
+__device__ __forceinline__ u32 two_halves_of(u32 bits, const F& f) {
+    return two_halves(f(low_half(bits)), f(high_half(bits)));
+}
+
+// The same by the tail: of pairs of sums of the thread's lower or upper row, which have a bias each.
 template <u32 N>
-__device__ __forceinline__ void store_turned(const Stem& p, const Place& place, u32 turned, u32 live, u32 thread) {
-    constexpr u32 PIECES = BLOCK_CHANNELS / GROUP, AT_ONCE = WARPGROUP / PIECES, TURNS = (N + AT_ONCE - 1) / AT_ONCE;
-    const Epilogue& e = p.epilogue;
-    const u32 first = thread / PIECES, piece = thread % PIECES;
-    if (place.channel + piece * GROUP >= p.channels) return;
-    const u64 output = group_address(e.output, place) + piece * GROUP * 2;
-    const u64 joined = group_address(e.joined, place) + piece * GROUP * 2;
-    if (is_clip(e)) {
-#pragma unroll
-        for (u32 i = 0; i < TURNS; ++i) {
-            const u32 pixel = first + i * AT_ONCE;
-            if (N % AT_ONCE != 0 && pixel >= N) break;
-            const uint4 bits = load_strip(turned + turned_piece(pixel, piece));
-            if (pixel < live) *reinterpret_cast<uint4*>(output + static_cast<u64>(pixel) * e.output.pixel * 2) = bits;
-        }
-        return;
-    }
-#pragma unroll 1
-    for (u32 pixel = first; pixel < min(live, N); pixel += AT_ONCE) {
-        uint4 bits = load_strip(turned + turned_piece(pixel, piece));
-        if (is_join(e)) {
-            bits = join(bits, *reinterpret_cast<const uint4*>(joined + static_cast<u64>(pixel) * e.joined.pixel * 2), e);
-        } else {
-            bits = apply_to_group(bits, e);
-        }
-        *reinterpret_cast<uint4*>(output + static_cast<u64>(pixel) * e.output.pixel * 2) = bits;
+__device__ __forceinline__ void turn(const Epilogue& e, const float (&sums)[N / 2], float low, float high, u32 turned, u32 warp, u32 lane) {
+    const Bounds bounds(e);
+    const auto rounded = [&](float a, float b, bool upper) {
+        const float bias = upper ? high : low;
+        return bounds.halves(__fadd_rn(a, bias), __fadd_rn(b, bias));
+    };
+    const auto mapped = [&](const auto& f) {
+        turn<N>(sums, [&](float a, float b, bool upper) { return two_halves_of(rounded(a, b, upper), f); }, turned, warp, lane);
+    };
+    switch (e.function) {
+        case EPILOGUE_LEAKY_RELU: mapped([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
+        case EPILOGUE_HARD_SWISH: mapped([](float x) { return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f)); }); break;
+        case EPILOGUE_SILU: mapped([](float x) { return __fmul_rn(x, sigmoid(x)); }); break;
+        default: turn<N>(sums, rounded, turned, warp, lane);
     }
 }
+
+// Hands a turned segment to the copy engine, which leaves out what lies behind the last pixel and channel.
+__device__ __forceinline__ void store_turned(const Stem& p, const Place& place, u32 turned) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&p.output), "r"(turned),
+                 "r"(place.channel), "r"(place.pixel), "r"(place.row), "r"(place.batch)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Waits until the copy engine has read what this thread handed to it.
+__device__ __forceinline__ void wait_stored() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
 // Writes half of a segment's sums as they are, and finishes them group by group.
 template <u32 N, u32 BEGIN, u32 END>
@@ -362,16 +369,19 @@ __device__ __forceinline__ void make_items(const Stem& p, const Share& share, u3
                 low = row_bias(p, place.channel + row);
                 high = row_bias(p, place.channel + row + 8);
             }
-            meet(group);  // the segment before is stored
-            turn<N>(p, sums, low, high, turned, warp, lane);
+            if (thread == 0) wait_stored();
             meet(group);
-            store_turned<N>(p, place, turned, live, thread);
+            turn<N>(p.epilogue, sums, low, high, turned, warp, lane);
+            show_writes();
+            meet(group);
+            if (thread == 0) store_turned(p, place, turned);
         } else {
             store_general<N, 0, N / 16>(p, place, sums, turned, live, group, thread);
             store_general<N, N / 16, N / 16 * 2>(p, place, sums, turned, live, group, thread);
             if constexpr (N % 16 != 0) store_general<N, N / 8 - 1, N / 8>(p, place, sums, turned, live, group, thread);
         }
     }
+    if (thread == 0) wait_stored();
 }
 
 template <u32 N>

@@ -3,8 +3,10 @@
 
 #include "divide.cuh"
 #include "epilogue.cuh"
+#include "hopper.cuh"
 
 struct Stem {
+    TensorMap output;  // channels, pixels, rows, samples of the whole output, in boxes of 64 channels of a segment; for `plain`
     u64 x;        // element [0, 0, 0, 0] of the input
     u64 weights;  // for each 64 output channels, for each product 64 rows of 16 values of K as core matrices (bind/stem.rs)
     i64 x_batch;  // strides of the input in elements
@@ -35,9 +37,10 @@ struct Stem {
     u32 first_row;
     u32 columns;   // output pixels of a row
     u32 channels;  // of the output
-    u32 plain;     // sums may be rounded to halves before they are turned round and stored 16 bytes at a time
+    u32 plain;     // sums may be rounded to halves before they are turned round, and the copy engine stores them
     u32 padding;
     Epilogue epilogue;
+    u32 end[4];  // up to a multiple of the descriptor's alignment
 };
 
-static_assert(sizeof(Stem) == 160 + sizeof(Epilogue), "mirrored in bind/stem.rs");
+static_assert(sizeof(Stem) == 288 + sizeof(Epilogue) + 16, "mirrored in bind/stem.rs");
