@@ -66,7 +66,6 @@ pub const UNITS: &[Unit] = &[
     unit!("attention"),
     unit!("conv_mma"),
     unit!("conv_warps"),
-    unit!("conv_warps_whole"),
     unit!("conv_wgmma", HOPPER),
     unit!("crop"),
     unit!("decode"),
@@ -99,7 +98,6 @@ pub const HEADERS: &[Header] = &[
     header!("chain.cuh"),
     header!("conv_load.cuh"),
     header!("conv_params.cuh"),
-    header!("conv_warps.cuh"),
     header!("conv_wgmma_params.cuh"),
     header!("conv_wgmma_store.cuh"),
     header!("divide.cuh"),
@@ -145,7 +143,7 @@ pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_
 /// The kernels that have units of their own; any other unit may serve any other kernel.
 const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::ConvMma, &["conv_mma"]),
-    (Kernel::ConvWarps, &["conv_warps", "conv_warps_whole"]),
+    (Kernel::ConvWarps, &["conv_warps"]),
     (Kernel::ConvWgmma, &["conv_wgmma"]),
     (Kernel::StreamWgmma, &["stream_wgmma"]),
     (Kernel::Prepare, &["prepare", "crop"]),

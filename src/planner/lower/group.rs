@@ -2,8 +2,8 @@
 //! scale, shift and relu of a product's input channels before it, or their factors; and squeeze and excitation.
 
 use crate::limits::MAX_PRIMITIVES;
-use crate::plan::tactic::{conv_warps, prologue};
 use crate::plan::tactic::squeeze::is_form;
+use crate::plan::tactic::{conv_warps, prologue};
 use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
 use crate::planner::strided;

@@ -357,7 +357,14 @@ impl ConvMma {
             partials,
             counters,
             splits: Divisor::new(self.splits),
-            ..convolution(at, &self.operator, product, &self.packed, region, (self.entry.tile, self.entry.step))?
+            ..convolution(
+                at,
+                &self.operator,
+                product,
+                &self.packed,
+                region,
+                (self.entry.tile, self.entry.step),
+            )?
         })
     }
 }

@@ -154,7 +154,12 @@ mod tests {
         assert_eq!(steps(&window([3, 3], 1, 1)), Some((1, 1)));
         assert_eq!(steps(&window([5, 5], 1, 4)), Some((4, 1)));
         assert_eq!(steps(&window([5, 5], 2, 1)), Some((1, 2)));
-        for other in [window([3, 5], 1, 1), window([7, 7], 1, 1), window([3, 3], 2, 2), window([3, 3], 3, 1)] {
+        for other in [
+            window([3, 5], 1, 1),
+            window([7, 7], 1, 1),
+            window([3, 3], 2, 2),
+            window([3, 3], 3, 1),
+        ] {
             assert_eq!(steps(&other), None);
         }
     }
