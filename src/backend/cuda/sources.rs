@@ -68,7 +68,6 @@ pub const UNITS: &[Unit] = &[
     unit!("conv_mma"),
     unit!("conv_patch", HOPPER),
     unit!("conv_warps"),
-    unit!("conv_warps_whole"),
     unit!("conv_wgmma", HOPPER),
     unit!("crop"),
     unit!("decode"),
@@ -105,7 +104,6 @@ pub const HEADERS: &[Header] = &[
     header!("conv_params.cuh"),
     header!("conv_patch.cuh"),
     header!("conv_patch_tile.cuh"),
-    header!("conv_warps.cuh"),
     header!("conv_wgmma_params.cuh"),
     header!("conv_wgmma_store.cuh"),
     header!("divide.cuh"),
@@ -154,7 +152,7 @@ pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_
 /// The kernels that have units of their own; any other unit may serve any other kernel.
 const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::ConvMma, &["conv_mma"]),
-    (Kernel::ConvWarps, &["conv_warps", "conv_warps_whole"]),
+    (Kernel::ConvWarps, &["conv_warps"]),
     (Kernel::ConvWgmma, &["conv_wgmma"]),
     (Kernel::StreamWgmma, &["stream_wgmma"]),
     (Kernel::ConvPatch, &["conv_deep", "conv_patch"]),

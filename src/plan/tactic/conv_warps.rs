@@ -1,4 +1,4 @@
-//! The tiles of the kernels that sum K in ranges of a warp each: the taps of a window, or ranges of channels under one tap.
+//! The tiles of the kernels that convolve few pixels with weights kept in registers: the warps of a block share out K.
 
 use super::Misfit;
 use super::conv_mma;
@@ -22,56 +22,32 @@ const TAPS: u32 = 9;
 const TAP_CHANNELS: std::ops::RangeInclusive<u32> = 2 * PIECE_CHANNELS + 1..=WARP_PIECES * PIECE_CHANNELS;
 /// Most output channels of such a convolution: a block's.
 const TAP_OUTPUTS: u32 = 32;
-/// Most output pixels of a sample under a larger window, and under one tap: where there are more, larger tiles read their
-/// weights less often.
-const TAP_PIXELS: u64 = 196;
+/// Most output pixels of a sample: where there are more, larger tiles read their weights less often.
 const PIXELS: u64 = 196;
+/// The same of pixels that are multiplied by factors, which otherwise takes a launch more.
+const GATED_PIXELS: u64 = 784;
 
-/// How a block computes its tile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// The warps share out K, and keep their weights in registers; `turns` tiles of pixels come one after another.
-    Shared {
-        /// Tiles of pixels of a block.
-        turns: u32,
-    },
-    /// Each of `warps` warps sums all of K for pixels of its own, from weights in shared memory.
-    Whole {
-        /// Warps of a block.
-        warps: u32,
-    },
-}
-
-/// What one tactic launches: a kernel for each way in which K is cut.
+/// Tile and turns of one tactic: a kernel of `conv_warps.cu` for each way in which its warps share out K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarpsTile {
     /// Pixels and output channels of a block's tile.
     pub tile: (u16, u16),
-    /// How it is computed.
-    pub form: Form,
+    /// Tiles of pixels that a block computes one after another.
+    pub turns: u32,
 }
 
-const fn shared(tile: (u16, u16), turns: u32) -> WarpsTile {
-    let form = Form::Shared { turns };
-    WarpsTile { tile, form }
-}
-
-const fn whole(tile: (u16, u16), warps: u32) -> WarpsTile {
-    let form = Form::Whole { warps };
-    WarpsTile { tile, form }
+const fn tile(tile: (u16, u16), turns: u32) -> WarpsTile {
+    WarpsTile { tile, turns }
 }
 
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
 pub const MENU: &[WarpsTile] = &[
-    shared((16, 32), 1),
-    shared((16, 32), 2),
-    shared((16, 32), 4),
-    shared((16, 16), 1),
-    shared((32, 32), 1),
-    shared((32, 32), 2),
-    whole((64, 32), 4),
-    whole((128, 32), 8),
-    whole((128, 32), 4),
+    tile((16, 32), 1),
+    tile((16, 32), 2),
+    tile((16, 32), 4),
+    tile((16, 16), 1),
+    tile((32, 32), 1),
+    tile((32, 32), 2),
 ];
 
 /// What a kernel's warps share out, and what happens to pixels before they multiply.
@@ -124,18 +100,7 @@ impl WarpsTile {
             Share::Affine => "affine",
             Share::Gate => "gate",
         };
-        match self.form {
-            Form::Shared { .. } => format!("conv_warps_{}x{}_{name}", self.tile.0, self.tile.1),
-            Form::Whole { warps } => format!("conv_warps_whole_{}x{}_w{warps}_{name}", self.tile.0, self.tile.1),
-        }
-    }
-
-    /// Tiles of pixels that a block computes one after another.
-    pub fn turns(&self) -> u32 {
-        match self.form {
-            Form::Shared { turns } => turns,
-            Form::Whole { .. } => 1,
-        }
+        format!("conv_warps_{}x{}_{name}", self.tile.0, self.tile.1)
     }
 
     /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
@@ -157,7 +122,7 @@ impl WarpsTile {
     fn blocks(&self, product: &Product<'_>) -> u64 {
         let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
         let down = (samples * rows * columns).div_ceil(u64::from(self.tile.0));
-        down.div_ceil(u64::from(self.turns())) * channels.div_ceil(u64::from(self.tile.1))
+        down.div_ceil(u64::from(self.turns)) * channels.div_ceil(u64::from(self.tile.1))
     }
 }
 
@@ -172,9 +137,10 @@ pub fn product<'a>(plan: &Plan, body: &'a Operator, prologue: Option<&Prologue>)
     let serves = match Share::of(prologue) {
         Share::Taps => {
             let square = product.window.kernel[..2] == [3, 3];
-            square && TAP_CHANNELS.contains(&x.extents[3]) && out.extents[3] <= TAP_OUTPUTS && pixels <= TAP_PIXELS
+            square && TAP_CHANNELS.contains(&x.extents[3]) && out.extents[3] <= TAP_OUTPUTS && pixels <= PIXELS
         }
-        Share::Affine | Share::Gate => x.extents[3] <= MAX_CHANNELS && pixels <= PIXELS,
+        Share::Affine => x.extents[3] <= MAX_CHANNELS && pixels <= PIXELS,
+        Share::Gate => x.extents[3] <= MAX_CHANNELS && pixels <= GATED_PIXELS,
     };
     need(serves, Misfit::Primitive)?;
     Ok(product)
@@ -182,7 +148,7 @@ pub fn product<'a>(plan: &Plan, body: &'a Operator, prologue: Option<&Prologue>)
 
 /// True for pixels `[N, C, H, W]` that the kernels multiply by factors on the way into a convolution of one tap and step 1.
 pub fn gated(pixels: Shape) -> bool {
-    let few = |count: u64| (2..=PIXELS).contains(&count);
+    let few = |count: u64| (2..=GATED_PIXELS).contains(&count);
     pixels.rank() == 4 && (1..=MAX_CHANNELS).contains(&pixels.dim(1)) && few(u64::from(pixels.dim(2)) * u64::from(pixels.dim(3)))
 }
 
@@ -200,7 +166,7 @@ pub fn menu(product: &Product<'_>) -> Vec<Tactic> {
         .map(|(tactic, entry)| {
             let tile = u64::from(entry.tile.0) * u64::from(entry.tile.1) / 256;
             let rounds = entry.blocks(product).div_ceil(PROCESSORS);
-            (rounds * (4 + tile * u64::from(entry.turns())), tactic)
+            (rounds * (4 + tile * u64::from(entry.turns)), tactic)
         })
         .collect();
     all.sort_by_key(|(cost, _)| *cost);
@@ -212,25 +178,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_entry_is_a_line_of_its_source() {
-        let sources = [
-            include_str!("../../backend/cuda/kernels/conv_warps.cu"),
-            include_str!("../../backend/cuda/kernels/conv_warps_whole.cu"),
-        ];
+    fn every_entry_is_a_line_of_the_source() {
+        let source = include_str!("../../backend/cuda/kernels/conv_warps.cu");
         let mut lines = std::collections::BTreeSet::new();
         for entry in MENU {
             for (share, name) in [(Share::Taps, "TAPS"), (Share::Affine, "AFFINE"), (Share::Gate, "GATE")] {
-                let (function, tile) = (entry.function(share), entry.tile);
-                let (source, line) = match entry.form {
-                    Form::Shared { .. } => (0, format!("\nCONV_WARPS({function}, {}, {}, {name})\n", tile.0, tile.1)),
-                    Form::Whole { warps } => (1, format!("\nCONV_WARPS_WHOLE({function}, {}, {warps}, {name})\n", tile.0)),
-                };
-                assert_eq!(sources[source].matches(&line).count(), 1, "{line}");
+                let line = format!(
+                    "\nCONV_WARPS({}, {}, {}, {name})\n",
+                    entry.function(share),
+                    entry.tile.0,
+                    entry.tile.1
+                );
+                assert_eq!(source.matches(&line).count(), 1, "{line}");
                 lines.insert(line);
             }
         }
-        let kernels = sources.iter().flat_map(|s| s.lines()).filter(|l| l.starts_with("CONV_WARPS"));
-        assert_eq!(kernels.count(), lines.len());
+        assert_eq!(source.lines().filter(|l| l.starts_with("CONV_WARPS(")).count(), lines.len());
     }
 
     #[test]

@@ -3,9 +3,8 @@
 //! and excitation.
 
 use crate::limits::MAX_PRIMITIVES;
-use crate::plan::tactic::conv_warps;
 use crate::plan::tactic::squeeze::is_form;
-use crate::plan::tactic::{pictures, pooled, prologue};
+use crate::plan::tactic::{conv_warps, pictures, pooled, prologue};
 use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
 use crate::planner::strided;

@@ -1,20 +1,17 @@
-//! Convolutions whose K is summed in ranges of a warp each: the launches of `kernels/conv_warps.cu` and
-//! `kernels/conv_warps_whole.cu`.
+//! Convolutions of few pixels with weights kept in registers: the launches of `kernels/conv_warps.cu`.
 //!
-//! Weights and most parameters are those of [`conv_mma`](super::conv_mma).
+//! Weights and most parameters are those of [`conv_mma`](super::conv_mma); a block computes several tiles of pixels in turn
+//! with the same weights.
 
 use super::conv_mma::{Convolution, Packed, channels, convolution, hexadecimal, pack_weights};
 use super::epilogue::pack_bias;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::conv_mma::K_BLOCK;
-use crate::plan::tactic::conv_warps::{Form, PIECE_CHANNELS, Share, WarpsTile, product};
+use crate::plan::tactic::conv_warps::{Share, WarpsTile, product};
 use crate::plan::tactic::prologue::{self, Affine, Prologue};
 use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
-
-/// Floats behind each pixel of a warp's strip.
-const STRIP_PADDING: u32 = 8;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -26,14 +23,6 @@ struct Params {
     units: u32,
     warp_pieces: u32,
     warps: u32,
-}
-
-/// Bytes of shared memory of a block whose warps sum all of K: strips in which they turn their sums, then all weights of a
-/// tile's channels, then scales and shifts.
-fn shared(tile: (u16, u16), warps: u32, pieces: u32, scales: u32) -> u32 {
-    let channels = u32::from(tile.1);
-    let strip = 16 * (channels + STRIP_PADDING) * 4;
-    warps * strip + pieces * channels * PIECE_CHANNELS * 2 + scales
 }
 
 /// An operator bound to an entry of the menu.
@@ -113,29 +102,25 @@ impl Kernel for ConvWarps {
             _ => (0, 0),
         };
         let (warp_pieces, warps) = share.pieces(product.x.extents[3]);
-        let units = down.div_ceil(self.entry.turns()) * across;
+        let units = down.div_ceil(self.entry.turns) * across;
         let params = Params {
             product: params.with_tiles(down),
             gate,
             gate_batch,
-            turns: self.entry.turns(),
+            turns: self.entry.turns,
             units,
             warp_pieces,
             warps,
         };
-        let function = self.entry.function(share);
-        Ok(vec![match self.entry.form {
-            Form::Shared { .. } => Launch::new("conv_warps", function, units, width, share.warps() * 32, &params),
-            Form::Whole { warps: threads } => Launch {
-                shared: shared(
-                    tile,
-                    threads,
-                    warps * warp_pieces,
-                    self.packed.affine.map_or(0, |_| 4 * self.packed.k_padded),
-                ),
-                ..Launch::new("conv_warps_whole", function, units, width, threads * 32, &params)
-            },
-        }])
+        let threads = share.warps() * 32;
+        Ok(vec![Launch::new(
+            "conv_warps",
+            self.entry.function(share),
+            units,
+            width,
+            threads,
+            &params,
+        )])
     }
 }
 
@@ -148,13 +133,5 @@ mod tests {
     fn the_struct_has_the_sources_bytes() {
         assert_eq!(size_of::<Params>(), size_of::<Convolution>() + 32);
         assert_eq!(offset_of!(Params, turns), size_of::<Convolution>() + 16);
-    }
-
-    #[test]
-    fn weights_of_the_longest_sums_fit_shared_memory() {
-        // Nine taps of four pieces, and eight ranges of four with scales and shifts of 1024 channels.
-        assert_eq!(shared((128, 32), 8, 36, 0), 8 * 2560 + 36 * 2048);
-        assert_eq!(shared((64, 32), 4, 32, 4096), 4 * 2560 + 32 * 2048 + 4096);
-        assert!(shared((128, 32), 8, 36, 4096) <= 99 << 10);
     }
 }

@@ -52,11 +52,14 @@ __device__ __forceinline__ void reduce_range(const Reduce& p, const Spot& s, u32
         uint4 bits[REDUCE_BATCH];
 #pragma unroll
         for (u32 j = 0; j < REDUCE_BATCH; ++j) {
+            // All threads alike stop behind the longest range.
+            if (begin - first + j >= p.share) break;
             const u32 row = divide(begin + j, p.width);
             bits[j] = load_group(p.x, s, row, begin + j - row * p.width.divisor, begin + j < end);
         }
 #pragma unroll
         for (u32 j = 0; j < REDUCE_BATCH; ++j) {
+            if (begin - first + j >= p.share) break;
             float x[8];
             widen(bits[j], x);
             if (begin + j < end) take(x);

@@ -17,7 +17,7 @@ constexpr u32 SQUEEZE_WARPS = SQUEEZE_THREADS / 32;
 constexpr u32 PIECE = 8;                                 // channels that a lane reads at once
 constexpr u32 MAX_RANGES = 32;                           // as plan/tactic/squeeze.rs has them
 constexpr u32 MAX_HIDDEN = 512;
-constexpr u32 IN_FLIGHT = 8;                             // pixels that a thread loads before it adds the first
+constexpr u32 IN_FLIGHT = 4;                             // pixels that a thread loads before it adds the first
 
 // How the threads of a block share out a range of C channels: the pixels, and then the first layer's units.
 template <u32 C>
@@ -184,10 +184,10 @@ __device__ __forceinline__ void squeeze_range(const Squeeze& p) {
 }
 
 // By channels of a range, as bind/squeeze.rs names them.
-extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 1) squeeze_means_8(const __grid_constant__ Squeeze p) {
+extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 2) squeeze_means_8(const __grid_constant__ Squeeze p) {
     squeeze_range<Range<8>>(p);
 }
-extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 1) squeeze_means_32(const __grid_constant__ Squeeze p) {
+extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 2) squeeze_means_32(const __grid_constant__ Squeeze p) {
     squeeze_range<Range<32>>(p);
 }
 

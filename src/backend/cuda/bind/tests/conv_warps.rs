@@ -139,7 +139,6 @@ fn launches_cover_the_pixels_of_a_chunk() {
     let (bench, operator) = gated(72, 9, Form::Gate);
     let chunk = Region { batch: 1..2, rows: 2..9 };
     let whole = Region::whole(operator.outputs[0].layout.shape);
-    let mut shared = BTreeSet::new();
     for (tactic, entry) in menu(&bench.plan, &operator, TARGETS[0])
         .into_iter()
         .map(|t| (t, *crate::plan::tactic::conv_warps::WarpsTile::of(t).unwrap()))
@@ -160,15 +159,13 @@ fn launches_cover_the_pixels_of_a_chunk() {
         let at = placed.addresses(&bench);
         for (region, pixels) in [(&whole, 2 * 81u32), (&chunk, 63)] {
             let launch = kernel.launches(&at, region, 0).unwrap().remove(0);
-            let down = pixels.div_ceil(u32::from(entry.tile.0)).div_ceil(entry.turns());
+            let down = pixels.div_ceil(u32::from(entry.tile.0)).div_ceil(entry.turns);
             assert_eq!(launch.blocks, down * 40u32.div_ceil(u32::from(entry.tile.1)), "{entry:?}");
             let source = crate::backend::cuda::sources::unit(launch.unit).unwrap().source;
             assert!(source.contains(&format!("({}, ", launch.function)), "{}", launch.function);
             assert_eq!(kernel.launches(&at, region, 1).unwrap()[0].blocks, 1);
-            shared.insert(launch.shared > 0);
         }
     }
-    assert_eq!(shared.len(), 2, "both forms are on the menu");
 }
 
 #[test]
