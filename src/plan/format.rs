@@ -336,6 +336,8 @@ pub enum Kernel {
     Attention,
     /// GPU: squeeze and excitation, from the pixels to the gate of each channel.
     Squeeze,
+    /// GPU: convolution of pictures of few channels by `wgmma`.
+    Stem,
     /// GPU: convolution of 3 by 3 neighbours by `wgmma`, whose taps share a patch of pixels.
     ConvPatch,
 }

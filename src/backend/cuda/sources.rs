@@ -88,6 +88,7 @@ pub const UNITS: &[Unit] = &[
     unit!("resize"),
     unit!("softmax"),
     unit!("squeeze"),
+    unit!("stem", HOPPER),
     unit!("stream_wgmma", HOPPER),
     unit!("topk"),
     unit!("transpose"),
@@ -118,10 +119,12 @@ pub const HEADERS: &[Header] = &[
     header!("scalar.cuh"),
     header!("select.cuh"),
     header!("slot.cuh"),
+    header!("stem_params.cuh"),
     header!("tail.cuh"),
     header!("types.cuh"),
     header!("view.cuh"),
     header!("wgmma.cuh"),
+    header!("wgmma_cores.cuh"),
     header!("window.cuh"),
 ];
 
@@ -152,6 +155,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::Prepare, &["prepare", "crop"]),
     (Kernel::Decode, &["argmax", "decode", "nms", "topk"]),
     (Kernel::Squeeze, &["squeeze"]),
+    (Kernel::Stem, &["stem"]),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel

@@ -2,6 +2,7 @@
 
 use super::Misfit;
 use super::forms::need;
+use super::pictures;
 use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 use crate::tensor::DType;
@@ -147,9 +148,14 @@ impl MmaTile {
 /// The product that an operator begins with, if the kernels take it.
 pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
     let product = Product::of(plan, operator)?;
-    let halves = [product.input.dtype, product.weights.dtype, product.output.dtype] == [DType::F16; 3];
-    need(halves && operator.calls.iter().all(|c| c.dtype == DType::F16), Misfit::Type)?;
-    need(product.x.channels_last() && product.out.channels_last(), Misfit::Layout)?;
+    let halves = [product.weights.dtype, product.output.dtype] == [DType::F16; 2];
+    let picture = product.x.extents[3] <= pictures::MAX_CHANNELS && product.x.strides.iter().all(|&s| s >= 0);
+    let read = product.input.dtype == DType::F16 || picture && product.input.dtype == DType::F32;
+    need(halves && read && operator.calls.iter().all(|c| c.dtype == DType::F16), Misfit::Type)?;
+    need(
+        (picture || product.x.channels_last()) && product.out.channels_last(),
+        Misfit::Layout,
+    )?;
     let window = &product.window;
     need((0..2).all(|a| window.kernel[a] <= MAX_TAPS), Misfit::Primitive)?;
     need(product.k() > 0 && product.k() < 1 << 30, Misfit::Primitive)?;
@@ -159,7 +165,8 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, M
             .reach(a)
             .map(|r| i64::from(r) + i64::from(window.pad_begin[a]) + i64::from(window.pad_end[a]))
     };
-    let farthest = (0..3).try_fold(i64::from(product.x.extents[3]), |sum, axis| {
+    let channels = i64::from(product.x.extents[3]).checked_mul(product.x.strides[3].max(1));
+    let farthest = (0..3).try_fold(channels.unwrap_or(i64::MAX), |sum, axis| {
         let beyond = if axis == 0 { 0 } else { reach(axis - 1)? };
         sum.checked_add((i64::from(product.x.extents[axis]) + beyond).checked_mul(product.x.strides[axis])?)
     });

@@ -1,15 +1,16 @@
 //! What each kernel of the CUDA backend takes.
 //!
 //! On a GPU an operator is a head and a tail: its later primitives are elementwise functions of earlier values. What comes
-//! before the head, if anything, is a prologue; squeeze and excitation alone has layers in its tail, and a convolution may
-//! end with maxima. Kernels other than the generic one are listed before it.
+//! before the head, if anything, is a prologue or the copy of a picture; squeeze and excitation alone has layers in its tail,
+//! and a convolution may end with maxima. Kernels other than the generic one are listed before it.
 
 use super::conv_mma::{self, MmaTile};
 use super::conv_patch::{self, PatchTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
+use super::stem::{self, StemTile};
 use super::stream_wgmma::{self, StreamTile};
-use super::{FMA, Misfit, plain, pooled, prologue, recurrent, squeeze};
+use super::{FMA, Misfit, pictures, plain, pooled, prologue, recurrent, squeeze};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
@@ -21,15 +22,21 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
             split_k: conv_mma::splits(&product),
         });
     }
-    let pooled = pooled::cut(operator);
-    let body = pooled.as_ref().unwrap_or(operator);
+    let cut = pictures::cut(operator).or_else(|| pooled::cut(operator));
+    let body = cut.as_ref().unwrap_or(operator);
     if let Some(product) = conv_wgmma::product(plan, body).ok().filter(|_| wgmma) {
         return ArithmeticClass {
             family: Family::Wgmma,
             split_k: conv_wgmma::splits(&product),
         };
     }
-    if let Ok(product) = conv_mma::product(plan, operator) {
+    if wgmma && stem::product(plan, body).is_ok() {
+        return ArithmeticClass {
+            family: Family::Wgmma,
+            split_k: 1,
+        };
+    }
+    if let Ok(product) = conv_mma::product(plan, body) {
         return ArithmeticClass {
             family: Family::TensorCore,
             split_k: conv_mma::splits(&product),
@@ -60,9 +67,14 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     if let Some((_, body)) = prologue::cut(plan, operator) {
         return conv_mma::product(plan, &body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, true));
     }
+    let cut = pictures::cut(operator);
+    let body = cut.as_ref().unwrap_or(operator);
     let products = match operator.class.family {
-        Family::Wgmma => on_wgmma(plan, operator),
-        _ => conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
+        Family::Wgmma => match on_wgmma(plan, body, split_k) {
+            none if none.is_empty() => stem::product(plan, body).map_or(Vec::new(), |p| stem::menu(&p)),
+            tactics => tactics,
+        },
+        _ => conv_mma::product(plan, body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
     };
     let pictures = [Kernel::Prepare, Kernel::Decode, Kernel::Squeeze].into_iter();
     let others = pictures.chain(plain::KERNELS).chain([Kernel::Generic]).map(Tactic::of);
@@ -70,8 +82,7 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 }
 
 /// The tactics of the kernels that multiply by `wgmma`, best first.
-fn on_wgmma(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
-    let split_k = operator.class.split_k;
+fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16) -> Vec<Tactic> {
     if let Some(body) = pooled::cut(operator) {
         return conv_patch::product(plan, &body).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k));
     }
@@ -99,7 +110,9 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         let entry = MmaTile::of(tactic).ok_or(Misfit::Tile)?;
         return conv_mma::fits(entry, &conv_mma::product(plan, &body)?, operator.class.split_k, true);
     }
-    let first = operator.calls.first().ok_or(Misfit::Primitive)?;
+    let cut = pictures::cut(operator);
+    let body = cut.as_ref().unwrap_or(operator);
+    let first = body.calls.first().ok_or(Misfit::Primitive)?;
     if tactic.kernel == Kernel::Squeeze {
         need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
         return squeeze::fits(plan, operator);
@@ -109,14 +122,21 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         need(operator.class.family == Family::Wgmma, Misfit::Class)?;
         return conv_patch::fits(entry, &conv_patch::product(plan, &body)?, operator.class.split_k);
     }
-    tail(operator)?;
+    tail(body)?;
     need(family(tactic.kernel, operator) == operator.class.family, Misfit::Class)?;
     use Primitive as P;
     match (tactic.kernel, &first.primitive) {
         (Kernel::ConvMma, P::Conv { .. } | P::MatMul) => {
             let entry = MmaTile::of(tactic).ok_or(Misfit::Tile)?;
-            conv_mma::fits(entry, &conv_mma::product(plan, operator)?, operator.class.split_k, false)
+            conv_mma::fits(entry, &conv_mma::product(plan, body)?, operator.class.split_k, false)
         }
+        (Kernel::Stem, P::Conv { .. }) => {
+            let entry = StemTile::of(tactic).ok_or(Misfit::Tile)?;
+            need(operator.class.split_k <= 1, Misfit::Class)?;
+            stem::fits(entry, &stem::product(plan, body)?)
+        }
+        // Only kernels that read a picture as it is take the copy of one.
+        _ if cut.is_some() => Err(Misfit::Primitive),
         (Kernel::ConvWgmma, P::Conv { .. } | P::MatMul) => {
             let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
             conv_wgmma::fits(entry, &conv_wgmma::product(plan, operator)?, operator.class.split_k)
@@ -149,7 +169,7 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
         Kernel::ConvMma => Family::TensorCore,
-        Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::ConvPatch => Family::Wgmma,
+        Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::ConvPatch | Kernel::Stem => Family::Wgmma,
         _ => Family::Fma,
     }
 }

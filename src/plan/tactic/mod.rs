@@ -10,12 +10,14 @@ pub mod conv_wgmma;
 mod cpu;
 mod cuda;
 mod forms;
+pub mod pictures;
 mod plain;
 pub mod pooled;
 pub mod product;
 pub mod prologue;
 mod recurrent;
 pub mod squeeze;
+pub mod stem;
 pub mod stream_wgmma;
 
 pub use plain::{MAX_ATTENTION_WIDTH, PRODUCT_STEP};

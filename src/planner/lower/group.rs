@@ -1,9 +1,9 @@
 //! Which nodes run as one operator: a product or an elementwise function, and the elementwise functions that follow it; the
-//! scale, shift and relu of a product's input channels before it; and squeeze and excitation.
+//! scale, shift and relu of a product's input channels before it, or the copy of its picture; and squeeze and excitation.
 
 use crate::limits::MAX_PRIMITIVES;
 use crate::plan::tactic::squeeze::is_form;
-use crate::plan::tactic::{pooled, prologue};
+use crate::plan::tactic::{pictures, pooled, prologue};
 use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
 use crate::planner::strided;
@@ -51,7 +51,7 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
                     && members[group].last() == Some(&producer)
                     && members[group].len() < MAX_PRIMITIVES
                     && graph.values[v.index()].shape == graph.values[node.outputs[0].index()].shape
-                    && is_head(graph, members[group][0]);
+                    && (is_head(graph, members[group][0]) || members[group].len() > 1);
                 fits.then_some((producer, group))
             };
             joined = node.inputs.iter().filter_map(candidate).max().map(|(_, group)| group);
@@ -63,6 +63,8 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
                     .and_then(|last| group_of[last])
                     .filter(|&g| members[g].len() == prologue::CALLS)
             });
+            let copy = || picture_of(graph, &producers, &uses, node);
+            joined = joined.or_else(|| copy().and_then(|last| group_of[last]).filter(|&g| members[g].len() == 1));
         }
         let group = joined.unwrap_or_else(|| {
             members.push(Vec::new());
@@ -220,6 +222,21 @@ fn prologue_of(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &
     let x = computed(mul)?;
     let same_shape = graph.value(x).shape == graph.value(node.inputs[0]).shape;
     (same_shape && graph.value(x).dtype == DType::F16).then_some(relu)
+}
+
+/// The copy that turns a picture round or rounds it to f16 for a convolution in f16 alone.
+fn picture_of(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &Node) -> Option<usize> {
+    let Op::Primitive(Primitive::Conv { window, groups }) = &node.op else {
+        return None;
+    };
+    let x = node.inputs[0];
+    let value = graph.value(x);
+    let constants = node.inputs[1..].iter().all(|&v| strided::constant(graph, producers, v).is_some());
+    let picture = value.shape.rank() == 4 && pictures::serves(window, *groups, value.shape.dim(1));
+    let copy = producers[x.index()].filter(|_| uses[x.index()] == 1 && value.dtype == DType::F16)?;
+    let copies = graph.nodes[copy].op == Op::Primitive(Primitive::Copy);
+    let halves = node.outputs.iter().all(|&v| graph.value(v).dtype == DType::F16);
+    (constants && picture && copies && halves).then_some(copy)
 }
 
 fn is_tail(primitive: &Primitive) -> bool {

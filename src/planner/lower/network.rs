@@ -8,7 +8,7 @@ use super::{Buffer, LowerError, Lowered, Room};
 use crate::ids::{BufferId, OperatorId, TenantId};
 use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_NAME, MAX_OPERATORS};
 use crate::plan::format::{ArithmeticClass, Call, Family, Kernel, Operand, Operator, Port, Role, Rounding, Tactic, Tenant, View};
-use crate::plan::tactic::{pooled, prologue};
+use crate::plan::tactic::{pictures, pooled, prologue};
 use crate::planner::attach::{Attached, ResultOf};
 use crate::planner::graph::{Graph, Named, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
@@ -332,6 +332,18 @@ impl Network<'_> {
         Ok(prologue::reads(&self.place(x)?.view))
     }
 
+    /// False for a convolution with the copy of its picture that not all kernels can read as it is.
+    fn keeps_picture(&mut self, nodes: &[usize]) -> Result<bool, LowerError> {
+        let graph = self.graph;
+        let copies = |n: usize| graph.nodes[n].op == Op::Primitive(Primitive::Copy);
+        let (&[first, _, ..], true) = (nodes, copies(nodes[0])) else {
+            return Ok(true);
+        };
+        let made = nodes.iter().flat_map(|&n| &graph.nodes[n].outputs);
+        let halves = made.into_iter().all(|&v| graph.value(v).dtype == DType::F16);
+        Ok(halves && pictures::reads(&self.place(graph.nodes[first].inputs[0])?.view))
+    }
+
     fn operator(&mut self, nodes: &[usize]) -> Result<(), LowerError> {
         let graph = self.graph;
         let Some((&last, _)) = nodes.split_last() else { return Ok(()) };
@@ -344,6 +356,11 @@ impl Network<'_> {
             let (product, pool) = nodes.split_at(nodes.len() - 1);
             self.operator(product)?;
             return self.operator(pool);
+        }
+        if !self.keeps_picture(nodes)? {
+            let (copy, product) = nodes.split_at(1);
+            self.operator(copy)?;
+            return self.operator(product);
         }
         let mut outputs = Vec::new();
         for &value in &graph.nodes[last].outputs {

@@ -4,6 +4,7 @@ use super::{Cut, Decisions, Issue, Problem, simple};
 use crate::ids::{OperatorId, SegmentId, StreamId};
 use crate::limits::MAX_STREAMS;
 use crate::plan::format::{Operator, Segment, Step, Stream, SyncPoint};
+use crate::plan::tactic::pictures;
 use crate::primitive::{Region, Splits};
 use crate::tensor::Shape;
 use std::ops::Range;
@@ -27,6 +28,9 @@ impl Random {
 
 /// Along which axes all primitives of an operator can be cut.
 pub fn splits(operator: &Operator) -> Splits {
+    // The copy of a picture is computed where it is read.
+    let body = pictures::cut(operator);
+    let operator = body.as_ref().unwrap_or(operator);
     let mut all = Splits { batch: true, rows: true };
     let output = operator.outputs.first().map_or(Shape::SCALAR, |v| v.layout.shape);
     for call in &operator.calls {

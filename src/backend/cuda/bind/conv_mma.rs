@@ -9,6 +9,7 @@ use super::views::Divisor;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::{Operator, Plan, View};
 use crate::plan::tactic::conv_mma::{self as tiles, K_BLOCK, Loader, MmaTile, Splits};
+use crate::plan::tactic::pictures;
 use crate::plan::tactic::product::Product;
 use crate::plan::tactic::prologue::{self, Prologue};
 use crate::primitive::Region;
@@ -38,6 +39,8 @@ struct Convolution {
     x_batch: i32,
     x_row: i32,
     x_pixel: i32,
+    x_channel: i32,
+    x_single: u32,
     height: u32,
     width: u32,
     kernel_rows: u32,
@@ -99,7 +102,7 @@ impl MmaTile {
 
 /// An operator bound to an entry of the menu.
 struct ConvMma {
-    /// The operator without its prologue.
+    /// The operator without its prologue, or the copy of its picture.
     operator: Operator,
     entry: MmaTile,
     weights: PackId,
@@ -119,6 +122,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         return Err(BindError::Tactic("conv_mma has prologues in entries of their own"));
     }
     let (prologue, body) = cut.unzip();
+    let body = body.or_else(|| pictures::cut(operator));
     let operator = body.as_ref().unwrap_or(operator);
     let product = product(packer.plan, operator)?;
     let k = u32::try_from(product.k()).map_err(|_| BindError::Large("a sum of products"))?;
@@ -259,7 +263,7 @@ impl ConvMma {
         let m = chunk_samples * chunk_rows * columns;
         let (down, across) = self.entry.tiles(u64::from(m), channels);
         let (inputs, step) = (product.x.extents[3], u32::from(self.entry.step));
-        let [x_batch, x_row, mut x_pixel, _] = product.x.strides;
+        let [x_batch, x_row, mut x_pixel, x_channel] = product.x.strides;
         let flat = walks_flat(product).filter(|_| is_flat(product, region));
         let walk = match flat {
             Some(step) => {
@@ -286,6 +290,8 @@ impl ConvMma {
             x_batch: stride(x_batch)?,
             x_row: stride(x_row)?,
             x_pixel: stride(x_pixel)?,
+            x_channel: stride(x_channel)?,
+            x_single: u32::from(product.input.dtype == DType::F32),
             height: product.x.extents[1],
             width: product.x.extents[2],
             kernel_rows: window.kernel[0],

@@ -24,6 +24,7 @@ mod reduce;
 mod resize;
 mod softmax;
 mod squeeze;
+mod stem;
 mod stream_wgmma;
 mod swizzle;
 pub mod tail;
@@ -355,6 +356,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
+        Named::Stem => stem::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),
         Named::ConvWgmma => conv_wgmma::compile(packer, operator),
         Named::ConvPatch => conv_patch::compile(packer, operator),

@@ -183,7 +183,7 @@ struct GatherLoader {
             const u32 row = divide(tap, p.kernel_columns);
             const u32 column = tap - row * p.kernel_columns.divisor;
             const i32 offset = static_cast<i32>(row) * p.tap_row + static_cast<i32>(column) * p.tap_column +
-                               static_cast<i32>(k - tap * p.channels.divisor);
+                               static_cast<i32>(k - tap * p.channels.divisor) * p.x_channel;
             const u32 bits = row < p.kernel_rows ? tap_bits(row, column) : NO_TAP;
             asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(table + k * 8), "r"(offset), "r"(bits) : "memory");
         }
@@ -200,7 +200,10 @@ struct GatherLoader {
 
     __device__ __forceinline__ u32 half_at(const Convolution& p, const Corner& corner, i32 offset, u32 bits) const {
         u16 half = 0;
-        if ((corner.taps & bits) == bits) half = *reinterpret_cast<const u16*>(p.x + static_cast<i64>(corner.offset + offset) * 2);
+        if ((corner.taps & bits) == bits) {
+            const i64 element = corner.offset + offset;
+            half = p.x_single ? float_to_half(reinterpret_cast<const float*>(p.x)[element]) : reinterpret_cast<const u16*>(p.x)[element];
+        }
         return half;
     }
 

@@ -12,7 +12,7 @@ enum Walk : u32 {
 };
 
 struct Convolution {
-    u64 x;          // element [0, 0, 0, 0] of the input, channels last
+    u64 x;          // element [0, 0, 0, 0] of the input
     u64 weights;    // [N][k_padded] f16, k in the order (tap row, tap column, channel), zeros behind the last
     u64 partials;   // f32 tiles of all splits; 0 if one block sums all of K
     u64 counters;   // a u32 for each tile, 0 between launches
@@ -20,6 +20,8 @@ struct Convolution {
     i32 x_batch;    // strides of the input in elements
     i32 x_row;
     i32 x_pixel;
+    i32 x_channel;  // 1 but for pictures, which are gathered
+    u32 x_single;   // a picture is f32, rounded to f16 on its way; else f16
     u32 height;     // input rows
     u32 width;      // input pixels of a row
     u32 kernel_rows;
@@ -52,7 +54,7 @@ struct Convolution {
     Epilogue epilogue;
 };
 
-static_assert(sizeof(Convolution) == 232 + sizeof(Epilogue), "mirrored in bind/conv_mma.rs");
+static_assert(sizeof(Convolution) == 240 + sizeof(Epilogue), "mirrored in bind/conv_mma.rs");
 
 // K ranges of splits begin at multiples of this, whatever a tile's own step.
 constexpr u32 K_BLOCK = 64;

@@ -184,10 +184,10 @@ fn convolution([n, c, h, w]: [u32; 4], o: u32, kernel: u32, stride: u32, pad: u3
 
 #[test]
 fn the_struct_has_the_source_s_bytes() {
-    assert_eq!(size_of::<Convolution>(), 232 + size_of::<Epilogue>());
+    assert_eq!(size_of::<Convolution>(), 240 + size_of::<Epilogue>());
     assert_eq!(
         (offset_of!(Convolution, step_channels), offset_of!(Convolution, epilogue)),
-        (96, 232)
+        (104, 240)
     );
     assert!(size_of::<Convolution>() <= MAX_PARAMS);
 }

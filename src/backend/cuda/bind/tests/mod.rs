@@ -1,6 +1,6 @@
 //! Every tactic of the plain kernels, bound without a GPU.
 
-mod bench;
+pub mod bench;
 mod cases;
 mod patch;
 mod squeeze;

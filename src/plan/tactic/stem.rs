@@ -1,0 +1,228 @@
+//! The segments of the kernels for first layers: convolutions of pictures of few channels by `wgmma`, and what they demand.
+
+use super::Misfit;
+use super::forms::need;
+use super::pictures;
+use super::product::Product;
+use crate::plan::format::{Kernel, Operator, Plan, Tactic};
+use crate::tensor::DType;
+
+/// Most input channels: a pixel in shared memory has room for so many halves.
+const PIXEL_CHANNELS: u32 = 4;
+/// Taps of a kernel row that one product sums.
+pub const QUAD: u32 = 4;
+/// Output channels that one product makes.
+pub const BLOCK_CHANNELS: u32 = 64;
+/// Bytes of the weights of a product.
+pub const MATRIX_BYTES: u32 = BLOCK_CHANNELS * QUAD * PIXEL_CHANNELS * 2;
+/// Bytes of a pixel in shared memory, and of a pair of taps.
+const PIXEL_BYTES: u32 = 8;
+const PAIR_BYTES: u32 = 16;
+/// Bytes of shared memory that barriers take, and that a block can have.
+const BARRIER_BYTES: u32 = 512;
+const SHARED_BYTES: u32 = 227 << 10;
+/// Warpgroups that multiply; each turns a segment of its own round before it is stored.
+const GROUPS: u32 = 2;
+/// Items between the one that is loaded and the last one that is done: at least, and at most.
+const AHEAD: std::ops::RangeInclusive<u32> = 2..=6;
+/// Multiprocessors of a large GPU, each of which takes one block.
+pub const PROCESSORS: u32 = 132;
+
+/// One kernel of `stem.cu`: the output pixels of a segment of a row, which one product makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StemTile {
+    /// Output pixels.
+    pub pixels: u16,
+}
+
+const fn segment(pixels: u16) -> StemTile {
+    StemTile { pixels }
+}
+
+/// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
+pub const MENU: &[StemTile] = &[
+    segment(32),
+    segment(56),
+    segment(64),
+    segment(88),
+    segment(104),
+    segment(112),
+    segment(128),
+];
+
+/// How the input rows of a segment lie in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// Input pixels that a segment reads of a row.
+    pub pixels: u32,
+    /// Bytes that they take.
+    pub bytes: u32,
+    /// From a quad of taps to the next.
+    pub quad_bytes: u32,
+    /// From a quad's first two taps to its last two.
+    pub half_bytes: u32,
+    /// Items between the one that is loaded and the last one that is done.
+    pub ahead: u32,
+    /// Bytes of shared memory of a block.
+    pub shared: u32,
+}
+
+/// Products of a kernel row.
+pub fn quads(product: &Product<'_>) -> u32 {
+    product.window.kernel[1].div_ceil(QUAD)
+}
+
+/// Blocks of output channels.
+pub fn blocks_across(product: &Product<'_>) -> u32 {
+    product.out.extents[3].div_ceil(BLOCK_CHANNELS)
+}
+
+impl StemTile {
+    /// The kernel's name in `stem.cu`.
+    pub fn function(&self) -> String {
+        format!("stem_{}", self.pixels)
+    }
+
+    /// The entry that a tactic names; `None` for tactics of other kernels or segments that do not exist.
+    pub fn of(tactic: Tactic) -> Option<&'static StemTile> {
+        let entry = MENU.get(usize::from(tactic.variant))?;
+        (tactic.kernel == Kernel::Stem && tactic.tile == (entry.pixels, BLOCK_CHANNELS as u16)).then_some(entry)
+    }
+
+    /// The input rows of a product's segments; `None` if shared memory has no room for them.
+    pub fn rows(&self, product: &Product<'_>) -> Option<Rows> {
+        let (pixels, quads, stride) = (u32::from(self.pixels), quads(product), product.window.stride[1]);
+        let row = stride * (pixels - 1) + QUAD * quads;
+        let (bytes, quad_bytes, half_bytes) = match stride {
+            // A pair of taps begins at every pixel.
+            1 => (row * PAIR_BYTES, QUAD * PAIR_BYTES, 2 * PAIR_BYTES),
+            2 => (row * PIXEL_BYTES, QUAD * PIXEL_BYTES, PAIR_BYTES),
+            // The first pairs of all quads, and then the last ones.
+            _ => (row * PIXEL_BYTES, PAIR_BYTES, row / QUAD * PAIR_BYTES),
+        };
+        let weights = blocks_across(product)
+            .checked_mul(product.window.kernel[0])?
+            .checked_mul(quads * MATRIX_BYTES)?;
+        let turned = GROUPS * pixels * BLOCK_CHANNELS * 2;
+        let others = weights.checked_add(turned + BARRIER_BYTES)?;
+        // As many rows as the items in flight can need, if no two of them share one.
+        let each = product.window.kernel[0].checked_mul(bytes)?;
+        let ahead = (SHARED_BYTES.checked_sub(others)? / each).min(*AHEAD.end());
+        AHEAD.contains(&ahead).then(|| Rows {
+            pixels: row,
+            bytes,
+            quad_bytes,
+            half_bytes,
+            ahead,
+            shared: others + ahead * each,
+        })
+    }
+}
+
+/// The product of a first layer, if the kernels take it, and the operator that it begins: without the copy of its picture.
+pub fn body(plan: &Plan, operator: &Operator) -> Option<Operator> {
+    let body = pictures::cut(operator).unwrap_or_else(|| operator.clone());
+    product(plan, &body).is_ok().then_some(body)
+}
+
+/// The product that an operator without a copy begins with, if the kernels take it.
+pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
+    let product = Product::of(plan, operator)?;
+    let halves = [product.weights.dtype, product.output.dtype] == [DType::F16; 2];
+    let read = matches!(product.input.dtype, DType::F16 | DType::F32);
+    need(halves && read && operator.calls.iter().all(|c| c.dtype == DType::F16), Misfit::Type)?;
+    let (x, out, window) = (&product.x, &product.out, &product.window);
+    need(!product.matrix && window.dilation[..2] == [1, 1], Misfit::Primitive)?;
+    need((1..=PIXEL_CHANNELS).contains(&x.extents[3]), Misfit::Primitive)?;
+    need(matches!(window.stride[1], 1 | 2 | 4), Misfit::Primitive)?;
+    need(x.strides.iter().all(|&s| s >= 0) && out.channels_last(), Misfit::Layout)?;
+    // Pixels and channels are stepped along in 32 bits with a sign, and rows and pixels of the padded input counted in them.
+    let steps = x.strides[2..].iter().all(|&s| s <= i64::from(i32::MAX));
+    let inside = (0..2).all(|a| {
+        let last = u64::from(out.extents[a + 1]) * u64::from(window.stride[a]);
+        let farthest = last + u64::from(window.kernel[a]) + u64::from(window.pad_begin[a]) + u64::from(x.extents[a + 1]);
+        farthest < 1 << 30
+    });
+    need(steps && inside, Misfit::Layout)?;
+    let items = [out.extents[0], out.extents[1], out.extents[2].div_ceil(8), blocks_across(&product)];
+    let items = items.iter().try_fold(1u32, |all, &n| all.checked_mul(n));
+    need(items.is_some_and(|n| (1..=i32::MAX as u32).contains(&n)), Misfit::Primitive)?;
+    need(MENU[0].rows(&product).is_some(), Misfit::Primitive)?;
+    Ok(product)
+}
+
+/// Checks that an entry of the menu computes a product.
+pub fn fits(entry: &StemTile, product: &Product<'_>) -> Result<(), Misfit> {
+    need(entry.rows(product).is_some(), Misfit::Tile)
+}
+
+/// The menu's tactics for a product, best first by estimate.
+pub fn menu(product: &Product<'_>) -> Vec<Tactic> {
+    let mut all: Vec<(u64, Tactic)> = (0..)
+        .zip(MENU)
+        .filter(|(_, entry)| fits(entry, product).is_ok())
+        .map(|(variant, entry)| {
+            let tactic = Tactic {
+                kernel: Kernel::Stem,
+                tile: (entry.pixels, BLOCK_CHANNELS as u16),
+                variant,
+            };
+            (entry.estimate(product), tactic)
+        })
+        .collect();
+    all.sort_by_key(|(cost, _)| *cost);
+    all.into_iter().map(|(_, tactic)| tactic).collect()
+}
+
+impl StemTile {
+    /// Relative time of a product, in cycles.
+    fn estimate(&self, product: &Product<'_>) -> u64 {
+        /// Bytes that an SM stores in a cycle.
+        const STORED: u64 = 32;
+        /// Cycles that a pixel of a row costs on its way into shared memory.
+        const LOADED: u64 = 2;
+        let [samples, rows, columns, _] = product.out.extents.map(u64::from);
+        let pixels = u64::from(self.pixels);
+        let items = samples * rows * columns.div_ceil(pixels) * u64::from(blocks_across(product));
+        let products = u64::from(product.window.kernel[0] * quads(product));
+        let (multiply, store) = (products * pixels / 2, pixels * u64::from(BLOCK_CHANNELS) * 2 / STORED);
+        let row = self.rows(product).map_or(0, |r| u64::from(r.pixels));
+        let fill = row * u64::from(product.window.kernel[0]) * LOADED;
+        fill + items.div_ceil(u64::from(PROCESSORS)) * multiply.max(store) + multiply.min(store)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_a_kernel_of_the_source() {
+        let source = include_str!("../../backend/cuda/kernels/stem.cu");
+        for entry in MENU {
+            let line = format!("\nSTEM_KERNEL({})\n", entry.pixels);
+            assert_eq!(source.matches(&line).count(), 1, "{line}");
+        }
+        assert_eq!(source.lines().filter(|l| l.starts_with("STEM_KERNEL(")).count(), MENU.len());
+    }
+
+    #[test]
+    fn tactics_name_entries() {
+        for (variant, entry) in (0..).zip(MENU) {
+            let tactic = Tactic {
+                kernel: Kernel::Stem,
+                tile: (entry.pixels, 64),
+                variant,
+            };
+            assert_eq!(StemTile::of(tactic), Some(entry));
+            assert_eq!(
+                StemTile::of(Tactic {
+                    tile: (entry.pixels, 32),
+                    ..tactic
+                }),
+                None
+            );
+            assert!(entry.pixels.is_multiple_of(8), "a product makes groups of 8 pixels");
+        }
+    }
+}
