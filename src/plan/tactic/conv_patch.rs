@@ -30,10 +30,7 @@ pub enum Kept {
         chains: u16,
     },
     /// The patches of all input channels; weights stream past them (`conv_deep.cu`). Each warpgroup has channels of its own.
-    Patches {
-        /// Blocks that share the stream of weights.
-        cluster: u16,
-    },
+    Patches,
 }
 
 /// How a tile is stored.
@@ -66,11 +63,11 @@ const fn weights(rows: u16, blocks: u16, stages: u16, warpgroups: u16, chains: u
     }
 }
 
-const fn patches(rows: u16, warpgroups: u16, cluster: u16) -> PatchTile {
+const fn patches(rows: u16, warpgroups: u16) -> PatchTile {
     PatchTile {
         rows,
         warpgroups,
-        kept: Kept::Patches { cluster },
+        kept: Kept::Patches,
     }
 }
 
@@ -82,14 +79,10 @@ pub const MENU: &[PatchTile] = &[
     weights(8, 2, 6, 3, 1),
     weights(14, 2, 4, 2, 2),
     weights(8, 2, 6, 3, 2),
-    patches(14, 1, 1),
-    patches(14, 2, 1),
-    patches(8, 1, 1),
-    patches(8, 2, 1),
-    patches(14, 1, 2),
-    patches(14, 2, 2),
-    patches(8, 1, 2),
-    patches(8, 1, 4),
+    patches(14, 1),
+    patches(14, 2),
+    patches(8, 1),
+    patches(8, 2),
 ];
 
 impl PatchTile {
@@ -105,7 +98,7 @@ impl PatchTile {
             Kept::Weights { blocks, stages, chains } => {
                 format!("conv_patch_r{rows}_k{blocks}_s{stages}_g{warpgroups}_c{chains}_{store}")
             }
-            Kept::Patches { cluster } => format!("conv_deep_r{rows}_g{warpgroups}_x{cluster}_{store}"),
+            Kept::Patches => format!("conv_deep_r{rows}_g{warpgroups}_{store}"),
         }
     }
 
@@ -113,27 +106,8 @@ impl PatchTile {
     pub fn channels(&self) -> u32 {
         match self.kept {
             Kept::Weights { .. } => CHANNELS,
-            Kept::Patches { .. } => CHANNELS * u32::from(self.warpgroups),
+            Kept::Patches => CHANNELS * u32::from(self.warpgroups),
         }
-    }
-
-    /// True if a block keeps its weights.
-    pub fn keeps_weights(&self) -> bool {
-        matches!(self.kept, Kept::Weights { .. })
-    }
-
-    /// Blocks of a cluster.
-    pub fn cluster(&self) -> u16 {
-        match self.kept {
-            Kept::Weights { .. } => 1,
-            Kept::Patches { cluster } => cluster,
-        }
-    }
-
-    /// The entry for a launch without room for the cluster: the same tile and bits, each block on its own.
-    pub fn without_cluster(&self) -> Option<&'static PatchTile> {
-        let same = |e: &&PatchTile| (e.rows, e.warpgroups) == (self.rows, self.warpgroups);
-        MENU.iter().filter(same).find(|e| e.kept == Kept::Patches { cluster: 1 })
     }
 
     /// Pixels and channels of a tile.
@@ -179,7 +153,7 @@ pub fn fits(entry: &PatchTile, product: &Product<'_>, split_k: u16) -> Result<()
             need(split_k == chains, Misfit::Class)?;
             need(held == u32::from(blocks), Misfit::Tile)
         }
-        Kept::Patches { .. } => {
+        Kept::Patches => {
             // One patch leaves room for the weights; and every warpgroup turns its tile round in a patch.
             let several = held >= 2.max(u32::from(entry.warpgroups)) && held <= MAX_BLOCKS;
             need(several && product.out.extents[3].is_multiple_of(entry.channels()), Misfit::Tile)
@@ -203,7 +177,7 @@ pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
             };
             let rounds = entry.tiles(product).div_ceil(PROCESSORS);
             let cost = rounds * u64::from(entry.rows) * u64::from(entry.channels());
-            ((!entry.keeps_weights(), cost), tactic)
+            ((entry.kept == Kept::Patches, cost), tactic)
         })
         .collect();
     all.sort_by_key(|(cost, _)| *cost);
@@ -225,7 +199,7 @@ mod tests {
             let PatchTile { rows, warpgroups, kept } = entry;
             let line = match kept {
                 Kept::Weights { blocks, stages, chains } => format!("\nCONV_PATCH({rows}, {blocks}, {stages}, {warpgroups}, {chains})\n"),
-                Kept::Patches { cluster } => format!("\nCONV_DEEP({rows}, {warpgroups}, {cluster})\n"),
+                Kept::Patches => format!("\nCONV_DEEP({rows}, {warpgroups})\n"),
             };
             assert_eq!(sources.matches(&line).count(), 1, "{line}");
         }
@@ -247,7 +221,6 @@ mod tests {
                 ..tactic
             };
             assert_eq!(PatchTile::of(wrong), None);
-            assert!(entry.cluster() == 1 || entry.without_cluster().is_some_and(|e| e.tile() == entry.tile()));
         }
     }
 }

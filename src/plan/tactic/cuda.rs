@@ -5,7 +5,7 @@
 //! and a convolution may end with maxima. Kernels other than the generic one are listed before it.
 
 use super::conv_mma::{self, MmaTile};
-use super::conv_patch::{self, PatchTile};
+use super::conv_patch::{self, Kept, PatchTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::forms::need;
 use super::stem::{self, StemTile};
@@ -91,7 +91,7 @@ fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16) -> Vec<Tactic> {
     };
     let tiles = conv_wgmma::menu(&product, split_k);
     let patches = conv_patch::product(plan, operator).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k));
-    let keeps_weights = |t: &Tactic| PatchTile::of(*t).is_some_and(PatchTile::keeps_weights);
+    let keeps_weights = |t: &Tactic| PatchTile::of(*t).is_some_and(|e| e.kept != Kept::Patches);
     let tiles = match patches.first().is_some_and(keeps_weights) {
         true => [patches, tiles].concat(),
         false => [tiles, patches].concat(),

@@ -78,7 +78,7 @@ impl PatchTile {
     fn shared(&self, k_blocks: u32) -> u32 {
         let (weights, patches) = match self.kept {
             Kept::Weights { blocks, stages, .. } => (TAPS * TAPS * u32::from(blocks), u32::from(stages)),
-            Kept::Patches { .. } => (self.weight_stages(k_blocks) * u32::from(self.warpgroups), k_blocks),
+            Kept::Patches => (self.weight_stages(k_blocks) * u32::from(self.warpgroups), k_blocks),
         };
         weights * WEIGHT_BYTES + patches * self.patch_bytes() + BARRIER_BYTES
     }
@@ -170,7 +170,7 @@ impl ConvPatch {
             chains: u32::from(self.operator.class.split_k.max(1)),
             weight_stages: match self.entry.kept {
                 Kept::Weights { .. } => 0,
-                Kept::Patches { .. } => self.entry.weight_stages(k_blocks),
+                Kept::Patches => self.entry.weight_stages(k_blocks),
             },
             epilogue,
             end: [0; 12],
@@ -185,34 +185,26 @@ impl Kernel for ConvPatch {
             0 => PROCESSORS,
             width => width.min(PROCESSORS),
         };
-        let entry = match u32::from(self.entry.cluster()) {
-            1 => self.entry,
-            cluster if at.clusters && cluster <= most => self.entry,
-            _ => *self.entry.without_cluster().ok_or(MISFIT)?,
-        };
-        let cluster = u32::from(entry.cluster());
-        let blocks = match entry.kept {
+        let blocks = match self.entry.kept {
             // Blocks are dealt to the channels in turn.
             Kept::Weights { .. } => {
                 let lanes = params.channel_tiles.min(most);
                 (most / lanes).min(params.tiles) * lanes
             }
-            // Those of a cluster take tiles of the same channels.
-            Kept::Patches { .. } => (most / cluster).min(params.tiles.div_ceil(cluster).saturating_mul(params.channel_tiles)) * cluster,
+            Kept::Patches => most.min(params.tiles.saturating_mul(params.channel_tiles)),
         };
         let store = match is_plain(&params.epilogue, params.channels) {
             _ if self.pooled.is_some() => Store::Pooled,
             true => Store::Plain,
             false => Store::Any,
         };
-        let unit = match entry.kept {
+        let unit = match self.entry.kept {
             Kept::Weights { .. } => "conv_patch",
-            Kept::Patches { .. } => "conv_deep",
+            Kept::Patches => "conv_deep",
         };
-        let launch = Launch::new(unit, entry.function(store), blocks, 0, entry.threads(), &params);
+        let launch = Launch::new(unit, self.entry.function(store), blocks, 0, self.entry.threads(), &params);
         Ok(vec![Launch {
-            shared: entry.shared(params.k_blocks),
-            cluster,
+            shared: self.entry.shared(params.k_blocks),
             ..launch
         }])
     }
@@ -236,7 +228,7 @@ mod tests {
             for k_blocks in 1..=8 {
                 assert!(entry.shared(k_blocks) <= BLOCK_BYTES, "{entry:?}: {}", entry.shared(k_blocks));
                 // A product is in flight while the next one's weights are on their way.
-                assert!(entry.keeps_weights() || entry.weight_stages(k_blocks) >= 3, "{entry:?}");
+                assert!(entry.kept != Kept::Patches || entry.weight_stages(k_blocks) >= 3, "{entry:?}");
             }
         }
     }

@@ -2,8 +2,7 @@
 // of all channels of its tile, and the weights stream past them.
 //
 // A tile is 8 by ROWS outputs of 64 channels for each warpgroup. One warp loads the patches and keeps a ring of weights full;
-// the warpgroups multiply side by side, each the weights of its own channels by the pixels of all. The blocks of a cluster
-// take different pixels of the same channels: each loads a part of the weights, for all. Products have the order
+// the warpgroups multiply side by side, each the weights of its own channels by the pixels of all. Products have the order
 // of conv_wgmma.cu, and so its bits: taps in row-major order and inside a tap the channels, in chains that are summed one
 // after another and added in order.
 
@@ -11,10 +10,10 @@
 
 constexpr u32 MAX_BLOCKS = 8;          // of 64 input channels
 
-// Tiles of HEIGHT rows and GROUPS times 64 channels; CLUSTER blocks share their weights.
-template <u32 HEIGHT, u32 GROUPS, u32 CLUSTER>
+// Tiles of HEIGHT rows and GROUPS times 64 channels.
+template <u32 HEIGHT, u32 GROUPS>
 struct Shape {
-    static constexpr u32 ROWS = HEIGHT, WARPGROUPS = GROUPS, PEERS = CLUSTER;
+    static constexpr u32 ROWS = HEIGHT, WARPGROUPS = GROUPS;
     static constexpr u32 PIXELS = HEIGHT * COLUMNS;
     static constexpr u32 WORKERS = GROUPS * WARPGROUP;
     static constexpr u32 THREADS = WORKERS + WARP;
@@ -50,40 +49,9 @@ struct Room {
         }
         for (u32 i = 0; i < p.weight_stages; ++i) {
             barrier_init(weight_full(i), 1);
-            barrier_init(weight_empty(i), S::PEERS * S::WORKERS / WARP);  // stages are filled in all blocks at once
+            barrier_init(weight_empty(i), S::WORKERS / WARP);
         }
         barrier_init_fence();
-    }
-};
-
-// A run of bytes, a multiple of 16, to the same place in all blocks of the cluster, each of whose barriers counts it.
-template <u32 PEERS>
-__device__ __forceinline__ void copy_run_to_all(u32 to, const void* from, u32 bytes, u32 barrier) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
-        "l"(from), "r"(bytes), "r"(barrier), "h"(static_cast<u16>((1u << PEERS) - 1))
-        : "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive_at(u32 barrier, u32 peer) {
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote_address(barrier, peer)) : "memory");
-}
-
-// What a block computes: every `step`-th unit from `first` on. A unit is a tile of each block of a cluster, all of the same
-// channels; the last tiles may be missing.
-template <class S>
-struct Units {
-    u32 first, step, count, rank;
-
-    __device__ __forceinline__ explicit Units(const ConvPatchParams& p) {
-        rank = S::PEERS > 1 ? cluster_rank() : 0;
-        first = blockIdx.x / S::PEERS;
-        step = gridDim.x / S::PEERS;
-        count = (p.tiles + S::PEERS - 1) / S::PEERS * p.channel_tiles;
-    }
-    __device__ __forceinline__ u32 tile(const ConvPatchParams& p, u32 unit) const { return unit / p.channel_tiles * S::PEERS + rank; }
-    __device__ __forceinline__ u32 channel(const ConvPatchParams& p, u32 unit) const {
-        return unit % p.channel_tiles * (S::WARPGROUPS * CHANNELS);
     }
 };
 
@@ -98,44 +66,42 @@ struct Ring {
     }
 };
 
-// Asks for the weights of block `k` of K, for channels from `channel` on: in a cluster for this block's part of them.
+// Asks for the weights of block `k` of K, for channels from `channel` on.
 template <class S>
-__device__ __forceinline__ void load_weights(const ConvPatchParams& p, const Room<S>& room, u32 channel, u32 k, u32 stage, u32 rank) {
-    constexpr u32 PART = S::WEIGHT_STAGE / S::PEERS;
-    const u64 from = p.weights + (static_cast<u64>(k) * p.channels + channel) * K_BYTES + rank * PART;
+__device__ __forceinline__ void load_weights(const ConvPatchParams& p, const Room<S>& room, u32 channel, u32 k, u32 stage) {
+    const u64 from = p.weights + (static_cast<u64>(k) * p.channels + channel) * K_BYTES;
     barrier_arrive_expecting(room.weight_full(stage), S::WEIGHT_STAGE);
-    const u32 to = room.weight(stage) + rank * PART;
-    if constexpr (S::PEERS > 1) {
-        copy_run_to_all<S::PEERS>(to, reinterpret_cast<const void*>(from), PART, room.weight_full(stage));
-    } else {
-        copy_run(to, reinterpret_cast<const void*>(from), PART, room.weight_full(stage));
-    }
+    copy_run(room.weight(stage), reinterpret_cast<const void*>(from), S::WEIGHT_STAGE, room.weight_full(stage));
+}
+
+template <class S>
+__device__ __forceinline__ u32 channel_of(const ConvPatchParams& p, u32 index) {
+    return index % p.channel_tiles * (S::WARPGROUPS * CHANNELS);
 }
 
 // Loads the tiles of a block, one by one: weights ahead as far as the ring goes, patches, the other weights. Patches that the
 // warpgroups turn their tiles round in come last to be free, and so are asked for last.
 template <class S, Store STORE>
-__device__ __forceinline__ void load(const ConvPatchParams& p, const Room<S>& room, const Units<S>& units) {
+__device__ __forceinline__ void load(const ConvPatchParams& p, const Room<S>& room) {
     constexpr i32 POOL = STORE == Store::POOLED ? 2 : 1;
-    const u32 blocks = TAPS * TAPS * p.k_blocks, ahead = min(p.weight_stages, blocks);
+    const u32 blocks = TAPS * TAPS * p.k_blocks, all = p.tiles * p.channel_tiles, ahead = min(p.weight_stages, blocks);
     Ring ring;
     const auto weights = [&](u32 channel, u32 k) {
         barrier_wait(room.weight_empty(ring.stage), ring.parity ^ 1);
-        load_weights<S>(p, room, channel, k, ring.stage, units.rank);
+        load_weights<S>(p, room, channel, k, ring.stage);
         ring.advance(p.weight_stages);
     };
     // Weights are constants.
-    if (units.first < units.count) {
-        for (u32 k = 0; k < ahead; ++k) weights(units.channel(p, units.first), k);
+    if (blockIdx.x < all) {
+        for (u32 k = 0; k < ahead; ++k) weights(channel_of<S>(p, blockIdx.x), k);
     }
     wait_for_predecessors();
     release_successors();
     u32 parity = 1;
 #pragma unroll 1
-    for (u32 unit = units.first; unit < units.count; unit += units.step, parity ^= 1) {
-        const u32 channel = units.channel(p, unit);
-        // A missing tile lies behind the last sample, where the copy gives zeros.
-        const Tile t = tile_at<S::ROWS, STORE>(p, units.tile(p, unit));
+    for (u32 index = blockIdx.x; index < all; index += gridDim.x, parity ^= 1) {
+        const u32 channel = channel_of<S>(p, index);
+        const Tile t = tile_at<S::ROWS, STORE>(p, index / p.channel_tiles);
         const i32 column = static_cast<i32>(t.column) * POOL - static_cast<i32>(p.pad_columns);
         const i32 row = static_cast<i32>(t.row) * POOL - static_cast<i32>(p.pad_rows);
         const auto patch = [&](u32 block) {
@@ -143,7 +109,7 @@ __device__ __forceinline__ void load(const ConvPatchParams& p, const Room<S>& ro
             barrier_arrive_expecting(room.patch_full(block), S::PATCH_BYTES);
             copy_patch(room.patch(block), &p.image, room.patch_full(block), block * BLOCK_K, column, row, t.batch);
         };
-        if (unit == units.first) {
+        if (index == blockIdx.x) {
             for (u32 block = 0; block < p.k_blocks; ++block) patch(block);
         } else {
             for (u32 block = S::WARPGROUPS; block < p.k_blocks; ++block) patch(block);
@@ -170,11 +136,7 @@ __device__ __forceinline__ void multiply(float (&sums)[S::PIXELS / 2], const Con
     for (u32 i = 0; i < S::PIXELS / 2; ++i) sums[i] = 0.0f;
     u32 weight_done = 0, patch_done = 0;
     const auto release = [&] {
-        if constexpr (S::PEERS > 1) {
-            if (lane < S::PEERS && weight_done != 0) barrier_arrive_at(weight_done, lane);
-        } else {
-            if (lane == 0 && weight_done != 0) barrier_arrive(weight_done);
-        }
+        if (lane == 0 && weight_done != 0) barrier_arrive(weight_done);
         if (lane == 0 && patch_done != 0) barrier_arrive(patch_done);
     };
 #pragma unroll 1
@@ -207,15 +169,16 @@ __device__ __forceinline__ void multiply(float (&sums)[S::PIXELS / 2], const Con
 
 // What a warpgroup does.
 template <class S, Store STORE>
-__device__ __forceinline__ void work(const ConvPatchParams& p, const Room<S>& room, const Units<S>& units, u8* memory, u32 group, u32 thread) {
+__device__ __forceinline__ void work(const ConvPatchParams& p, const Room<S>& room, u8* memory, u32 group, u32 thread) {
     const u32 lane = thread % WARP, warp = __shfl_sync(0xffffffff, thread / WARP, 0);
-    const u32 blocks = TAPS * TAPS * p.k_blocks;
+    const u32 blocks = TAPS * TAPS * p.k_blocks, all = p.tiles * p.channel_tiles;
     const float* biases = reinterpret_cast<const float*>(p.epilogue.bias);
     Stand at = {0, 0, 0, {}};
     wait_for_predecessors();
 #pragma unroll 1
-    for (u32 unit = units.first; unit < units.count; unit += units.step, at.parity ^= 1) {
-        const u32 tile = units.tile(p, unit), channel = units.channel(p, unit) + group * CHANNELS, own = channel + warp * 16 + lane / 4;
+    for (u32 index = blockIdx.x; index < all; index += gridDim.x, at.parity ^= 1) {
+        const Tile t = tile_at<S::ROWS, STORE>(p, index / p.channel_tiles);
+        const u32 channel = channel_of<S>(p, index) + group * CHANNELS, own = channel + warp * 16 + lane / 4;
         float bias[2] = {};
         if (STORE != Store::ANY && biases != nullptr) bias[0] = biases[own], bias[1] = biases[own + 8];
         float sums[S::PIXELS / 2];
@@ -230,10 +193,7 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, const Room<S>& ro
         }
         // The other warps have read the first patches, too: the tile is turned round in their place.
         asm volatile("bar.sync %0, %1;" ::"n"(S::WARPGROUPS + 1), "n"(S::WORKERS) : "memory");
-        if (tile < p.tiles) {
-            const Tile t = tile_at<S::ROWS, STORE>(p, tile);
-            store_tile<S::ROWS, STORE>(p, t, sums, bias, channel, memory + group * S::PATCH_STAGE, group, thread);
-        }
+        store_tile<S::ROWS, STORE>(p, t, sums, bias, channel, memory + group * S::PATCH_STAGE, group, thread);
         if (lane == 0) barrier_arrive(room.patch_empty(group));
     }
 }
@@ -242,50 +202,34 @@ template <class S, Store STORE>
 __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
     extern __shared__ __align__(1024) u8 memory[];
     const Room<S> room(p, shared_address(memory));
-    const Units<S> units(p);
     const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0);
     if (threadIdx.x == 0) {
         prefetch_map(&p.image);
         room.init(p);
     }
-    // A cluster's blocks fill each other's stages: none begins before all have barriers, or ends before all have been filled.
-    const auto meet = [] {
-        if constexpr (S::PEERS > 1) {
-            cluster_meet();
-        } else {
-            __syncthreads();
-        }
-    };
-    meet();
+    __syncthreads();
     if (warp < S::WORKERS / WARP) {
-        work<S, STORE>(p, room, units, memory, warp / (WARPGROUP / WARP), threadIdx.x % WARPGROUP);
+        work<S, STORE>(p, room, memory, warp / (WARPGROUP / WARP), threadIdx.x % WARPGROUP);
     } else if (threadIdx.x == S::WORKERS) {
-        load<S, STORE>(p, room, units);
+        load<S, STORE>(p, room);
     } else {
         wait_for_predecessors();
         release_successors();
     }
-    __syncwarp();
-    if constexpr (S::PEERS > 1) meet();
 }
 
-// Kernels of the menu (plan/tactic/conv_patch.rs): rows of a tile, warpgroups, blocks of a cluster. Each stands for every way
-// to store.
-#define CONV_DEEP_KERNEL(ROWS, GROUPS, CLUSTER, NAME, STORE)                                                           \
-    extern "C" __global__ void __launch_bounds__(Shape<ROWS, GROUPS, CLUSTER>::THREADS, 1)                             \
-        conv_deep_r##ROWS##_g##GROUPS##_x##CLUSTER##_##NAME(const __grid_constant__ ConvPatchParams p) {               \
-        convolve<Shape<ROWS, GROUPS, CLUSTER>, Store::STORE>(p);                                                       \
+// Kernels of the menu (plan/tactic/conv_patch.rs): rows of a tile, and warpgroups. Each stands for every way to store.
+#define CONV_DEEP_KERNEL(ROWS, GROUPS, NAME, STORE)                                                                    \
+    extern "C" __global__ void __launch_bounds__(Shape<ROWS, GROUPS>::THREADS, 1)                                      \
+        conv_deep_r##ROWS##_g##GROUPS##_##NAME(const __grid_constant__ ConvPatchParams p) {                            \
+        convolve<Shape<ROWS, GROUPS>, Store::STORE>(p);                                                                \
     }
-#define CONV_DEEP(ROWS, GROUPS, CLUSTER)                                                                               \
-    CONV_DEEP_KERNEL(ROWS, GROUPS, CLUSTER, plain, PLAIN)                                                              \
-    CONV_DEEP_KERNEL(ROWS, GROUPS, CLUSTER, any, ANY)                                                                  \
-    CONV_DEEP_KERNEL(ROWS, GROUPS, CLUSTER, pooled, POOLED)
+#define CONV_DEEP(ROWS, GROUPS)                                                                                        \
+    CONV_DEEP_KERNEL(ROWS, GROUPS, plain, PLAIN)                                                                       \
+    CONV_DEEP_KERNEL(ROWS, GROUPS, any, ANY)                                                                           \
+    CONV_DEEP_KERNEL(ROWS, GROUPS, pooled, POOLED)
 
-CONV_DEEP(14, 1, 1)
-CONV_DEEP(14, 2, 1)
-CONV_DEEP(8, 1, 1)
-CONV_DEEP(8, 2, 1)
-CONV_DEEP(14, 1, 2)
-CONV_DEEP(14, 2, 2)
-CONV_DEEP(8, 1, 2)
-CONV_DEEP(8, 1, 4)
+CONV_DEEP(14, 1)
+CONV_DEEP(14, 2)
+CONV_DEEP(8, 1)
+CONV_DEEP(8, 2)

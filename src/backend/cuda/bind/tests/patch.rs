@@ -83,10 +83,10 @@ fn windows_of_three_by_three_over_few_channels_share_patches() {
     assert!(family == Family::Wgmma && own > 0 && others == 0);
 }
 
-/// The function and blocks of every tactic's launch, on a GPU with clusters.
-fn launches(inputs: u32, pooled: bool, form: Form, region: &Region, width: u16) -> Vec<(String, u32)> {
+/// The function, blocks and shared bytes of every tactic's launch.
+fn launches(pooled: bool, form: Form, region: &Region, width: u16) -> Vec<(String, u32)> {
     let mut bench = Bench::new(2);
-    let mut operator = convolution(&mut bench, 3, [inputs, 128], pooled, form);
+    let mut operator = convolution(&mut bench, 3, [64, 128], pooled, form);
     let sections: Vec<&[u8]> = bench.sections.iter().map(Vec::as_slice).collect();
     let tactics = menu(&bench.plan, &operator, WGMMA).into_iter();
     let own = tactics.filter(|t| t.kernel == Kernel::ConvPatch).collect::<Vec<_>>();
@@ -102,11 +102,9 @@ fn launches(inputs: u32, pooled: bool, form: Form, region: &Region, width: u16) 
         let placed = Placed::new(&bench, &packs, 1 << 40);
         let at = Addresses {
             maps: &ZeroMaps,
-            clusters: true,
             ..placed.addresses(&bench)
         };
         let [launch] = <[Launch; 1]>::try_from(kernel.launches(&at, region, width).unwrap()).unwrap();
-        assert_eq!(launch.blocks % launch.cluster, 0);
         (launch.function, launch.blocks)
     };
     own.into_iter().map(bind).collect()
@@ -116,7 +114,7 @@ fn launches(inputs: u32, pooled: bool, form: Form, region: &Region, width: u16) 
 fn blocks_are_dealt_to_the_channels() {
     let whole = Region { batch: 0..3, rows: 0..20 };
     // Two times 64 channels; tiles of 14 or 8 rows by 8 columns.
-    let found = launches(64, false, Form::Pixels, &whole, 0);
+    let found = launches(false, Form::Pixels, &whole, 0);
     let name = |rows: &str, store: &str| format!("conv_patch_{rows}_c1_{store}");
     let mut expected = vec![(name("r14_k1_s7_g3", "plain"), 2 * 12), (name("r8_k1_s10_g3", "plain"), 2 * 18)];
     let sorted = |mut all: Vec<(String, u32)>| {
@@ -127,34 +125,16 @@ fn blocks_are_dealt_to_the_channels() {
     assert_eq!(sorted(found), expected);
     // One block takes all channels in turn; an odd width leaves a block out.
     for (width, blocks) in [(1, 1), (2, 2), (7, 6)] {
-        assert!(launches(64, false, Form::Pixels, &whole, width).iter().all(|l| l.1 == blocks));
+        assert!(launches(false, Form::Pixels, &whole, width).iter().all(|l| l.1 == blocks));
     }
     // Rows of a chunk, of maxima half as many as a tile has.
     let rows = Region { batch: 1..2, rows: 3..10 };
-    let found = sorted(launches(64, true, Form::Pixels, &rows, 0));
+    let found = sorted(launches(true, Form::Pixels, &rows, 0));
     assert_eq!(
         found,
         [(name("r14_k1_s7_g3", "pooled"), 2 * 2), (name("r8_k1_s10_g3", "pooled"), 2 * 4)]
     );
     // What is not aligned is stored another way.
-    let odd = launches(64, false, Form::OddSlice, &whole, 0);
+    let odd = launches(false, Form::OddSlice, &whole, 0);
     assert!(odd.iter().all(|(name, _)| name.ends_with("_any")));
-}
-
-#[test]
-fn blocks_of_a_cluster_take_tiles_of_the_same_channels() {
-    let whole = Region { batch: 0..3, rows: 0..20 };
-    let blocks = |name: &str, width| {
-        let found = launches(256, false, Form::Pixels, &whole, width);
-        let find = |l: &(String, u32)| (l.0 == format!("conv_deep_{name}_plain")).then_some(l.1);
-        found.iter().filter_map(find).collect::<Vec<u32>>()
-    };
-    // 12 tiles of 14 rows, 18 of 8, of 64 or 128 channels.
-    assert_eq!(blocks("r14_g1_x2", 0), [24]);
-    assert_eq!(blocks("r14_g2_x1", 0), [12]);
-    assert_eq!(blocks("r8_g1_x4", 0), [40]);
-    assert_eq!(blocks("r8_g1_x4", 7), [4]);
-    // Too narrow for clusters of 4: the tile has one more launch of single blocks.
-    assert!(blocks("r8_g1_x4", 3).is_empty());
-    assert_eq!(blocks("r8_g1_x1", 3).len(), blocks("r8_g1_x1", 0).len() + 1);
 }
