@@ -96,9 +96,9 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     let cut = pictures::cut(operator);
     let body = cut.as_ref().unwrap_or(operator);
     let products = match operator.class.family {
-        Family::Wgmma => match stem::product(plan, body) {
-            Ok(product) if conv_wgmma::product(plan, body).is_err() => stem::menu(&product),
-            _ => on_wgmma(plan, operator),
+        Family::Wgmma => match on_wgmma(plan, body, split_k) {
+            none if none.is_empty() => stem::product(plan, body).map_or(Vec::new(), |p| stem::menu(&p)),
+            tactics => tactics,
         },
         _ => conv_mma::product(plan, body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
     };
@@ -108,8 +108,7 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 }
 
 /// The tactics of the kernels that multiply by `wgmma`, best first.
-fn on_wgmma(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
-    let split_k = operator.class.split_k;
+fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16) -> Vec<Tactic> {
     if let Some(body) = pooled::cut(operator) {
         return conv_patch::product(plan, &body).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k));
     }

@@ -369,15 +369,15 @@ impl Network<'_> {
             self.operator(prologue)?;
             return self.operator(product);
         }
-        if !self.keeps_picture(nodes)? {
-            let (copy, product) = nodes.split_at(1);
-            self.operator(copy)?;
-            return self.operator(product);
-        }
         if !self.keeps_maxima(nodes)? {
             let (product, pool) = nodes.split_at(nodes.len() - 1);
             self.operator(product)?;
             return self.operator(pool);
+        }
+        if !self.keeps_picture(nodes)? {
+            let (copy, product) = nodes.split_at(1);
+            self.operator(copy)?;
+            return self.operator(product);
         }
         let mut outputs = Vec::new();
         for &value in &graph.nodes[last].outputs {
