@@ -6,7 +6,7 @@ use super::report::Report;
 use super::schedule::{self, Problem, ScheduleError};
 use super::search::{self, Effort, Ranked};
 use super::simulate::{self, Costs};
-use super::{CompileOptions, Compiled, PlannerError};
+use super::{CompileOptions, Compiled, PlannerError, Searcher};
 use crate::backend::cuda::sources;
 use crate::board::{BackendKind, BoardRecord};
 use crate::ids::TenantId;
@@ -14,6 +14,12 @@ use crate::plan::check;
 use crate::plan::format::{Basis, Buffer, Digest, Operator, Plan, Prediction, Section, Space, Tactic, WeightFile};
 use crate::plan::tactic::{self, Target};
 use crate::plan::weights::WeightFileBuilder;
+use crate::units::Nanos;
+
+/// Tactics beside its own that a search may run an operator with,
+const OTHERS: usize = 3;
+/// none slower than this part of its own, in percent.
+const OTHERS_TIME: u64 = 150;
 
 fn space(room: Room) -> Space {
     match room {
@@ -38,6 +44,31 @@ fn best(plan: &Plan, operator: &Operator, target: Target, options: &CompileOptio
     }
     let measured = options.times.as_ref().and_then(|t| t.fastest(plan, operator, &menu));
     measured.map(|(tactic, _)| tactic).or(menu.into_iter().next())
+}
+
+/// Tactics that may be better than an operator's own beside other tenants, fastest first: all give the same bits.
+fn others(plan: &Plan, operator: &Operator, target: Target, options: &CompileOptions) -> Vec<Tactic> {
+    let (Some(times), false) = (&options.times, options.generic_kernels) else {
+        return Vec::new();
+    };
+    let time = |tactic: Tactic| {
+        times.of(
+            plan,
+            &Operator {
+                tactic,
+                ..operator.clone()
+            },
+        )
+    };
+    let mut timed: Vec<(Nanos, Tactic)> = tactic::menu(plan, operator, target)
+        .into_iter()
+        .filter(|&t| t != operator.tactic)
+        .filter_map(|t| Some((time(t)?, t)))
+        .collect();
+    timed.sort_by_key(|(time, _)| *time);
+    let slowest = time(operator.tactic).map_or(Nanos(0), |own| Nanos(own.0 * OTHERS_TIME / 100));
+    timed.retain(|(time, _)| *time <= slowest);
+    timed.into_iter().take(OTHERS).map(|(_, tactic)| tactic).collect()
 }
 
 /// Weight files as the plan records them, their sections, and their contents.
@@ -125,7 +156,12 @@ pub(super) fn emit(
         needs: &lowered.needs,
     };
     let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
-    let costs = Costs::of(&plan.operators, board, &measured);
+    let mut costs = Costs::of(&plan.operators, board, &measured);
+    if options.searcher == Searcher::Platoon {
+        for (index, operator) in plan.operators.iter().enumerate() {
+            costs.offer(index, board, &others(&plan, operator, target, options));
+        }
+    }
     let found = search::search(&problem, &costs, options.searcher, effort, &|at, of| options.progress.tell(at, of))?;
     let scheduled = Scheduled {
         plan: &plan,

@@ -62,7 +62,7 @@ pub fn apply(problem: &Problem<'_>, decisions: &Decisions) -> Result<Schedule, S
     let mut operators = problem.operators.to_vec();
     for (operator, cut) in operators.iter_mut().zip(&decisions.cuts) {
         operator.chunks.clone_from(&cut.chunks);
-        operator.width = cut.width;
+        (operator.tactic, operator.width) = (cut.tactic, cut.width);
     }
     let mut cycle = Vec::with_capacity(length);
     for (frame, issue) in decisions.frames.iter().enumerate() {

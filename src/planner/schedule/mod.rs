@@ -1,6 +1,6 @@
 //! From operators to frame schedules: searchers decide, one gate makes the decisions legal, one emitter stores them.
 //!
-//! A searcher gives [`Decisions`]: how each operator is cut and how wide it runs, and in which order the steps of all
+//! A searcher gives [`Decisions`]: how each operator is cut, what runs it and how wide, and in which order the steps of all
 //! tenants are issued on which streams. [`apply`] is the only way from decisions to a [`Schedule`]: it refuses what cannot
 //! be legal, with the reason, and adds the sync points that data across streams needs. Searchers never run on board.
 
@@ -17,7 +17,7 @@ pub use simple::{sequential, streams};
 
 use crate::ids::{OperatorId, TenantId};
 use crate::limits::MAX_CYCLE;
-use crate::plan::format::{FrameSchedule, Operator, Segment, Stream, SyncPoint, Tenant};
+use crate::plan::format::{FrameSchedule, Operator, Segment, Stream, SyncPoint, Tactic, Tenant};
 use crate::primitive::Region;
 
 /// What is to be scheduled.
@@ -36,6 +36,8 @@ pub struct Problem<'a> {
 pub struct Cut {
     /// Its chunks, in order.
     pub chunks: Vec<Region>,
+    /// What runs it: one of its tactics, all of which give the same bits.
+    pub tactic: Tactic,
     /// Blocks or workers it may hold at once, 0 for all.
     pub width: u16,
 }
@@ -63,7 +65,7 @@ pub struct Decisions {
 /// A legal schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// The operators with chunks and widths set.
+    /// The operators with chunks, tactics and widths set.
     pub operators: Vec<Operator>,
     /// The streams.
     pub streams: Vec<Stream>,

@@ -54,6 +54,7 @@ fn cut(operator: &Operator, random: &mut Lots) -> Cut {
     }
     Cut {
         chunks,
+        tactic: operator.tactic,
         width: random.below(5) as u16,
     }
 }

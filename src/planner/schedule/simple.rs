@@ -13,6 +13,7 @@ pub(super) fn whole(problem: &Problem<'_>) -> Vec<Cut> {
                 .first()
                 .map_or(Region { batch: 0..1, rows: 0..1 }, |v| Region::whole(v.layout.shape)),
         ],
+        tactic: o.tactic,
         width: 0,
     };
     problem.operators.iter().map(cut).collect()

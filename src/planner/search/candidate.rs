@@ -124,8 +124,8 @@ pub struct Meeting {
 pub struct Candidate {
     /// For each operator its way to be cut.
     pub cuts: Vec<u8>,
-    /// For each operator its launch width.
-    pub widths: Vec<u8>,
+    /// For each operator its tactic and launch width.
+    pub ways: Vec<u8>,
     /// For each tenant its stream.
     pub streams: Vec<u8>,
     /// For each stream its priority.
@@ -226,7 +226,7 @@ impl Candidate {
         };
         Candidate {
             cuts: vec![0; operators],
-            widths: vec![0; operators],
+            ways: vec![0; operators],
             streams: (0..problem.tenants.len()).map(|t| if together { 0 } else { t as u8 }).collect(),
             priorities: if together { vec![0] } else { own.collect() },
             meetings: field.sets.iter().map(meeting).collect(),
@@ -241,7 +241,7 @@ impl Candidate {
 
     /// The candidate as decisions for the gate; `None` if its waits go in a circle.
     pub fn decisions(&self, field: &Field, menu: &Menu) -> Option<Decisions> {
-        let choice = |(o, (&cut, &width)): (usize, (&u8, &u8))| menu.decision(o, cut, width);
+        let choice = |(o, (&cut, &way)): (usize, (&u8, &u8))| menu.decision(o, cut, way);
         let mut used: Vec<u8> = self.streams.clone();
         used.sort_unstable();
         used.dedup();
@@ -264,7 +264,7 @@ impl Candidate {
             set.frames.iter().for_each(|&f| frames[f] = issue.clone());
         }
         Some(Decisions {
-            cuts: self.cuts.iter().zip(&self.widths).enumerate().map(choice).collect(),
+            cuts: self.cuts.iter().zip(&self.ways).enumerate().map(choice).collect(),
             streams: used
                 .iter()
                 .map(|&s| Stream {
@@ -377,8 +377,8 @@ impl Candidate {
         let mut at = from;
         while at < to {
             let operator = operators[at.operator as usize];
-            let (cut, width) = (self.cuts[operator.index()], self.widths[operator.index()]);
-            let (first, chunks) = (menu.cost(operator.index(), cut, width), menu.chunks(operator.index(), cut));
+            let (cut, way) = (self.cuts[operator.index()], self.ways[operator.index()]);
+            let (first, chunks) = (menu.cost(operator.index(), cut, way), menu.chunks(operator.index(), cut));
             let end = if to.operator == at.operator { to.chunk } else { chunks };
             for chunk in at.chunk..end {
                 let step = Step {

@@ -1,7 +1,7 @@
-//! What can be done with each operator: the ways to cut it and the launch widths, each with its costs looked up beforehand.
+//! What can be done with each operator: the ways to cut it, its tactics and launch widths, each with its costs looked up beforehand.
 
 use crate::board::BackendKind;
-use crate::plan::format::Operator;
+use crate::plan::format::{Operator, Tactic};
 use crate::planner::schedule::{Cut, Problem, splits};
 use crate::planner::simulate::{Cost, Costs};
 use crate::primitive::Region;
@@ -15,12 +15,15 @@ const PIECES: [u32; 3] = [2, 3, 4];
 /// Least rows of a band.
 const LEAST_ROWS: u32 = 4;
 
-/// The choices of one operator. The first cut is the whole, the first width is 0.
+/// The choices of one operator. The first cut is the whole; the first way is its own tactic at full width.
 #[derive(Clone, Debug)]
 struct Choices {
     cuts: Vec<Vec<Region>>,
-    widths: Vec<u16>,
-    /// First cost of each cut under each width: cut by cut.
+    /// Tactics with launch widths; its own tactic's come first.
+    ways: Vec<(Tactic, u16)>,
+    /// How many are its own tactic's.
+    own: usize,
+    /// First cost of each cut in each way: cut by cut.
     first: Vec<u32>,
 }
 
@@ -36,28 +39,24 @@ impl Menu {
     /// The menu of a problem.
     pub fn of(problem: &Problem<'_>, costs: &Costs<'_>) -> Menu {
         let mut table = Vec::new();
-        let units = costs.machine().units;
         let choices = problem.operators.iter().enumerate().map(|(index, operator)| {
             let cuts = cuts(operator);
-            let mut widths = vec![0];
-            if costs.resizable(index) {
-                let most = costs.blocks(index).min(costs.most(index));
-                let parts = EIGHTHS.iter().map(|e| (units * e / 8).max(1)).filter(|&w| w < most);
-                let workers = 1..units.min(8);
-                match costs.machine().backend {
-                    BackendKind::Cuda => widths.extend(parts.filter_map(|w| u16::try_from(w).ok())),
-                    BackendKind::Cpu => widths.extend(workers.map(|w| w as u16)),
-                }
-                widths.dedup();
-            }
-            let mut first = Vec::with_capacity(cuts.len() * widths.len());
+            let tactics: Vec<(Tactic, Vec<u16>)> = costs.tactics(index).map(|t| (t, widths(index, t, costs))).collect();
+            let mut first = Vec::new();
             for cut in &cuts {
-                for own in costs.widths(index, cut, &widths) {
-                    first.push(table.len() as u32);
-                    table.extend(own);
+                for (tactic, widths) in &tactics {
+                    for own in costs.widths(index, cut, *tactic, widths) {
+                        first.push(table.len() as u32);
+                        table.extend(own);
+                    }
                 }
             }
-            Choices { cuts, widths, first }
+            Choices {
+                cuts,
+                own: tactics.first().map_or(0, |(_, widths)| widths.len()),
+                ways: tactics.iter().flat_map(|(t, widths)| widths.iter().map(|&w| (*t, w))).collect(),
+                first,
+            }
         });
         Menu {
             operators: choices.collect(),
@@ -70,9 +69,14 @@ impl Menu {
         self.operators[operator].cuts.len()
     }
 
-    /// Launch widths of an operator, the full one included.
-    pub fn widths(&self, operator: usize) -> &[u16] {
-        &self.operators[operator].widths
+    /// Ways to run an operator: tactics with launch widths. The first is its own tactic at full width.
+    pub fn ways(&self, operator: usize) -> usize {
+        self.operators[operator].ways.len()
+    }
+
+    /// The first of them, which are its own tactic at its launch widths.
+    pub fn widths(&self, operator: usize) -> usize {
+        self.operators[operator].own
     }
 
     /// Chunks of an operator under a cut.
@@ -81,19 +85,36 @@ impl Menu {
     }
 
     /// The cost of the first of an operator's chunks; those of the others follow.
-    pub fn cost(&self, operator: usize, cut: u8, width: u8) -> u32 {
+    pub fn cost(&self, operator: usize, cut: u8, way: u8) -> u32 {
         let own = &self.operators[operator];
-        own.first[usize::from(cut) * own.widths.len() + usize::from(width)]
+        own.first[usize::from(cut) * own.ways.len() + usize::from(way)]
     }
 
     /// The choice as a decision.
-    pub fn decision(&self, operator: usize, cut: u8, width: u8) -> Cut {
+    pub fn decision(&self, operator: usize, cut: u8, way: u8) -> Cut {
         let own = &self.operators[operator];
+        let (tactic, width) = own.ways[usize::from(way)];
         Cut {
             chunks: own.cuts[usize::from(cut)].clone(),
-            width: own.widths[usize::from(width)],
+            tactic,
+            width,
         }
     }
+}
+
+/// Launch widths that are worth a look: all, then parts of the board's units, or some of a few workers.
+fn widths(operator: usize, tactic: Tactic, costs: &Costs<'_>) -> Vec<u16> {
+    let mut widths = vec![0];
+    if costs.resizable(operator, tactic) {
+        let (units, most) = (costs.machine().units, costs.abreast(operator, tactic));
+        let parts = EIGHTHS.iter().map(|e| (units * e / 8).max(1)).filter(|&w| w < most);
+        match costs.machine().backend {
+            BackendKind::Cuda => widths.extend(parts.filter_map(|w| u16::try_from(w).ok())),
+            BackendKind::Cpu => widths.extend((1..units.min(8)).map(|w| w as u16)),
+        }
+        widths.dedup();
+    }
+    widths
 }
 
 /// The ways to cut an operator: whole, in equal pieces of the batch, in a large and a small share of it, in bands of rows.

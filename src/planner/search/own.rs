@@ -62,8 +62,8 @@ fn anneal(judge: &mut Judge<'_>, start: &Candidate, reserve: u64, lots: &mut Lot
 fn change(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
     let set = lots.below(judge.field.sets.len());
     match lots.below(KINDS) {
-        0 | 1 => width(judge, candidate, 1, lots),
-        2 => width(judge, candidate, RUN, lots),
+        0 | 1 => way(judge, candidate, 1, lots),
+        2 => way(judge, candidate, RUN, lots),
         3 => cut(judge, candidate, lots),
         4 => add_edge(judge, candidate, set, lots),
         5 => remove_edge(candidate, set, lots),
@@ -76,16 +76,16 @@ fn change(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
     }
 }
 
-/// Another launch width for up to `run` operators in a row of one tenant.
-fn width(judge: &Judge<'_>, candidate: &mut Candidate, run: usize, lots: &mut Lots) {
+/// Another tactic or launch width for up to `run` operators in a row of one tenant.
+fn way(judge: &Judge<'_>, candidate: &mut Candidate, run: usize, lots: &mut Lots) {
     let tenant = lots.below(judge.field.operators.len());
     let own = &judge.field.operators[tenant];
     let first = lots.below(own.len());
     let count = 1 + lots.below(run);
     let level = lots.next() as usize;
     for operator in own.iter().skip(first).take(count) {
-        let widths = judge.menu.widths(operator.index()).len();
-        candidate.widths[operator.index()] = (level % widths) as u8;
+        let ways = judge.menu.ways(operator.index());
+        candidate.ways[operator.index()] = (level % ways) as u8;
     }
 }
 

@@ -15,8 +15,8 @@ pub fn spread(judge: &Judge<'_>, candidate: &mut Candidate, set: usize, count: u
         let operators = &judge.field.operators[tenant.index()];
         let time = |o: &crate::ids::OperatorId| {
             let index = o.index();
-            let (cut, width) = (candidate.cuts[index], candidate.widths[index]);
-            let first = judge.menu.cost(index, cut, width) as usize;
+            let (cut, way) = (candidate.cuts[index], candidate.ways[index]);
+            let first = judge.menu.cost(index, cut, way) as usize;
             let chunks = first..first + judge.menu.chunks(index, cut) as usize;
             judge.menu.costs[chunks].iter().map(|c| c.alone()).sum::<u64>()
         };

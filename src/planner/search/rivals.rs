@@ -53,31 +53,31 @@ pub fn shares(judge: &mut Judge<'_>, start: &Candidate) {
     let tenants = judge.field.operators.len();
     let levels = |judge: &Judge<'_>, tenant: usize| {
         let own = judge.field.operators[tenant].iter();
-        own.map(|o| judge.menu.widths(o.index()).len()).max().unwrap_or(1)
+        own.map(|o| judge.menu.widths(o.index())).max().unwrap_or(1)
     };
     let mut candidate = start.clone();
     let mut score = judge.score(&candidate);
     loop {
         let before = score;
         for tenant in 0..tenants {
-            let old = candidate.widths.clone();
+            let old = candidate.ways.clone();
             let mut best = (score, old.clone());
             for level in 0..levels(judge, tenant) {
                 if judge.left() == 0 {
                     return;
                 }
-                candidate.widths.clone_from(&old);
+                candidate.ways.clone_from(&old);
                 for operator in &judge.field.operators[tenant] {
                     // A level above an operator's widths leaves it as wide as it is by itself.
-                    let own = judge.menu.widths(operator.index()).len();
-                    candidate.widths[operator.index()] = if level < own { level as u8 } else { 0 };
+                    let own = judge.menu.widths(operator.index());
+                    candidate.ways[operator.index()] = if level < own { level as u8 } else { 0 };
                 }
                 let found = judge.score(&candidate);
                 if found < best.0 {
-                    best = (found, candidate.widths.clone());
+                    best = (found, candidate.ways.clone());
                 }
             }
-            (score, candidate.widths) = best;
+            (score, candidate.ways) = best;
         }
         if score >= before {
             return;

@@ -7,7 +7,7 @@
 use super::footprint::{Footprint, shape};
 use super::machine::{Machine, WHOLE};
 use crate::board::BoardRecord;
-use crate::plan::format::{Basis, Operator};
+use crate::plan::format::{Basis, Operator, Tactic};
 use crate::planner::cost::{estimate, work};
 use crate::primitive::Region;
 use crate::units::Nanos;
@@ -63,9 +63,10 @@ impl Cost {
     }
 }
 
-/// One operator, ready to be cut and resized.
+/// One operator under one tactic, ready to be cut and resized.
 #[derive(Clone, Copy, Debug)]
 struct Known {
+    tactic: Tactic,
     footprint: Footprint,
     /// Its blocks in one piece.
     blocks: u32,
@@ -85,7 +86,8 @@ pub type Measured<'a> = &'a dyn Fn(&Operator) -> Option<Nanos>;
 pub struct Costs<'a> {
     machine: Machine,
     operators: &'a [Operator],
-    known: Vec<Known>,
+    /// For each operator its own tactic, and others that may run it.
+    known: Vec<Vec<Known>>,
     measured: Measured<'a>,
     /// Where the operators' times come from: measured if all are.
     pub basis: Basis,
@@ -105,7 +107,7 @@ impl<'a> Costs<'a> {
                 basis = Basis::Estimated;
                 estimate(operator, board)
             });
-            Known::of(operator, Footprint::of(operator, board), time.0, &machine)
+            vec![Known::of(operator, Footprint::of(operator, board), time.0, &machine)]
         });
         let known = known.collect();
         Costs {
@@ -117,36 +119,58 @@ impl<'a> Costs<'a> {
         }
     }
 
+    /// Adds tactics that an operator may also run with, in its arithmetic class; those without a measured time are left out.
+    pub fn offer(&mut self, operator: usize, board: &BoardRecord, tactics: &[Tactic]) {
+        for &tactic in tactics {
+            let other = Operator {
+                tactic,
+                chunks: Vec::new(),
+                ..self.operators[operator].clone()
+            };
+            if let Some(time) = (self.measured)(&other) {
+                let known = Known::of(&other, Footprint::of(&other, board), time.0, &self.machine);
+                self.known[operator].push(known);
+            }
+        }
+    }
+
     /// The board.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Whether a launch width changes how an operator runs.
-    pub fn resizable(&self, operator: usize) -> bool {
-        self.known[operator].footprint.resizable
+    /// The tactics of an operator, its own first.
+    pub fn tactics(&self, operator: usize) -> impl Iterator<Item = Tactic> {
+        self.known[operator].iter().map(|k| k.tactic)
     }
 
-    /// Blocks of an operator in one piece.
-    pub fn blocks(&self, operator: usize) -> u32 {
-        self.known[operator].blocks
+    /// Whether a launch width changes how an operator runs under one of its tactics.
+    pub fn resizable(&self, operator: usize, tactic: Tactic) -> bool {
+        self.under(operator, tactic).footprint.resizable
     }
 
-    /// Blocks of an operator that the whole board holds at once.
-    pub fn most(&self, operator: usize) -> u32 {
-        self.known[operator].most(&self.machine)
+    /// Blocks of an operator in one piece that the whole board holds at once.
+    pub fn abreast(&self, operator: usize, tactic: Tactic) -> u32 {
+        let known = self.under(operator, tactic);
+        known.blocks.min(known.most(&self.machine))
     }
 
-    /// The costs of an operator's chunks under a launch width, 0 for all blocks.
-    pub fn chunks(&self, operator: usize, chunks: &[Region], width: u16) -> Vec<Cost> {
-        self.widths(operator, chunks, &[width]).pop().unwrap_or_default()
+    /// An operator under one of its tactics; under its own for any other.
+    fn under(&self, operator: usize, tactic: Tactic) -> &Known {
+        let all = &self.known[operator];
+        all.iter().find(|k| k.tactic == tactic).unwrap_or(&all[0])
     }
 
-    /// The costs of an operator's chunks, once for each of some launch widths.
-    pub fn widths(&self, operator: usize, chunks: &[Region], widths: &[u16]) -> Vec<Vec<Cost>> {
-        let (known, own) = (&self.known[operator], &self.operators[operator]);
+    /// The costs of an operator's chunks under a tactic and a launch width, 0 for all blocks.
+    pub fn chunks(&self, operator: usize, chunks: &[Region], tactic: Tactic, width: u16) -> Vec<Cost> {
+        self.widths(operator, chunks, tactic, &[width]).pop().unwrap_or_default()
+    }
+
+    /// The costs of an operator's chunks under a tactic, once for each of some launch widths.
+    pub fn widths(&self, operator: usize, chunks: &[Region], tactic: Tactic, widths: &[u16]) -> Vec<Vec<Cost>> {
+        let (known, own) = (self.under(operator, tactic), &self.operators[operator]);
         let blocks: Vec<u32> = chunks.iter().map(|c| known.footprint.blocks(own, c)).collect();
-        let wave = self.wave(operator, chunks, &blocks);
+        let wave = self.wave(operator, known, chunks, &blocks);
         let area = |r: &Region| r.batch.len() as u64 * r.rows.len() as u64;
         let whole = area(&Region::whole(shape(own))).max(1);
         let under = |&width: &u16| {
@@ -157,12 +181,12 @@ impl<'a> Costs<'a> {
     }
 
     /// How long a wave of blocks takes: what makes the chunks take as long together as was measured, else as in one piece.
-    fn wave(&self, operator: usize, chunks: &[Region], blocks: &[u32]) -> u64 {
-        let known = &self.known[operator];
+    fn wave(&self, operator: usize, known: &Known, chunks: &[Region], blocks: &[u32]) -> u64 {
         if chunks.len() <= 1 {
             return known.wave;
         }
         let cut = Operator {
+            tactic: known.tactic,
             chunks: chunks.to_vec(),
             ..self.operators[operator].clone()
         };
@@ -182,6 +206,7 @@ impl Known {
         let waves = u64::from(blocks.div_ceil(machine.units.saturating_mul(footprint.residents).max(1)));
         let wave = ((time - launch) / waves).max(1);
         Known {
+            tactic: operator.tactic,
             footprint,
             blocks,
             launch,

@@ -116,7 +116,8 @@ impl Frame {
             for &step in &segment.steps {
                 let index = step.operator.index();
                 if own[index].is_empty() {
-                    own[index] = costs.chunks(index, &operators[index].chunks, operators[index].width);
+                    let it = &operators[index];
+                    own[index] = costs.chunks(index, &it.chunks, it.tactic, it.width);
                 }
                 table.push(own[index][usize::from(step.chunk)]);
                 frame.launch(table.len() as u32 - 1, step);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::board::{BackendKind, BoardRecord};
 use crate::ids::OperatorId;
-use crate::plan::format::{Basis, Operator, Prediction, Tenant};
+use crate::plan::format::{Basis, Kernel, Operator, Prediction, Tactic, Tenant};
 use crate::planner::cost::{Infeasible, estimate};
 use crate::planner::schedule::tests::{chains, tenant};
 use crate::planner::schedule::{Decisions, Problem, Schedule, apply, random, sequential, streams};
@@ -69,7 +69,9 @@ fn one_stream_takes_the_sum_of_its_operators() {
         assert_eq!(prediction.frames[0].total, Nanos(sum), "{units} units");
         assert_eq!(prediction.frames[0].finish[0], Nanos(sum / 3));
         assert_eq!(prediction.basis, Basis::Estimated);
-        let alone = world.costs(&board, &|_| None).chunks(0, &schedule.operators[0].chunks, 0);
+        let alone = world
+            .costs(&board, &|_| None)
+            .chunks(0, &schedule.operators[0].chunks, schedule.operators[0].tactic, 0);
         assert_eq!(alone[0].alone(), estimate(&world.operators[0], &board).0);
     }
 }
@@ -93,10 +95,12 @@ fn streams_share_units_and_refuse_missed_deadlines() {
 fn a_tenant_of_higher_rank_goes_first() {
     let mut world = World::new(3, 6);
     world.tenants[2].urgency.priority = 3;
+    let mut board = board(1, 0);
+    // On one worker operators take turns; an SM would hold all three.
+    board.backend = BackendKind::Cpu;
     let finish = |world: &World| {
-        predicted(world, &world.schedule(streams), &board(1, 0), true).unwrap().frames[0]
-            .finish
-            .clone()
+        let prediction = predicted(world, &world.schedule(streams), &board, true).unwrap();
+        prediction.frames[0].finish.clone()
     };
     let ranked = finish(&world);
     assert!(ranked[2] < ranked[0] && ranked[2] < ranked[1], "{ranked:?}");
@@ -112,9 +116,9 @@ fn measured_times_are_kept_and_chunks_measured_on_their_own() {
     let costs = world.costs(&board, &measured);
     assert_eq!(costs.basis, Basis::Measured);
     let whole = &world.schedule(sequential).operators[0].chunks;
-    assert_eq!(costs.chunks(0, whole, 0)[0].alone(), 4_000);
+    assert_eq!(costs.chunks(0, whole, world.operators[0].tactic, 0)[0].alone(), 4_000);
     let halves = [0..1, 1..2].map(|batch| crate::primitive::Region { batch, rows: 0..8 });
-    let both: u64 = costs.chunks(0, &halves, 0).iter().map(Cost::alone).sum();
+    let both: u64 = costs.chunks(0, &halves, world.operators[0].tactic, 0).iter().map(Cost::alone).sum();
     assert_eq!(both, 5_000);
 }
 
@@ -135,7 +139,7 @@ fn no_frame_is_shorter_than_its_longest_chain_or_its_work_on_all_units() {
             let mut chains = [0u64; 3];
             let mut work = 0u128;
             for (index, operator) in schedule.operators.iter().enumerate() {
-                for cost in costs.chunks(index, &operator.chunks, operator.width) {
+                for cost in costs.chunks(index, &operator.chunks, operator.tactic, operator.width) {
                     work += cost.held();
                     chains[operator.tenant.index()] += cost.alone();
                 }
@@ -173,8 +177,33 @@ fn a_narrow_launch_leaves_room_and_takes_longer() {
     board.backend = BackendKind::Cpu;
     let costs = world.costs(&board, &|_| Some(Nanos(3_200)));
     let chunks = &world.schedule(sequential).operators[0].chunks;
-    let times: Vec<u64> = [0, 4, 2, 1].map(|w| costs.chunks(0, chunks, w)[0].alone()).to_vec();
+    let times: Vec<u64> = [0, 4, 2, 1]
+        .map(|w| costs.chunks(0, chunks, world.operators[0].tactic, w)[0].alone())
+        .to_vec();
     assert!(times.windows(2).all(|w| w[0] <= w[1]), "{times:?}");
-    let held = costs.chunks(0, chunks, 2)[0].groups.iter().map(|g| g.blocks).sum::<u32>();
+    let held = costs.chunks(0, chunks, world.operators[0].tactic, 2)[0]
+        .groups
+        .iter()
+        .map(|g| g.blocks)
+        .sum::<u32>();
     assert_eq!(held, 2);
+}
+
+#[test]
+fn other_tactics_count_where_they_were_measured() {
+    let world = World::new(1, 2);
+    let [known, unknown] = [Kernel::Elementwise, Kernel::Copy].map(Tactic::of);
+    let measured = |o: &Operator| match o.tactic {
+        t if t == known => Some(Nanos(3_000)),
+        t if t == unknown => None,
+        _ => Some(Nanos(4_000)),
+    };
+    let board = board(132, 900);
+    let mut costs = world.costs(&board, &measured);
+    costs.offer(0, &board, &[known, unknown]);
+    assert!(costs.tactics(0).eq([world.operators[0].tactic, known]));
+    assert!(costs.tactics(1).eq([world.operators[1].tactic]));
+    let whole = &world.schedule(sequential).operators[0].chunks;
+    assert_eq!(costs.chunks(0, whole, known, 0)[0].alone(), 3_000);
+    assert_eq!(costs.chunks(0, whole, unknown, 0)[0].alone(), 4_000, "its own stands in");
 }
