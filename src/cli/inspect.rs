@@ -8,6 +8,7 @@ use crate::plan::dump::dump;
 use crate::plan::file::decode;
 use crate::plan::format::{Basis, Digest, Operator, Plan};
 use crate::plan::table::Entry;
+use crate::planner::floor::Limits;
 use crate::planner::simulate::Costs;
 use crate::planner::{boards, picture};
 use anyhow::Context;
@@ -19,7 +20,8 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "\
 Examples:
   platoon inspect plans/host/urban.plan           operators, buffers, streams and schedule as text
-  platoon inspect plans/host/urban.plan --json    the figures that programs ask for
+  platoon inspect plans/host/urban.plan --json    the figures that programs ask for, with each network's
+                                                  shortest possible time on its board
   platoon inspect plans/host/urban.plan --svg urban.svg
                                                   its frames as a picture: streams, segments, chunks,
                                                   sync points and idle units, as the simulator sees them
@@ -46,7 +48,11 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Good);
     }
     if arguments.json {
-        output::print(&format!("{:#}", summary(&plan)))?;
+        let limits = board_of(common, &plan).ok().map(|board| {
+            let measured = boards::limits(&board).ok().flatten();
+            measured.unwrap_or_else(|| Limits::of_rates(&board))
+        });
+        output::print(&format!("{:#}", summary(&plan, limits)))?;
     } else {
         output::print(&dump(&plan))?;
     }
@@ -88,13 +94,16 @@ pub fn read_bounded(file: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
     std::fs::read(file).with_context(unreadable)
 }
 
-fn summary(plan: &Plan) -> Value {
+/// The figures of a plan; `limits` are those of its board, which floors are worked out with.
+fn summary(plan: &Plan, limits: Option<Limits>) -> Value {
     let tenants: Vec<Value> = plan
         .tenants
         .iter()
         .enumerate()
         .map(|(i, t)| {
-            let operators = plan.operators.iter().filter(|o| o.tenant.index() == i).count();
+            let own = || plan.operators.iter().filter(|o| o.tenant.index() == i);
+            let operators = own().count();
+            let floor = limits.map(|l| own().map(|o| l.floor(o).total()).sum::<f64>() / 1e6);
             let cameras: Vec<&str> = t.cameras.iter().filter_map(|c| Some(plan.cameras.get(c.index())?.name.as_str())).collect();
             let ports = |ports: &[crate::plan::format::Port]| -> Vec<Value> {
                 let port = |p: &crate::plan::format::Port| json!({ "name": p.name, "shape": p.view.layout.shape.dims(), "dtype": p.view.dtype.name() });
@@ -109,6 +118,7 @@ fn summary(plan: &Plan) -> Value {
                 "priority": t.urgency.priority,
                 "deadline_ms": t.urgency.deadline.map(|d| d.as_ms()),
                 "operators": operators,
+                "floor_ms": floor,
                 "inputs": ports(&t.inputs),
                 "outputs": ports(&t.outputs),
             })
