@@ -200,12 +200,12 @@ __device__ __forceinline__ u32 groups_before(const ConvWgmmaParams& p, const Cha
     return row_groups(tensor, place_of(p, pixel, 0));
 }
 
-// In a cluster every block finishes a part of the tile's rows, `part` of them, a multiple of 8. Its `share` holds what the
-// blocks' chains sum to there: [chain][row of the part][channel]. Inside a row, groups of 8 channels are permuted, so that the
+// In a cluster every block finishes a part of the tile's rows, `part` of them, a multiple of a warp's. Its `share` holds what
+// the blocks' chains sum to there: [chain][row of the part][channel]. Inside a row, groups of 8 channels are permuted, so that the
 // same group of neighbouring rows meets different banks.
 __device__ __forceinline__ u32 group_offset(u32 row, u32 group) { return (group ^ row % 4) * (GROUP * 4); }
 
-// Gives the sums of a warp's rows, of one chain, to the blocks that finish them. They pass through the memory of the stages,
+// Gives the sums of a warp's rows, of one chain, to the block that finishes them. They pass through the memory of the stages,
 // which nobody may read or fill meanwhile.
 template <class S>
 __device__ __forceinline__ void give(const float (&sums)[S::TILE_N / 2], u32 first_row, u32 chain, u32 part, u32 base, u32 lane) {
@@ -219,12 +219,9 @@ __device__ __forceinline__ void give(const float (&sums)[S::TILE_N / 2], u32 fir
     }
     copy_fence();
     __syncwarp();
-    const u32 run = min(part, WARP_ROWS);  // rows with one owner
-    const u32 row = lane * run;
-    if (row >= WARP_ROWS) return;
-    const u32 owner = (first_row + row) / part, to = chain * part + first_row + row - owner * part;
-    send_run(remote_address(base + S::SHARE + to * ROW_BYTES, owner), own + row * ROW_BYTES, run * ROW_BYTES,
-             remote_address(base + S::SUMS, owner));
+    if (lane != 0) return;
+    const u32 owner = first_row / part, to = chain * part + first_row % part;
+    send_run(remote_address(base + S::SHARE + to * ROW_BYTES, owner), own, WARP_ROWS * ROW_BYTES, remote_address(base + S::SUMS, owner));
 }
 
 // Adds the chains of a group of channels, in order; they lie `step` bytes apart. Threads with `turned` read the second half
@@ -282,10 +279,10 @@ __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, 
         const u32 row = g.row - rank * part, at = share + row * S::SHARE_ROW_BYTES + group_offset(row, g.column / GROUP);
         const bool turned = i / 4 % 2;
         float values[GROUP];
-        switch (p.splits) {
-            case 2: add_chains<2>(values, at, step, turned); break;
-            case 4: add_chains<4>(values, at, step, turned); break;
-            default: add_chains<8>(values, at, step, turned);
+        if (p.splits == 2) {
+            add_chains<2>(values, at, step, turned);
+        } else {
+            add_chains<4>(values, at, step, turned);
         }
         if constexpr (PLAIN) {
             if (i != worker) load_ahead_of<S>(ahead, p, t, g);
@@ -393,6 +390,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 give<S>(sums, first_row, rank, part, base, lane);
                 barrier_wait(base + S::SUMS, turn);
                 turn ^= 1;
+                __syncwarp();
                 const bool last = i + step >= p.tiles;
                 if (last) cluster_arrive_relaxed();  // whose sums have come may end
                 gather<S, PLAIN>(p, t, rank, part, base + S::SHARE, threadIdx.x, group_ahead);
