@@ -93,7 +93,7 @@ pub const MENU: &[WgmmaTile] = &[
     one((192, 64), 5, 1),
     one((256, 128), 3, 1),
     one((256, 64), 4, 1),
-    cluster((64, 64), 5, 2),
+    cluster((64, 64), 6, 2),
     cluster((64, 32), 8, 2),
 ];
 

@@ -20,8 +20,6 @@ const K_BYTES: u32 = BLOCK_K * 2;
 const STRIP_BYTES: u32 = 16 * 64 * 2;
 /// Bytes kept for barriers.
 const BARRIER_BYTES: u32 = 256;
-/// Floats behind each row of a tile that the blocks of a cluster share.
-const SHARE_PADDING: u32 = 8;
 
 /// `ConvWgmmaParams` of `kernels/conv_wgmma_params.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -63,7 +61,7 @@ impl WgmmaTile {
         let [pixels, channels] = [self.tile.0, self.tile.1].map(u32::from);
         let stages = u32::from(self.stages) * (pixels + channels) * K_BYTES;
         let sums = match self.chains {
-            Chains::Cluster => pixels * (channels + SHARE_PADDING) * 4,
+            Chains::Cluster => pixels * channels * 4,
             _ => pixels / 16 * STRIP_BYTES,
         };
         stages + BARRIER_BYTES + sums

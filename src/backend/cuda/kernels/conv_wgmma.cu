@@ -22,7 +22,6 @@ constexpr u32 PRODUCT_K = 16;                // channels of one warpgroup produc
 constexpr u32 WARP = 32, WARPGROUP = 128;
 constexpr u32 WARPGROUP_ROWS = 64;
 constexpr u32 BARRIER_BYTES = 256;
-constexpr u32 SHARE_PADDING = 8;             // floats behind a row of a shared tile, against bank conflicts
 
 // Who sums the chains of a tile: there is one chain, one block sums them in turn, or a cluster's blocks side by side.
 enum class Chains { ONE, IN_TURN, CLUSTER };
@@ -40,8 +39,7 @@ struct Shape {
     static constexpr u32 BARRIERS = DEPTH * STAGE_BYTES;    // of a stage two, 16 bytes apart
     static constexpr u32 SUMS = BARRIERS + DEPTH * 16;      // barrier that counts the bytes of sums
     static constexpr u32 STRIPS = BARRIERS + BARRIER_BYTES;
-    static constexpr u32 SHARE_STRIDE = N + SHARE_PADDING;
-    static constexpr u32 SHARE = STRIPS, SHARE_BYTES = M * SHARE_STRIDE * 4;
+    static constexpr u32 SHARE = STRIPS, SHARE_ROW_BYTES = N * 4, SHARE_BYTES = M * SHARE_ROW_BYTES;
     static_assert(SHARE_BYTES <= BARRIERS, "a chain's sums fit the stages");
     static_assert(SUMS + 8 <= STRIPS, "barriers fit");
 };
@@ -202,46 +200,51 @@ __device__ __forceinline__ u32 groups_before(const ConvWgmmaParams& p, const Cha
     return row_groups(tensor, place_of(p, pixel, 0));
 }
 
-// In a cluster every block finishes a part of the tile's rows, `part` of them, a multiple of 8. Its `share` holds what the
-// blocks' chains sum to there: [chain][row of the part][channel].
+// In a cluster every block finishes a part of the tile's rows, `part` of them, a multiple of a warp's. Its `share` holds what
+// the blocks' chains sum to there: [chain][row of the part][channel]. Inside a row, groups of 8 channels are permuted, so that the
+// same group of neighbouring rows meets different banks.
+__device__ __forceinline__ u32 group_offset(u32 row, u32 group) { return (group ^ row % 4) * (GROUP * 4); }
 
-// Gives the sums of a warp's rows, of one chain, to the blocks that finish them. They pass through the memory of the stages,
+// Gives the sums of a warp's rows, of one chain, to the block that finishes them. They pass through the memory of the stages,
 // which nobody may read or fill meanwhile.
 template <class S>
 __device__ __forceinline__ void give(const float (&sums)[S::TILE_N / 2], u32 first_row, u32 chain, u32 part, u32 base, u32 lane) {
-    constexpr u32 ROW_BYTES = S::SHARE_STRIDE * 4;
+    constexpr u32 ROW_BYTES = S::SHARE_ROW_BYTES;
     const u32 own = base + first_row * ROW_BYTES, fragment = own + lane / 4 * ROW_BYTES + lane % 4 * 8;
 #pragma unroll
-    for (u32 j = 0; j < S::TILE_N / 8; ++j) {
-        store_pair(fragment + j * 32, sums[4 * j], sums[4 * j + 1]);
-        store_pair(fragment + 8 * ROW_BYTES + j * 32, sums[4 * j + 2], sums[4 * j + 3]);
+    for (u32 j = 0; j < S::TILE_N / GROUP; ++j) {
+        const u32 to = fragment + group_offset(lane / 4, j);
+        store_pair(to, sums[4 * j], sums[4 * j + 1]);
+        store_pair(to + 8 * ROW_BYTES, sums[4 * j + 2], sums[4 * j + 3]);
     }
     copy_fence();
     __syncwarp();
-    const u32 run = min(part, WARP_ROWS);  // rows with one owner
-    const u32 row = lane * run;
-    if (row >= WARP_ROWS) return;
-    const u32 owner = (first_row + row) / part, to = chain * part + first_row + row - owner * part;
-    send_run(remote_address(base + S::SHARE + to * ROW_BYTES, owner), own + row * ROW_BYTES, run * ROW_BYTES,
-             remote_address(base + S::SUMS, owner));
+    if (lane != 0) return;
+    const u32 owner = first_row / part, to = chain * part + first_row % part;
+    send_run(remote_address(base + S::SHARE + to * ROW_BYTES, owner), own, WARP_ROWS * ROW_BYTES, remote_address(base + S::SUMS, owner));
 }
 
-// Adds the chains of a group of channels, in order; they lie `step` bytes apart.
+// Adds the chains of a group of channels, in order; they lie `step` bytes apart. Threads with `turned` read the second half
+// first: so 8 threads meet all banks.
 template <u32 SPLITS>
-__device__ __forceinline__ void add_chains(float (&values)[GROUP], u32 address, u32 step) {
+__device__ __forceinline__ void add_chains(float (&values)[GROUP], u32 address, u32 step, bool turned) {
+    const u32 first = address + (turned ? 16 : 0), second = address + (turned ? 0 : 16);
     float4 parts[SPLITS][2];
 #pragma unroll
     for (u32 chain = 0; chain < SPLITS; ++chain) {
-        parts[chain][0] = load_four(address + chain * step);
-        parts[chain][1] = load_four(address + chain * step + 16);
+        parts[chain][0] = load_four(first + chain * step);
+        parts[chain][1] = load_four(second + chain * step);
     }
+    float sums[GROUP];
 #pragma unroll
     for (u32 chain = 0; chain < SPLITS; ++chain) {
         const float4 low = parts[chain][0], high = parts[chain][1];
         const float part[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-        for (u32 j = 0; j < GROUP; ++j) values[j] = chain == 0 ? part[j] : __fadd_rn(values[j], part[j]);
+        for (u32 j = 0; j < GROUP; ++j) sums[j] = chain == 0 ? part[j] : __fadd_rn(sums[j], part[j]);
     }
+#pragma unroll
+    for (u32 j = 0; j < GROUP; ++j) values[j] = turned ? sums[j ^ GROUP / 2] : sums[j];
 }
 
 // A group of 8 channels of a tile that a thread finishes.
@@ -268,17 +271,18 @@ __device__ __forceinline__ void load_ahead_of(GroupAhead& ahead, const ConvWgmma
 // Adds the chains for this block's part of the rows, and stores them.
 template <class S, bool PLAIN>
 __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 part, u32 share, u32 worker, GroupAhead& ahead) {
-    const u32 step = part * S::SHARE_STRIDE * 4;
+    const u32 step = part * S::SHARE_ROW_BYTES;
 #pragma unroll 1
     for (u32 i = worker; i < part * (S::TILE_N / GROUP); i += S::WORKERS) {
         const TileGroup g = group_at<S>(rank * part, i);
         if (!is_live(p, t, g)) continue;
-        const u32 at = share + ((g.row - rank * part) * S::SHARE_STRIDE + g.column) * 4;
+        const u32 row = g.row - rank * part, at = share + row * S::SHARE_ROW_BYTES + group_offset(row, g.column / GROUP);
+        const bool turned = i / 4 % 2;
         float values[GROUP];
-        switch (p.splits) {
-            case 2: add_chains<2>(values, at, step); break;
-            case 4: add_chains<4>(values, at, step); break;
-            default: add_chains<8>(values, at, step);
+        if (p.splits == 2) {
+            add_chains<2>(values, at, step, turned);
+        } else {
+            add_chains<4>(values, at, step, turned);
         }
         if constexpr (PLAIN) {
             if (i != worker) load_ahead_of<S>(ahead, p, t, g);
@@ -334,8 +338,6 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         u32 ahead = 0;
         if (lane == 0 && first < p.tiles) ahead = load_ahead<S>(walk, end - begin, base);
         wait_for_predecessors();
-        // Not before: launches further behind would take places on the SMs, and the next one's blocks lie unevenly.
-        release_successors();
         for (u32 i = first; i < p.tiles; i += step, ahead = 0) {
             if (i != first) {
                 walk = walk_from<S>(p, tile_at<S>(p, i), begin);
@@ -352,6 +354,8 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         const u32 first_row = warp * WARP_ROWS, group = warp / (WARPGROUP / WARP);
         const u32 strip = base + S::STRIPS + warp * STRIP_BYTES, part = S::TILE_M / peers;
         wait_for_predecessors();  // what is joined may be theirs, and the output's place may still be read
+        // Not before: launches further behind would take places on the SMs, and the next one's blocks lie unevenly.
+        release_successors();
         u32 turn = 0;
         for (u32 i = first; i < p.tiles; i += step) {
             const Tile t = tile_at<S>(p, i);
@@ -386,6 +390,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 give<S>(sums, first_row, rank, part, base, lane);
                 barrier_wait(base + S::SUMS, turn);
                 turn ^= 1;
+                __syncwarp();
                 const bool last = i + step >= p.tiles;
                 if (last) cluster_arrive_relaxed();  // whose sums have come may end
                 gather<S, PLAIN>(p, t, rank, part, base + S::SHARE, threadIdx.x, group_ahead);
@@ -445,5 +450,5 @@ CONV_WGMMA_ONE(192, 128, 4, 1)
 CONV_WGMMA_ONE(192, 64, 5, 1)
 CONV_WGMMA_ONE(256, 128, 3, 1)
 CONV_WGMMA_ONE(256, 64, 4, 1)
-CONV_WGMMA_CLUSTER(64, 64, 5, 2)
+CONV_WGMMA_CLUSTER(64, 64, 6, 2)
 CONV_WGMMA_CLUSTER(64, 32, 8, 2)

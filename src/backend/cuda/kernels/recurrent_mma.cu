@@ -267,6 +267,7 @@ extern "C" __global__ void __launch_bounds__(CLUSTER_WARPS * 32) recurrent_clust
         barrier_init_fence();
     }
     // Before the first write into another block it must run, and have cleared its states.
+    copy_fence();
     cluster_meet();
     wait_for_predecessors();
     release_successors();
