@@ -390,9 +390,6 @@ __device__ __forceinline__ void convolve(const Stem& p) {
     const u32 base = shared_address(shared);
     const u32 weight_bytes = p.blocks_across * p.kernel_rows * p.quads * MATRIX_BYTES;
     const u32 turned = base + WEIGHTS + weight_bytes, ring = turned + GROUPS * N * TURN_ROW_BYTES;
-    // Each warp reads another line of the parameters: what they come from is slow when it is read for the first time.
-    const u32 line = threadIdx.x / WARP * 16;
-    if (line < sizeof(Stem) / 4) asm volatile("" ::"r"(reinterpret_cast<const u32*>(&p)[line]));
     if (threadIdx.x < STAGES) {
         barrier_init(base + FULL + threadIdx.x * 8, LOADERS);
         barrier_init(base + DONE + threadIdx.x * 8, WARPGROUP / WARP);
