@@ -114,9 +114,9 @@ fn stays_in_range(network: Network) {
 }
 
 /// Each of the eight blocks of MobileNetV3 that squeeze does so in one operator of five primitives: of halves alone, as the
-/// processor's fast kernels take these one by one.
+/// processor's fast kernels take these one by one. What it multiplies goes straight into the convolution behind.
 #[test]
-fn squeeze_and_excitation_of_halves_is_one_operator() {
+fn squeeze_and_excitation_of_halves_is_one_operator_and_gates_a_convolution() {
     let network = find("m3").unwrap().for_pictures(64, 64);
     let group = Group {
         name: network.name.into(),
@@ -131,11 +131,12 @@ fn squeeze_and_excitation_of_halves_is_one_operator() {
         let plan = group.compile(vec![network.model(1)], &board, &options).unwrap().plan;
         let of_five = plan.operators.iter().filter(|o| o.calls.len() == 5).count();
         let kernels = plan.operators.iter().filter(|o| o.tactic.kernel == Kernel::Squeeze).count();
-        (of_five, kernels)
+        let gated = plan.operators.iter().filter(|o| o.tactic.kernel == Kernel::ConvWarps).count();
+        (of_five, kernels, gated)
     };
-    assert_eq!(squeezing("h200", DType::F16), (8, 8));
-    assert_eq!(squeezing("orin", DType::F16), (8, 8));
-    assert_eq!(squeezing("host", DType::F32), (0, 0));
+    assert_eq!(squeezing("h200", DType::F16), (8, 8, 8));
+    assert_eq!(squeezing("orin", DType::F16), (8, 8, 8));
+    assert_eq!(squeezing("host", DType::F32), (0, 0, 0));
 }
 
 /// The deep networks on small pictures, and those over tokens.

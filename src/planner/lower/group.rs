@@ -148,7 +148,7 @@ fn is_pooled(graph: &Graph, producers: &[Option<usize>], before: &[usize], pool:
         && constants.clone().all(|v| strided::constant(graph, producers, *v).is_some())
 }
 
-/// Joins squeeze and excitation of halves, which GPUs run in one launch: the mean of a picture and the two layers with their
+/// Joins squeeze and excitation of halves, which GPUs run as one operator: the mean of a picture and the two layers with their
 /// functions, each read by the next alone. The groups in front are left empty.
 fn squeeze(graph: &Graph, producers: &[Option<usize>], uses: &[u32], members: &mut [Vec<usize>], group_of: &[Option<usize>]) {
     // The group whose last value is the first input of a node that alone reads it.

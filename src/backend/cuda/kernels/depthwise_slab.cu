@@ -171,17 +171,16 @@ __device__ __forceinline__ void convolve(const DepthwiseSlab& p) {
 }
 
 // Taps, step and outputs of a run, as bind/depthwise_slab.rs names them.
-#define DEPTHWISE_SLAB(K, S, RUN)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(PIXEL_THREADS, 1) depthwise_slab_##K##_##S##_##RUN(                      \
-        const __grid_constant__ DepthwiseSlab p) {                                                                     \
-        convolve<K, S, RUN>(p);                                                                                        \
+#define DEPTHWISE_SLAB(name, taps, step, run)                                                                            \
+    extern "C" __global__ void __launch_bounds__(PIXEL_THREADS, 1) name(const __grid_constant__ DepthwiseSlab p) {       \
+        convolve<taps, step, run>(p);                                                                                    \
     }
 
-DEPTHWISE_SLAB(3, 1, 1)
-DEPTHWISE_SLAB(3, 1, 2)
-DEPTHWISE_SLAB(3, 2, 1)
-DEPTHWISE_SLAB(3, 2, 2)
-DEPTHWISE_SLAB(5, 1, 1)
-DEPTHWISE_SLAB(5, 1, 2)
-DEPTHWISE_SLAB(5, 2, 1)
-DEPTHWISE_SLAB(5, 2, 2)
+DEPTHWISE_SLAB(depthwise_slab_3_1_1, 3, 1, 1)
+DEPTHWISE_SLAB(depthwise_slab_3_1_2, 3, 1, 2)
+DEPTHWISE_SLAB(depthwise_slab_3_2_1, 3, 2, 1)
+DEPTHWISE_SLAB(depthwise_slab_3_2_2, 3, 2, 2)
+DEPTHWISE_SLAB(depthwise_slab_5_1_1, 5, 1, 1)
+DEPTHWISE_SLAB(depthwise_slab_5_1_2, 5, 1, 2)
+DEPTHWISE_SLAB(depthwise_slab_5_2_1, 5, 2, 1)
+DEPTHWISE_SLAB(depthwise_slab_5_2_2, 5, 2, 2)

@@ -191,6 +191,13 @@ extern "C" __global__ void __launch_bounds__(SQUEEZE_THREADS, 2) squeeze_means_3
     squeeze_range<Range<32>>(p);
 }
 
+// Eight weights of a channel of the second layer for this lane in a round; zeros where there are none.
+__device__ __forceinline__ uint4 gate_weights(const Squeeze& p, u32 channel, u32 round) {
+    const u32 piece = round * GATE_SHARERS + threadIdx.x % GATE_SHARERS, pieces = in_pieces(p.hidden);
+    const uint4* rows = reinterpret_cast<const uint4*>(p.layers[1].weights) + static_cast<u64>(channel) * pieces;
+    return channel < p.channels && piece < pieces ? rows[piece] : make_uint4(0, 0, 0, 0);
+}
+
 extern "C" __global__ void __launch_bounds__(GATE_THREADS, 1) squeeze_gates(const __grid_constant__ Squeeze p) {
     __shared__ alignas(16) float hidden[MAX_HIDDEN];
     const u32 lane = threadIdx.x % GATE_SHARERS, work = p.samples * p.slabs.divisor, pieces = in_pieces(p.hidden);
@@ -198,14 +205,9 @@ extern "C" __global__ void __launch_bounds__(GATE_THREADS, 1) squeeze_gates(cons
     for (u32 tile = blockIdx.x; tile < work; tile += gridDim.x) {
         const u32 sample = divide(tile, p.slabs), slab = tile - sample * p.slabs.divisor;
         const u32 channel = slab * GATES + threadIdx.x / GATE_SHARERS;
-        const uint4* rows = reinterpret_cast<const uint4*>(p.layers[1].weights) + static_cast<u64>(channel) * pieces;
-        const auto weights = [&](u32 round) {
-            const u32 piece = round * GATE_SHARERS + lane;
-            return channel < p.channels && piece < pieces ? rows[piece] : make_uint4(0, 0, 0, 0);
-        };
         uint4 held[HELD];
 #pragma unroll
-        for (u32 round = 0; round < HELD; ++round) held[round] = weights(round);
+        for (u32 round = 0; round < HELD; ++round) held[round] = gate_weights(p, channel, round);
         const float bias = channel < p.channels ? *pointer_to<float>(p.layers[1].bias, channel) : 0.0f;
         float biases[MAX_HIDDEN / GATE_THREADS];
 #pragma unroll
@@ -238,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(GATE_THREADS, 1) squeeze_gates(cons
         for (u32 round = 0; round < GATE_ROUNDS; ++round) {
             const u32 piece = round * GATE_SHARERS + lane;
             if (round * GATE_SHARERS >= pieces) break;
-            const uint4 w = round < HELD ? held[round % HELD] : weights(round);
+            const uint4 w = round < HELD ? held[round % HELD] : gate_weights(p, channel, round);
             if (piece < pieces) sum = add_products(sum, w, hidden + piece * PIECE);
         }
 #pragma unroll
