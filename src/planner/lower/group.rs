@@ -126,9 +126,9 @@ fn is_pooled(graph: &Graph, producers: &[Option<usize>], before: &[usize], pool:
         Op::Primitive(primitive) => Some(primitive),
         _ => None,
     };
-    let (conv, function) = match before {
-        &[conv] => (conv, None),
-        &[conv, function] => (conv, primitive(function)),
+    let (conv, function) = match *before {
+        [conv] => (conv, None),
+        [conv, function] => (conv, primitive(function)),
         _ => return false,
     };
     let (Some(first), Some(last)) = (primitive(conv), primitive(pool)) else {

@@ -5,6 +5,7 @@ mod ends;
 mod files;
 pub mod nets;
 mod oracle;
+mod pooled;
 mod views;
 
 use super::passes::PassSet;

@@ -33,6 +33,15 @@ __device__ __forceinline__ void pooled(bool average, const float (&x)[8], float 
     }
 }
 
+// Two halves at a time: the greater of `v` and what comes after it, `x`; the same halves as above.
+__device__ __forceinline__ u32 greater_halves(u32 v, u32 x) {
+    u32 above, number;
+    asm("set.gtu.u32.f16x2 %0, %1, %2;" : "=r"(above) : "r"(x), "r"(v));   // greater, or one is NaN
+    asm("set.eq.u32.f16x2 %0, %1, %1;" : "=r"(number) : "r"(v));
+    const u32 take = above & number;
+    return (x & take) | (v & ~take);
+}
+
 // The taps from the first to the last inside of a square window of K of neighbouring pixels, all loaded before the first is
 // used; of f16 in whole groups.
 template <u32 K>
@@ -41,10 +50,31 @@ __device__ __forceinline__ void pool_in_groups(const Pool& p, const Spot& s, i64
     const auto inside = [&](u32 i, u32 j) {
         return top + i >= 0 && top + i < p.x.height && left + j >= 0 && left + j < p.x.width;
     };
+    const u16* corner = pointer_to<u16>(p.x.address, element_of(p.x, s.batch, s.channel, top, left));
 #pragma unroll
     for (u32 i = 0; i < K; ++i) {
 #pragma unroll
-        for (u32 j = 0; j < K; ++j) taps[i][j] = load_group(p.x, s, top + i, left + j, inside(i, j));
+        for (u32 j = 0; j < K; ++j) {
+            const uint4* from = reinterpret_cast<const uint4*>(corner + i * p.x.row + j * p.x.pixel);
+            taps[i][j] = inside(i, j) ? *from : make_uint4(0, 0, 0, 0);
+        }
+    }
+    if (!p.average) {
+        constexpr u32 LEAST = 0xfc00fc00;  // minus infinity
+        uint4 most = make_uint4(LEAST, LEAST, LEAST, LEAST);
+#pragma unroll
+        for (u32 i = 0; i < K; ++i) {
+#pragma unroll
+            for (u32 j = 0; j < K; ++j) {
+                const uint4 x = taps[i][j];
+                if (inside(i, j)) {
+                    most = make_uint4(greater_halves(most.x, x.x), greater_halves(most.y, x.y), greater_halves(most.z, x.z),
+                                      greater_halves(most.w, x.w));
+                }
+            }
+        }
+        widen(most, v);
+        return;
     }
 #pragma unroll
     for (u32 i = 0; i < K; ++i) {
