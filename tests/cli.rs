@@ -624,6 +624,8 @@ fn plans_are_made_inspected_verified_and_found_by_the_doctor() {
         (&summary["sound"], &summary["tenants"][0]["kind"]),
         (&true.into(), &"segmentation".into())
     );
+    assert_eq!(platoon(dir, &["inspect", plan, "--svg", "day.svg"]).status.code(), Some(0));
+    assert!(std::fs::read_to_string(dir.join("day.svg")).unwrap().starts_with("<svg"));
     let verified = platoon(dir, &["verify", plan]);
     assert_eq!(verified.status.code(), Some(0));
     assert!(stdout(&verified).contains("names this plan"));

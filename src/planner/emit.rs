@@ -17,9 +17,9 @@ use crate::plan::weights::WeightFileBuilder;
 use crate::units::Nanos;
 
 /// Tactics beside its own that a search may run an operator with,
-const OTHERS: usize = 3;
+const OTHERS: usize = 2;
 /// none slower than this part of its own, in percent.
-const OTHERS_TIME: u64 = 150;
+const OTHERS_TIME: u64 = 120;
 
 fn space(room: Room) -> Space {
     match room {

@@ -105,7 +105,7 @@ impl Searcher {
 }
 
 /// Candidates that a searcher looks at unless told otherwise.
-pub const BUDGET: u64 = 10_000;
+pub const BUDGET: u64 = 20_000;
 
 /// Who is told how far a search has come: candidates looked at, and how many may be. Has no part in what is found.
 #[derive(Clone, Default)]

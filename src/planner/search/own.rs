@@ -83,8 +83,13 @@ fn way(judge: &Judge<'_>, candidate: &mut Candidate, run: usize, lots: &mut Lots
     let first = lots.below(own.len());
     let count = 1 + lots.below(run);
     let level = lots.next() as usize;
+    // Widths of its own tactic are few and mostly what is wanted; other tactics are many.
+    let any = lots.below(4) == 0;
     for operator in own.iter().skip(first).take(count) {
-        let ways = judge.menu.ways(operator.index());
+        let ways = match any {
+            true => judge.menu.ways(operator.index()),
+            false => judge.menu.widths(operator.index()),
+        };
         candidate.ways[operator.index()] = (level % ways) as u8;
     }
 }

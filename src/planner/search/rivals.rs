@@ -5,8 +5,8 @@ use super::judge::Judge;
 use super::{chunks, pointers};
 use crate::planner::lots::Lots;
 
-/// Times a searcher may go round without getting better before it stops.
-const PATIENCE: usize = 2;
+/// A random walk begins anew after this part of what may be looked at has brought nothing better.
+const STUCK: u64 = 8;
 
 /// Whether a search moves pointers, cuts chunks, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub fn barriers(judge: &mut Judge<'_>, start: &Candidate, lots: &mut Lots) {
         }
         worse += 1;
         // A walk that is stuck begins anew; the best is kept by the judge.
-        if worse as u64 > all / (PATIENCE as u64 * 4) {
+        if worse > all / STUCK {
             (candidate, worse) = (start.clone(), 0);
             score = judge.score(&candidate);
         }

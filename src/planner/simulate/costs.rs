@@ -103,11 +103,11 @@ impl<'a> Costs<'a> {
                 chunks: Vec::new(),
                 ..operator.clone()
             };
-            let time = measured(&uncut).unwrap_or_else(|| {
+            let time = measured(&uncut).map(|t| t.0.saturating_add(machine.chain)).unwrap_or_else(|| {
                 basis = Basis::Estimated;
-                estimate(operator, board)
+                estimate(operator, board).0
             });
-            vec![Known::of(operator, Footprint::of(operator, board), time.0, &machine)]
+            vec![Known::of(operator, Footprint::of(operator, board), time, &machine)]
         });
         let known = known.collect();
         Costs {
@@ -128,7 +128,12 @@ impl<'a> Costs<'a> {
                 ..self.operators[operator].clone()
             };
             if let Some(time) = (self.measured)(&other) {
-                let known = Known::of(&other, Footprint::of(&other, board), time.0, &self.machine);
+                let known = Known::of(
+                    &other,
+                    Footprint::of(&other, board),
+                    time.0.saturating_add(self.machine.chain),
+                    &self.machine,
+                );
                 self.known[operator].push(known);
             }
         }
@@ -194,7 +199,8 @@ impl<'a> Costs<'a> {
             return known.wave;
         };
         let waves: u64 = blocks.iter().map(|b| u64::from(b.div_ceil(known.most(&self.machine)))).sum();
-        (time.0.saturating_sub(known.launch * chunks.len() as u64) / waves.max(1)).max(1)
+        let launches = known.launch.saturating_sub(self.machine.chain) * chunks.len() as u64;
+        (time.0.saturating_sub(launches) / waves.max(1)).max(1)
     }
 }
 
@@ -202,7 +208,7 @@ impl Known {
     fn of(operator: &Operator, footprint: Footprint, time: u64, machine: &Machine) -> Known {
         let (macs, bytes) = work(operator);
         let blocks = footprint.blocks(operator, &Region::whole(shape(operator)));
-        let launch = machine.issue.min(time / 2);
+        let launch = (machine.issue + machine.chain).min(time / 2);
         let waves = u64::from(blocks.div_ceil(machine.units.saturating_mul(footprint.residents).max(1)));
         let wave = ((time - launch) / waves).max(1);
         Known {
@@ -230,24 +236,26 @@ impl Known {
         let parts = |amount: u64, rate: u64| {
             // Amount moved in the blocks' time, over what the units that they have could move in it.
             let units = u64::from(abreast.min(machine.units));
-            let could = u128::from(rate * units) * u128::from(waves.saturating_mul(wave)) / u128::from(machine.units.max(1));
+            let rate = u128::from(rate) * u128::from(units) / u128::from(machine.units.max(1));
+            let could = rate.saturating_mul(u128::from(waves.saturating_mul(wave)));
             let moved = (u128::from(amount) * u128::from(part) / u128::from(whole.max(1))) * u128::from(machine.scale);
             (moved * u128::from(ONE) / could.max(1)).min(u128::from(ONE)) as u64
         };
         let used = [parts(self.bytes, machine.bytes), parts(self.macs, machine.macs)];
-        let demand = used.map(|u| {
+        // Blocks that have a unit to themselves leave little of it to others, whatever they use it for.
+        let wanted = [used[0], used[1].max(machine.share)];
+        let demand = wanted.map(|u| {
             let all = WHOLE * u64::from(abreast.min(machine.units)) / u64::from(machine.units.max(1));
             (all * u / ONE / u64::from(abreast.max(1))) as u32
         });
-        let bound = used.map(|u| (u * 100 / BOUND).min(ONE) as u32);
+        let bound = [(used[0] * 100 / BOUND).min(ONE) as u32, ONE as u32];
         let groups = match width {
             1.. if self.footprint.resizable && u32::from(width) < blocks => {
                 let held = u32::from(width).min(most);
-                let time = wave - wave * self.relief(held, abreast, bound, machine) / ONE;
                 let (rounds, more) = (u64::from(blocks / held), blocks % held);
                 let group = |blocks, rounds: u64| Group {
                     blocks,
-                    time: (rounds * time).max(1),
+                    time: rounds.saturating_mul(wave).max(1),
                 };
                 match more {
                     0 => [group(held, rounds), Group::default()],
@@ -264,19 +272,5 @@ impl Known {
             demand,
             bound,
         }
-    }
-
-    /// By which part of [`ONE`] a block is faster with `held` blocks on the board than with `full`: what is bound by
-    /// bandwidth has more of it for each, and blocks that have a unit for themselves do not share its pipes. Half at most:
-    /// a unit cannot draw more than about twice its share.
-    fn relief(&self, held: u32, full: u32, bound: [u32; 2], machine: &Machine) -> u64 {
-        if held >= full {
-            return 0;
-        }
-        let fewer = |of: u32| ONE - (u64::from(held) * ONE / u64::from(of.max(1))).clamp(ONE / 2, ONE);
-        let bandwidth = fewer(full) * u64::from(bound[0]) / ONE;
-        let shared = full.max(machine.units);
-        let alone = ONE - (u64::from(held.max(machine.units)) * ONE / u64::from(shared)).clamp(ONE / 2, ONE);
-        bandwidth.max(alone * u64::from(bound[1]) / ONE)
     }
 }

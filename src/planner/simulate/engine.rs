@@ -154,10 +154,16 @@ impl Simulator {
 
     /// Sends the lane's next launch on its way.
     fn send(&mut self, index: usize, launch: u32, now: u64, frame: &Frame, costs: &[Cost]) {
+        let others = self
+            .lanes
+            .iter()
+            .enumerate()
+            .any(|(i, l)| i != index && l.state != State::Through && l.state != State::Waiting);
+        let crowd = if others { self.machine.crowd } else { 0 };
         let lane = &mut self.lanes[index];
         lane.launch = launch;
         lane.cost = costs[frame.launches[launch as usize].cost as usize];
-        lane.state = State::Arriving(now.saturating_add(lane.cost.launch));
+        lane.state = State::Arriving(now.saturating_add(lane.cost.launch).saturating_add(crowd));
     }
 
     /// Launches whose time has come take their places among those that want room.

@@ -11,6 +11,13 @@ const SCALE: u64 = 1 << 8;
 /// A sync point costs this part of an issue: an H200's streams meet in 0.3 microseconds inside a graph, where a launch in a
 /// chain takes 0.9.
 const SYNC_PART: u64 = 3;
+/// What a launch takes longer in a frame than among its like, whose operands lie in the caches, in percent of an issue. This and
+/// what follows is fitted to frames of three mixes on an H200: one after another, and on free streams.
+const CHAIN_PART: u64 = 50;
+/// What it takes longer while other streams are at work, in percent of an issue.
+const CROWD_PART: u64 = 167;
+/// Part of an SM's throughput that blocks use which have it to themselves, of [`super::costs::ONE`].
+const SHARE: u64 = 1000;
 
 /// The board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +34,12 @@ pub struct Machine {
     pub scale: u64,
     /// Nanoseconds of a launch in a chain.
     pub issue: u64,
+    /// Nanoseconds that a launch takes longer in a frame than in the chain of its like that it was measured in.
+    pub chain: u64,
+    /// Nanoseconds that a launch takes longer while other streams are at work.
+    pub crowd: u64,
+    /// Part of a unit's throughput that blocks use which have it to themselves, of [`super::costs::ONE`].
+    pub share: u64,
     /// Nanoseconds from the end of the last segment waited for to the segment that waits.
     pub sync: u64,
 }
@@ -35,6 +48,7 @@ impl Machine {
     /// The machine of a board.
     pub fn of(board: &BoardRecord) -> Machine {
         let rate = |r: f32| (f64::from(r) * SCALE as f64).ceil().max(1.0) as u64;
+        let gpu = board.backend == BackendKind::Cuda;
         Machine {
             backend: board.backend,
             units: board.units.max(1),
@@ -42,10 +56,10 @@ impl Machine {
             macs: rate(board.macs_per_ns),
             scale: SCALE,
             issue: board.issue.0,
-            sync: match board.backend {
-                BackendKind::Cuda => board.issue.0 / SYNC_PART,
-                BackendKind::Cpu => 0,
-            },
+            chain: board.issue.0 * CHAIN_PART / 100,
+            crowd: if gpu { board.issue.0 * CROWD_PART / 100 } else { 0 },
+            share: if gpu { SHARE } else { 0 },
+            sync: if gpu { board.issue.0 / SYNC_PART } else { 0 },
         }
     }
 

@@ -9,7 +9,8 @@ mod pooled;
 mod views;
 
 use super::passes::PassSet;
-use super::{CompileOptions, Compiled, Searcher};
+use super::simulate::Costs;
+use super::{CompileOptions, Compiled, Searcher, picture};
 use crate::tensor::DType;
 use nets::random;
 use oracle::{close, compile, compile_with, evaluate, run, same_bits};
@@ -146,4 +147,22 @@ fn networks_of_one_content_share_a_weight_file() {
     let compiled = compile(&[graph.clone(), graph], &CompileOptions::default());
     assert!(!compiled.plan.sections.is_empty());
     assert_eq!(compiled.weight_files.len(), 1);
+}
+
+#[test]
+fn a_plan_is_drawn_with_every_step_and_the_same_every_time() {
+    let graphs: Vec<_> = (0..2).map(|i| random(40 + i, 8).0).collect();
+    let options = CompileOptions {
+        searcher: Searcher::Platoon,
+        budget: 200,
+        ..CompileOptions::default()
+    };
+    let plan = compile(&graphs, &options).plan;
+    let draw = || picture::svg(&plan, &Costs::of(&plan.operators, &oracle::board(), &|_| None));
+    let drawn = draw();
+    assert_eq!(drawn, draw());
+    let steps: usize = plan.cycle.iter().flat_map(|f| &f.segments).map(|s| s.steps.len()).sum();
+    assert_eq!(drawn.matches(" us</title></rect>").count(), steps);
+    assert!(drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>") && drawn.contains("residue"));
+    assert!(plan.tenants.iter().all(|t| drawn.contains(&format!(">{}</text>", t.name))));
 }
