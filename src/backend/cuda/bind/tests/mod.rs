@@ -129,7 +129,9 @@ fn every_tactic_of_the_menu_is_bound() {
             let source = crate::backend::cuda::sources::unit(launch.unit).unwrap().source;
             // The source defines it, or names it in a line of its menu.
             let function = &launch.function;
-            let named = [format!(" {function}("), format!("({function}, ")].iter().any(|n| source.contains(n));
+            let named = [format!(" {function}("), format!("({function}, ")]
+                .iter()
+                .any(|n| source.contains(n));
             assert!(named, "{}: {function}", launch.unit);
             assert!(launch.params.len() <= MAX_PARAMS && launch.blocks > 0 && launch.threads % 32 == 0);
             *kernels.entry(*kernel).or_insert(0) += 1;
