@@ -24,7 +24,7 @@ const SHARED_BYTES: u32 = 227 << 10;
 /// Warpgroups that multiply; each turns a segment of its own round before it is stored.
 const GROUPS: u32 = 2;
 /// Items between the one that is loaded and the last one that is done: at least, and at most.
-const AHEAD: std::ops::RangeInclusive<u32> = 2..=12;
+const AHEAD: std::ops::RangeInclusive<u32> = 2..=6;
 /// Multiprocessors of a large GPU, each of which takes one block.
 pub const PROCESSORS: u32 = 132;
 
@@ -63,8 +63,6 @@ pub struct Rows {
     pub half_bytes: u32,
     /// Items between the one that is loaded and the last one that is done.
     pub ahead: u32,
-    /// Rows that shared memory has room for: those of the items in flight.
-    pub ring: u32,
     /// Bytes of shared memory of a block.
     pub shared: u32,
 }
@@ -79,17 +77,6 @@ pub fn blocks_across(product: &Product<'_>) -> u32 {
     product.out.extents[3].div_ceil(BLOCK_CHANNELS)
 }
 
-/// Input rows that `ahead` successive items of a chunk touch at most: a row further down needs `stride` more, the first one of
-/// another segment all of its `kernel` rows. Runs of rows as long as that meet one new segment at most.
-fn ring(kernel: u32, stride: u32, chunk_rows: u32, ahead: u32) -> u32 {
-    let further = stride.min(kernel);
-    if chunk_rows >= ahead {
-        kernel.saturating_mul(2).saturating_add((ahead - 2) * further)
-    } else {
-        kernel.saturating_mul(ahead)
-    }
-}
-
 impl StemTile {
     /// The kernel's name in `stem.cu`.
     pub fn function(&self) -> String {
@@ -102,8 +89,8 @@ impl StemTile {
         (tactic.kernel == Kernel::Stem && tactic.tile == (entry.pixels, BLOCK_CHANNELS as u16)).then_some(entry)
     }
 
-    /// The input rows of the segments of a chunk of `chunk_rows` output rows; `None` if shared memory has no room for them.
-    pub fn rows(&self, product: &Product<'_>, chunk_rows: u32) -> Option<Rows> {
+    /// The input rows of a product's segments; `None` if shared memory has no room for them.
+    pub fn rows(&self, product: &Product<'_>) -> Option<Rows> {
         let (pixels, quads, stride) = (u32::from(self.pixels), quads(product), product.window.stride[1]);
         let row = stride * (pixels - 1) + QUAD * quads;
         let (bytes, quad_bytes, half_bytes) = match stride {
@@ -118,17 +105,16 @@ impl StemTile {
             .checked_mul(quads * MATRIX_BYTES)?;
         let turned = GROUPS * pixels * BLOCK_CHANNELS * 2;
         let others = weights.checked_add(turned + BARRIER_BYTES)?;
-        let room = SHARED_BYTES.checked_sub(others)? / bytes;
-        let ring = |ahead| ring(product.window.kernel[0], product.window.stride[0], chunk_rows, ahead);
-        let ahead = AHEAD.rev().find(|&ahead| ring(ahead) <= room)?;
-        Some(Rows {
+        // As many rows as the items in flight can need, if no two of them share one.
+        let each = product.window.kernel[0].checked_mul(bytes)?;
+        let ahead = (SHARED_BYTES.checked_sub(others)? / each).min(*AHEAD.end());
+        AHEAD.contains(&ahead).then(|| Rows {
             pixels: row,
             bytes,
             quad_bytes,
             half_bytes,
             ahead,
-            ring: ring(ahead),
-            shared: others + ring(ahead) * bytes,
+            shared: others + ahead * each,
         })
     }
 }
@@ -161,14 +147,13 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, M
     let items = [out.extents[0], out.extents[1], out.extents[2].div_ceil(8), blocks_across(&product)];
     let items = items.iter().try_fold(1u32, |all, &n| all.checked_mul(n));
     need(items.is_some_and(|n| (1..=i32::MAX as u32).contains(&n)), Misfit::Primitive)?;
-    need(MENU[0].rows(&product, 1).is_some(), Misfit::Primitive)?;
+    need(MENU[0].rows(&product).is_some(), Misfit::Primitive)?;
     Ok(product)
 }
 
 /// Checks that an entry of the menu computes a product.
 pub fn fits(entry: &StemTile, product: &Product<'_>) -> Result<(), Misfit> {
-    // A chunk may be one row.
-    need(entry.rows(product, 1).is_some(), Misfit::Tile)
+    need(entry.rows(product).is_some(), Misfit::Tile)
 }
 
 /// The menu's tactics for a product, best first by estimate.
@@ -201,7 +186,7 @@ impl StemTile {
         let items = samples * rows * columns.div_ceil(pixels) * u64::from(blocks_across(product));
         let products = u64::from(product.window.kernel[0] * quads(product));
         let (multiply, store) = (products * pixels / 2, pixels * u64::from(BLOCK_CHANNELS) * 2 / STORED);
-        let row = self.rows(product, 1).map_or(0, |r| u64::from(r.pixels));
+        let row = self.rows(product).map_or(0, |r| u64::from(r.pixels));
         let fill = row * u64::from(product.window.kernel[0]) * LOADED;
         fill + items.div_ceil(u64::from(PROCESSORS)) * multiply.max(store) + multiply.min(store)
     }
@@ -219,32 +204,6 @@ mod tests {
             assert_eq!(source.matches(&line).count(), 1, "{line}");
         }
         assert_eq!(source.lines().filter(|l| l.starts_with("STEM_KERNEL(")).count(), MENU.len());
-    }
-
-    /// First and last row, counted as they are loaded, of the items of three segments of `chunk_rows` rows.
-    fn loaded(kernel: u32, stride: u32, chunk_rows: u32) -> Vec<(u32, u32)> {
-        let (mut first, mut items) = (0, Vec::new());
-        for item in 0..3 * chunk_rows {
-            let further = if item % chunk_rows == 0 { kernel } else { stride.min(kernel) };
-            first += if item == 0 { 0 } else { further };
-            items.push((first, first + kernel));
-        }
-        items
-    }
-
-    #[test]
-    fn the_ring_has_room_for_all_items_in_flight() {
-        for (kernel, stride, chunk_rows) in [(7, 2, 112), (3, 1, 5), (3, 3, 2), (2, 4, 9), (11, 4, 1), (1, 2, 30)] {
-            let items = loaded(kernel, stride, chunk_rows);
-            for ahead in AHEAD {
-                let spans = items.windows(ahead as usize).map(|w| w[w.len() - 1].1 - w[0].0);
-                let room = ring(kernel, stride, chunk_rows, ahead);
-                assert!(
-                    spans.max().is_none_or(|most| most <= room),
-                    "{kernel} {stride} {chunk_rows} {ahead}"
-                );
-            }
-        }
     }
 
     #[test]

@@ -16,8 +16,8 @@ use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-/// Threads of a block: two warpgroups that multiply, and 12 warps that load.
-const THREADS: u32 = 2 * 128 + 12 * 32;
+/// Threads of a block: two warpgroups that multiply, and 8 warps that load.
+const THREADS: u32 = 2 * 128 + 8 * 32;
 /// Rows of a core matrix, and values of K in each.
 const CORE: usize = 8;
 
@@ -153,12 +153,12 @@ impl Stem {
         if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
             return Err(BindError::Reference);
         }
+        let lie = self.entry.rows(&product).ok_or(MISFIT)?;
         let input: &View = product.input;
         let [x_batch, x_row, x_pixel, x_channel] = product.x.strides;
         let [_, height, width, x_channels] = product.x.extents;
         let (chunk_samples, chunk_rows) = (region.batch.len() as u32, region.rows.len() as u32);
         let segments = columns.div_ceil(u32::from(self.entry.pixels));
-        let lie = self.entry.rows(&product, chunk_rows).ok_or(MISFIT)?;
         let epilogue = Epilogue::new(at, &self.operator, &product, self.bias, region)?;
         let plain = stores_plainly(&epilogue, channels);
         let output = match plain {
@@ -187,7 +187,7 @@ impl Stem {
             half_bytes: lie.half_bytes,
             row_pixels: lie.pixels,
             row_bytes: lie.bytes,
-            ring_rows: lie.ring,
+            ring_rows: lie.ahead * window.kernel[0],
             ahead: lie.ahead,
             rows: Divisor::new(chunk_rows),
             segments: Divisor::new(segments),

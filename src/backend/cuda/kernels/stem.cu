@@ -18,14 +18,14 @@
 
 constexpr u32 WARP = 32, WARPGROUP = 128;
 constexpr u32 GROUPS = 2;                       // warpgroups that multiply
-constexpr u32 LOADERS = 12;                     // warps that load
+constexpr u32 LOADERS = 8;                      // warps that load
 constexpr u32 THREADS = GROUPS * WARPGROUP + LOADERS * WARP;
 constexpr u32 BLOCK_CHANNELS = 64;              // rows of a product
 constexpr u32 PIXEL_BYTES = 8, PAIR_BYTES = 16;
 constexpr u32 CORE_BYTES = 128;
 constexpr u32 MATRIX_BYTES = BLOCK_CHANNELS * 16 * 2;  // weights of a product
 constexpr u32 TURN_ROW_BYTES = BLOCK_CHANNELS * 2;     // a pixel on its way to memory
-constexpr u32 MAX_AHEAD = 12, STAGES = 2 * MAX_AHEAD;   // a barrier is met again when both sides have passed it
+constexpr u32 MAX_AHEAD = 8, STAGES = 2 * MAX_AHEAD;   // a barrier is met again when both sides have passed it
 // Shared memory: barriers, weights, the places where segments are turned round, the ring.
 constexpr u32 FULL = 0, DONE = STAGES * 8, WEIGHTS_FULL = 2 * STAGES * 8, WEIGHTS = 1024;
 
@@ -390,12 +390,11 @@ __device__ __forceinline__ void convolve(const Stem& p) {
     const u32 base = shared_address(shared);
     const u32 weight_bytes = p.blocks_across * p.kernel_rows * p.quads * MATRIX_BYTES;
     const u32 turned = base + WEIGHTS + weight_bytes, ring = turned + GROUPS * N * TURN_ROW_BYTES;
-    if (threadIdx.x < STAGES) {
-        barrier_init(base + FULL + threadIdx.x * 8, LOADERS);
-        barrier_init(base + DONE + threadIdx.x * 8, WARPGROUP / WARP);
-        barrier_init_fence();
-    }
     if (threadIdx.x == 0) {
+        for (u32 i = 0; i < STAGES; ++i) {
+            barrier_init(base + FULL + i * 8, LOADERS);
+            barrier_init(base + DONE + i * 8, WARPGROUP / WARP);
+        }
         barrier_init(base + WEIGHTS_FULL, 1);
         barrier_init_fence();
         barrier_arrive_expecting(base + WEIGHTS_FULL, weight_bytes);

@@ -232,7 +232,7 @@ fn constants_are_the_sources() {
     let source = include_str!("../../kernels/stem.cu");
     for line in [
         "constexpr u32 GROUPS = 2; ",
-        "constexpr u32 LOADERS = 12; ",
+        "constexpr u32 LOADERS = 8; ",
         "constexpr u32 BLOCK_CHANNELS = 64; ",
         "WEIGHTS = 1024;",
     ] {
