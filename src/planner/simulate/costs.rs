@@ -37,9 +37,9 @@ pub struct Cost {
     pub most: u32,
     /// Part of a unit that a block holds: of [`super::machine::GRAIN`].
     pub hold: u32,
-    /// Demand of a block on the board's bandwidth and arithmetic, of [`WHOLE`].
+    /// Demand of a block on the board's bandwidth and arithmetic, of `WHOLE`.
     pub demand: [u32; 2],
-    /// How far its time follows its share of either, of [`ONE`]: all of it where that is what bounds it.
+    /// How far its time follows its share of either, of `ONE`: all of it where that is what bounds it.
     pub bound: [u32; 2],
 }
 

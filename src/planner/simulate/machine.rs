@@ -16,7 +16,7 @@ const SYNC_PART: u64 = 3;
 const CHAIN_PART: u64 = 50;
 /// What it takes longer while other streams are at work, in percent of an issue.
 const CROWD_PART: u64 = 167;
-/// Part of an SM's throughput that blocks use which have it to themselves, of [`super::costs::ONE`].
+/// Part of an SM's throughput that blocks use which have it to themselves, of `costs::ONE`.
 const SHARE: u64 = 1000;
 
 /// The board.
@@ -38,7 +38,7 @@ pub struct Machine {
     pub chain: u64,
     /// Nanoseconds that a launch takes longer while other streams are at work.
     pub crowd: u64,
-    /// Part of a unit's throughput that blocks use which have it to themselves, of [`super::costs::ONE`].
+    /// Part of a unit's throughput that blocks use which have it to themselves, of `costs::ONE`.
     pub share: u64,
     /// Nanoseconds from the end of the last segment waited for to the segment that waits.
     pub sync: u64,

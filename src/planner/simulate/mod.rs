@@ -5,7 +5,7 @@
 //! frame schedule --Frame--> flat tables --Simulator--> frame time, ends, Trace (spans, residue)
 //! ```
 //! Several streams share a pool of units (SMs or workers) and the memory's bandwidth; a launch is so many blocks that stay
-//! where they are until they are done. [`engine`] says the rules, [`costs`] where the figures come from.
+//! where they are until they are done. `engine` says the rules, `costs` where the figures come from.
 
 mod costs;
 mod engine;

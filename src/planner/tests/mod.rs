@@ -84,7 +84,11 @@ fn every_schedule_gives_the_bits_of_the_plain_one() {
         for (searcher, workers) in searchers {
             let compiled = with(searcher);
             // The plans of other decisions run just as well.
-            let rivals = compiled.rivals.iter().enumerate().filter(|(r, _)| (r + seed as usize) % 5 == 0);
+            let rivals = compiled
+                .rivals
+                .iter()
+                .enumerate()
+                .filter(|(r, _)| (r + seed as usize).is_multiple_of(5));
             let others = rivals.map(|(_, plan)| Compiled {
                 plan: plan.clone(),
                 ..compiled.clone()

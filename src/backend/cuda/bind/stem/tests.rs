@@ -14,7 +14,7 @@ struct SomeMaps;
 
 impl TensorMaps for SomeMaps {
     fn tiled(&self, map: &TiledMap) -> Result<TensorMap, BindError> {
-        let aligned = map.address % 16 == 0 && map.strides.iter().all(|s| *s > 0 && s % 16 == 0);
+        let aligned = map.address.is_multiple_of(16) && map.strides.iter().all(|s| *s > 0 && s.is_multiple_of(16));
         if aligned {
             Ok(TensorMap([7; 16]))
         } else {
