@@ -3,6 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | [`agree`] | a GPU against the processor, operator by operator |
+//! | [`choice`] | of the plans of several decisions the fastest |
 //! | [`mixes`] | what is compared: a task set, and its networks alone |
 //! | [`noise`] | numbers from a seed |
 //! | [`inputs`] | pictures and tensors to run on, the same on every run |
@@ -16,6 +17,7 @@
 //! | [`zoo`] | the networks of the papers, built here with seeded weights |
 
 pub mod agree;
+pub mod choice;
 pub mod inputs;
 pub mod looped;
 pub mod measure;

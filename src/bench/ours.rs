@@ -6,6 +6,7 @@ use super::mixes::{CompiledMix, Mix};
 use crate::board::BoardRecord;
 use crate::ids::{CameraId, TenantId};
 use crate::plan::deployment::Deployment;
+use crate::plan::format::Plan;
 use crate::planner::{self, Compiled};
 use crate::runtime::{Engine, Options};
 use crate::units::Nanos;
@@ -48,6 +49,23 @@ pub fn deployment(compiled: Vec<Compiled>, board: &BoardRecord) -> Result<Deploy
         weights.extend(one.weight_files);
     }
     Ok(Deployment::assemble(table, plans, weights.into_values().collect())?)
+}
+
+/// A plan and its rivals as task sets of their own; the first has the weights of all.
+pub(super) fn apart(mut compiled: Compiled) -> Vec<Compiled> {
+    let rivals = std::mem::take(&mut compiled.rivals);
+    let report = compiled.report.clone();
+    let rival = |(number, mut plan): (usize, Plan)| {
+        plan.task_set = format!("{}, rival {}", plan.task_set, number + 1);
+        Compiled {
+            plan,
+            rivals: Vec::new(),
+            weight_files: Vec::new(),
+            report: report.clone(),
+        }
+    };
+    let others = rivals.into_iter().enumerate().map(rival);
+    std::iter::once(compiled).chain(others).collect()
 }
 
 impl Ours {

@@ -12,12 +12,15 @@ use indicatif::ProgressBar;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+/// Plans of each searcher that are measured.
+const MEASURED: usize = 3;
+
 /// How networks are compiled. The options are part of what a plan is made from: other options, another plan.
 #[derive(Args)]
 pub struct HowToCompile {
-    /// How operators are ordered and put on streams
-    #[arg(long, value_enum, default_value = "streams")]
-    searcher: SearcherName,
+    /// How operators are ordered and put on streams [default: streams; platoon where plans are measured]
+    #[arg(long, value_enum)]
+    searcher: Option<SearcherName>,
     /// Seed of searchers that draw lots
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
@@ -75,7 +78,7 @@ impl HowToCompile {
     pub fn options(&self, board: &BoardRecord) -> anyhow::Result<CompileOptions> {
         Ok(CompileOptions {
             times: measured(board)?,
-            searcher: self.searcher.searcher(),
+            searcher: self.searcher.unwrap_or(SearcherName::Streams).searcher(),
             seed: self.seed,
             budget: self.budget,
             progress: bar(),
@@ -83,6 +86,23 @@ impl HowToCompile {
             dtype: ActivationType::dtype(self.dtype, board),
             batch: self.batch,
             ..CompileOptions::default()
+        })
+    }
+}
+
+impl HowToCompile {
+    /// True if a method of search is asked for: then a plan that is there does not do.
+    pub fn searches(&self) -> bool {
+        self.searcher.is_some()
+    }
+
+    /// The planner's options where a measurement will decide between plans: all methods search, unless one was named, and
+    /// give their best few.
+    pub fn options_to_measure(&self, board: &BoardRecord) -> anyhow::Result<CompileOptions> {
+        Ok(CompileOptions {
+            searcher: self.searcher.unwrap_or(SearcherName::Platoon).searcher(),
+            rivals: MEASURED,
+            ..self.options(board)?
         })
     }
 }
@@ -110,7 +130,8 @@ pub fn measured(board: &BoardRecord) -> anyhow::Result<Option<Arc<OpTable>>> {
     }
 }
 
-/// Compiles the named task sets and writes them to `folder`, telling `progress` the name of each before its turn.
+/// Compiles the named task sets and writes them to `folder`, telling `progress` the name of each before its turn. What was
+/// compiled passes through `choose` before it is written.
 pub fn compile(
     tasks: &Tasks,
     names: &[&str],
@@ -118,24 +139,28 @@ pub fn compile(
     options: &CompileOptions,
     folder: &Path,
     mut progress: impl FnMut(&str),
+    choose: impl Fn(Compiled) -> anyhow::Result<Compiled>,
 ) -> anyhow::Result<Vec<Compiled>> {
     let mut compiled = Vec::new();
     for name in names {
         progress(name);
-        let set = planner::compile_task_set(tasks, name, board, options).with_context(|| format!("task set `{name}`"))?;
-        compiled.push(set);
+        let within = || format!("task set `{name}`");
+        let set = planner::compile_task_set(tasks, name, board, options).with_context(within)?;
+        compiled.push(choose(set).with_context(within)?);
     }
     planner::write_deployment(folder, tasks, board, &compiled)?;
     Ok(compiled)
 }
 
 /// The task sets to compile before `wanted` can run from `folder`: it, and every other one the table there holds, where
-/// the task file, the models, the board or the options are no longer what their plans were made from.
+/// the task file, the models, the board or the options are no longer what their plans were made from; and `wanted` in any case
+/// where it is to be searched for anew.
 pub fn stale<'a>(
     tasks: &'a Tasks,
     wanted: &'a str,
     board: &BoardRecord,
     options: &CompileOptions,
+    searches: bool,
     folder: &Path,
 ) -> anyhow::Result<Vec<&'a str>> {
     let all = || tasks.sets.keys().map(String::as_str);
@@ -155,7 +180,7 @@ pub fn stale<'a>(
             None => name != wanted,
             Some(plan) => {
                 let source = planner::source_digest(tasks, name, board, options).with_context(|| format!("task set `{name}`"))?;
-                plan.source == source && (table_agrees || name != wanted)
+                plan.source == source && (table_agrees && !searches || name != wanted)
             }
         };
         if !fresh {

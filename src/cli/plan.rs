@@ -2,10 +2,14 @@
 
 use super::options::Common;
 use super::{Outcome, compile, output};
+use crate::bench::choice;
+use crate::board::BoardRecord;
 use crate::plan::format::{Basis, Plan};
 use crate::planner::Compiled;
-use anyhow::bail;
+use crate::runtime;
+use anyhow::{Context, bail};
 use clap::Args;
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 #[derive(Args)]
@@ -16,9 +20,12 @@ Examples:
   platoon plan --board boards/box.toml         for another board
   platoon plan --board h200 --searcher platoon --budget 50000
                                                search for the schedule that the simulator finds shortest
+  platoon plan --measure                       search by every method, run the best of each and the
+                                               baselines in turns, and keep the fastest
 
 Plans go to <plans>/<board>/: <task-set>.plan, table, weights/. Times are simulated, from the board's measured
-operators or from estimates; a replay measures. Planning for a GPU's board needs no GPU. On the CPU backend --dtype f16 is there for
+operators or from estimates; --measure and a replay measure. The fastest has the shortest p99, then the shortest
+median, of whole frames of noise. Planning for a GPU's board needs no GPU. On the CPU backend --dtype f16 is there for
 judging accuracy: plain reference kernels compute it, about a hundred times slower than f32, which the estimates do
 not know.")]
 pub struct Arguments {
@@ -27,6 +34,12 @@ pub struct Arguments {
     task_set: Vec<String>,
     #[command(flatten)]
     compile: compile::HowToCompile,
+    /// Run the best plans of each searcher and the baselines on this machine, and keep the fastest
+    #[arg(long)]
+    measure: bool,
+    /// Frames of each plan that are measured
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "measure", value_parser = clap::value_parser!(u32).range(1..))]
+    frames: u32,
     /// Print the table as JSON
     #[arg(long)]
     json: bool,
@@ -49,20 +62,37 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         some => some.iter().map(String::as_str).collect(),
     };
     let folder = common.folder(&board);
-    let options = arguments.compile.options(&board)?;
-    let compiled = compile::compile(&tasks, &wanted, &board, &options, &folder, |name| log::info!("compiling {name}"))?;
+    let options = match arguments.measure {
+        true => arguments.compile.options_to_measure(&board)?,
+        false => arguments.compile.options(&board)?,
+    };
+    let engine = common.engine_options(&board);
+    let choose = |compiled: Compiled| match arguments.measure {
+        true => measured(compiled, &board, &engine, arguments.frames),
+        false => Ok(compiled),
+    };
+    let told = |name: &str| log::info!("compiling {name}");
+    let compiled = compile::compile(&tasks, &wanted, &board, &options, &folder, told, choose)?;
     let plans: Vec<&Plan> = compiled.iter().map(|c| &c.plan).collect();
     if arguments.json {
         let rows: Vec<Value> = compiled.iter().map(figures).collect();
         output::print(&format!("{:#}", json!({ "folder": folder, "plans": rows })))?;
     } else {
         output::print(&table(&plans))?;
-        if let Some(table) = searchers(&compiled) {
+        for table in [searchers(&compiled), measurements(&compiled)].into_iter().flatten() {
             output::print(&table)?;
         }
         output::print(&format!("written to {}", folder.display()))?;
     }
     Ok(Outcome::Good)
+}
+
+/// The fastest of a task set's plans.
+fn measured(compiled: Compiled, board: &BoardRecord, engine: &runtime::Options, frames: u32) -> anyhow::Result<Compiled> {
+    let bar = ProgressBar::new(u64::from(frames));
+    let chosen = choice::choose(compiled, board, engine, frames as usize, |done| bar.set_position(done as u64));
+    bar.finish_and_clear();
+    chosen.context("its plans cannot be measured here: they are on the machine that has the board")
 }
 
 /// Names in backquotes, comma-separated.
@@ -133,6 +163,27 @@ fn searchers(compiled: &[Compiled]) -> Option<String> {
     searched().next().map(|_| table.render())
 }
 
+/// What was measured of each task set's plans.
+fn measurements(compiled: &[Compiled]) -> Option<String> {
+    let mut table = output::Table::new(&["task set", "measured", "predicted ms", "frame ms p50", "p99", ""]);
+    let all = || {
+        compiled
+            .iter()
+            .flat_map(|c| c.report.measured.iter().enumerate().map(move |(i, m)| (c, i, m)))
+    };
+    for (one, place, found) in all() {
+        table.row([
+            one.plan.task_set.clone(),
+            found.searcher.clone(),
+            format!("{:.3}", found.predicted_ms),
+            format!("{:.3}", found.p50_ms),
+            format!("{:.3}", found.p99_ms),
+            if place == 0 { "kept".into() } else { String::new() },
+        ]);
+    }
+    all().next().map(|_| table.render())
+}
+
 fn figures(compiled: &Compiled) -> Value {
     let plan = &compiled.plan;
     json!({
@@ -147,5 +198,6 @@ fn figures(compiled: &Compiled) -> Value {
         "searcher": plan.searcher,
         "looked_at": compiled.report.looked_at,
         "searchers": compiled.report.searchers,
+        "measured": compiled.report.measured,
     })
 }

@@ -156,13 +156,19 @@ fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord,
             plan::names(tasks.sets.keys())
         );
     }
-    let stale = compile::stale(&tasks, wanted, board, &options, folder)?;
+    let stale = compile::stale(&tasks, wanted, board, &options, arguments.compile.searches(), folder)?;
     if !stale.is_empty() {
         let bar = ProgressBar::new_spinner();
         bar.enable_steady_tick(Duration::from_millis(100));
-        compile::compile(&tasks, &stale, board, &options, folder, |name| {
-            bar.set_message(format!("compiling {name}"))
-        })?;
+        compile::compile(
+            &tasks,
+            &stale,
+            board,
+            &options,
+            folder,
+            |name| bar.set_message(format!("compiling {name}")),
+            Ok,
+        )?;
         bar.finish_and_clear();
     }
     Ok(())

@@ -427,11 +427,27 @@ fn file_digest(path: &Path) -> Result<Digest, PlannerError> {
 fn digest_text(board: &BoardRecord, options: &CompileOptions) -> String {
     let (version, format, record) = (env!("CARGO_PKG_VERSION"), VERSION, Digest::of_board(board));
     let kernels = emit::kernels(board);
+    // How a schedule was searched for, and whether a measurement chose it, is not what it is made from: a plan that was
+    // searched for once serves until something else changes.
+    let CompileOptions {
+        searcher,
+        seed,
+        budget,
+        rivals,
+        ..
+    } = CompileOptions::default();
+    let options = CompileOptions {
+        searcher,
+        seed,
+        budget,
+        rivals,
+        ..options.clone()
+    };
     format!("platoon {version}, plan format {format}, board {record}, kernels {kernels:?}, {options:?}\n")
 }
 
-/// Digest of everything a task set's plan is made from: networks, cards, tasks, board, options, this crate's version, the
-/// GPU's kernels.
+/// Digest of everything a task set's plan is made from: networks, cards, tasks, board, options but for the search's, this
+/// crate's version, the GPU's kernels.
 /// A stored plan whose `source` differs is stale.
 pub fn source_digest(tasks: &Tasks, name: &str, board: &BoardRecord, options: &CompileOptions) -> Result<Digest, PlannerError> {
     let set = task_set(tasks, name)?;

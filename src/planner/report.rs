@@ -22,6 +22,8 @@ pub struct Report {
     pub looked_at: u64,
     /// The best that each searcher found, by prediction, best first.
     pub searchers: Vec<SearcherReport>,
+    /// What was measured of plans that were measured, fastest first; the first is the plan.
+    pub measured: Vec<MeasuredReport>,
     /// `estimated` or `measured`.
     pub basis: &'static str,
     /// One per tenant.
@@ -41,6 +43,21 @@ pub struct SearcherReport {
     pub frame_ms: f64,
     /// By how much deadlines are missed in it, in milliseconds, all together over the cycle.
     pub late_ms: f64,
+}
+
+/// A plan that was measured, from before its pictures were copied in until its last result was there.
+#[derive(Clone, Debug, Serialize)]
+pub struct MeasuredReport {
+    /// The searcher that decided.
+    pub searcher: String,
+    /// The longest predicted frame of its cycle, in milliseconds.
+    pub predicted_ms: f64,
+    /// Half of its frames took no longer, in milliseconds.
+    pub p50_ms: f64,
+    /// All but a hundredth of its frames took no longer, in milliseconds.
+    pub p99_ms: f64,
+    /// Frames.
+    pub frames: usize,
 }
 
 /// One tenant of a report.
@@ -112,35 +129,19 @@ impl Report {
                 kernels,
             }
         });
-        let name = |t: &crate::ids::TenantId| plan.tenants[t.index()].name.clone();
-        let frames = plan.cycle.iter().zip(&plan.prediction.frames).map(|(schedule, frame)| FrameReport {
-            total_ms: frame.total.as_ms(),
-            finish_ms: schedule
-                .tenants
-                .iter()
-                .map(name)
-                .zip(frame.finish.iter().map(|f| f.as_ms()))
-                .collect(),
-            slack_ms: (schedule.tenants.iter().zip(&frame.finish))
-                .filter_map(|(t, finish)| {
-                    let deadline = plan.tenants[t.index()].urgency.deadline?;
-                    Some((name(t), deadline.as_ms() - finish.as_ms()))
-                })
-                .collect(),
-            misses: frame.misses.iter().map(|&m| name(&schedule.tenants[usize::from(m)])).collect(),
-        });
         Report {
             task_set: plan.task_set.clone(),
             board: board.name.clone(),
             searcher: plan.searcher.clone(),
             looked_at: found.looked_at,
             searchers: searchers.collect(),
+            measured: Vec::new(),
             basis: match plan.prediction.basis {
                 Basis::Estimated => "estimated",
                 Basis::Measured => "measured",
             },
             tenants: tenants.collect(),
-            frames: frames.collect(),
+            frames: frames(plan),
             memory: MemoryReport {
                 arena: placement.arena_bytes,
                 buffers: placement.total_bytes,
@@ -151,10 +152,41 @@ impl Report {
         }
     }
 
+    /// A measurement prefers `plan`, of the same task set: it is the plan that this is the report of.
+    pub fn choose(&mut self, plan: &Plan, measured: Vec<MeasuredReport>) {
+        self.searcher = plan.searcher.clone();
+        self.measured = measured;
+        self.frames = frames(plan);
+        self.memory.arena = plan.arena_bytes;
+        self.memory.reuse = self.memory.buffers as f64 / plan.arena_bytes.max(1) as f64;
+    }
+
     /// The report as indented JSON, the same text for the same plan.
     pub fn json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text
     }
+}
+
+/// What is predicted of each frame of the cycle.
+fn frames(plan: &Plan) -> Vec<FrameReport> {
+    let name = |t: &crate::ids::TenantId| plan.tenants[t.index()].name.clone();
+    let frames = plan.cycle.iter().zip(&plan.prediction.frames).map(|(schedule, frame)| FrameReport {
+        total_ms: frame.total.as_ms(),
+        finish_ms: schedule
+            .tenants
+            .iter()
+            .map(name)
+            .zip(frame.finish.iter().map(|f| f.as_ms()))
+            .collect(),
+        slack_ms: (schedule.tenants.iter().zip(&frame.finish))
+            .filter_map(|(t, finish)| {
+                let deadline = plan.tenants[t.index()].urgency.deadline?;
+                Some((name(t), deadline.as_ms() - finish.as_ms()))
+            })
+            .collect(),
+        misses: frame.misses.iter().map(|&m| name(&schedule.tenants[usize::from(m)])).collect(),
+    });
+    frames.collect()
 }

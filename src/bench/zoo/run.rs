@@ -11,7 +11,7 @@ use crate::bench::peers::Peer;
 use crate::bench::{BenchError, ours};
 use crate::board::BoardRecord;
 use crate::ids::TenantId;
-use crate::plan::format::{Plan, Port};
+use crate::plan::format::Port;
 use crate::planner::{self, CompileOptions, Compiled};
 use crate::runtime::{Draft, Engine, Options};
 use crate::tensor::{DType, Data, Tensor};
@@ -125,7 +125,7 @@ impl Zoo {
             stored(member.network.data(member.batch), dtype)
         });
         let inputs = inputs.collect();
-        let compiled = apart(compiled);
+        let compiled = ours::apart(compiled);
         let plans = compiled.iter().map(|c| c.plan.task_set.clone()).collect();
         let deployment = ours::deployment(compiled, board)?;
         let options = Options {
@@ -205,23 +205,6 @@ impl Zoo {
     pub fn close(self) {
         self.engine.close();
     }
-}
-
-/// A plan and its rivals as task sets of their own; the first has the weights of all.
-fn apart(mut compiled: Compiled) -> Vec<Compiled> {
-    let rivals = std::mem::take(&mut compiled.rivals);
-    let report = compiled.report.clone();
-    let rival = |(number, mut plan): (usize, Plan)| {
-        plan.task_set = format!("{}, rival {}", plan.task_set, number + 1);
-        Compiled {
-            plan,
-            rivals: Vec::new(),
-            weight_files: Vec::new(),
-            report: report.clone(),
-        }
-    };
-    let others = rivals.into_iter().enumerate().map(rival);
-    std::iter::once(compiled).chain(others).collect()
 }
 
 /// A tensor as its port stores it: f32 data of an f16 port is rounded.

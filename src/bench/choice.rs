@@ -1,0 +1,141 @@
+//! The measured choice: of a task set's plan and its rivals, the one that is fastest on this machine.
+//!
+//! The simulator ranks, a measurement decides: the best few of each searcher and the baselines run in turns on one engine, and
+//! the one with the shortest tail is kept. As the baselines are among them, what is kept is no slower than the best baseline was
+//! in the same run.
+
+use super::inputs::{self, Picture};
+use super::measure::{Samples, TURN, WARM};
+use super::{BenchError, ours};
+use crate::board::BoardRecord;
+use crate::ids::{CameraId, TenantId};
+use crate::plan::format::Plan;
+use crate::planner::Compiled;
+use crate::planner::report::MeasuredReport;
+use crate::runtime::{Engine, Options};
+use crate::units::Nanos;
+use std::time::Instant;
+
+/// Runs at least `frames` counted frames of a compiled task set's plan and of each of its rivals, in turns of whole cycles, on
+/// noise from a fixed seed. Gives the task set back with the fastest plan, by its p99 and then by its median, and with the
+/// figures of all in its report; its rivals are gone. `progress` gets the number of frames done of each.
+pub fn choose(
+    mut compiled: Compiled,
+    board: &BoardRecord,
+    options: &Options,
+    frames: usize,
+    mut progress: impl FnMut(usize),
+) -> Result<Compiled, BenchError> {
+    let plans: Vec<Plan> = std::iter::once(&compiled.plan).chain(&compiled.rivals).cloned().collect();
+    let parts = ours::apart(compiled.clone());
+    let names: Vec<String> = parts.iter().map(|c| c.plan.task_set.clone()).collect();
+    let mut engine = Engine::with(ours::deployment(parts, board)?, options)?;
+    let pictures: Vec<Picture> = compiled.plan.cameras.iter().map(Picture::of).collect();
+    let tensors = inputs::tensors(&compiled.plan, &vec![(-1.0, 1.0); compiled.plan.tenants.len()]);
+    let cycle = compiled.plan.cycle.len().max(1);
+    let turn = TURN.next_multiple_of(cycle);
+    let mut samples = vec![Samples::default(); plans.len()];
+    let mut done = 0;
+    while done < frames {
+        for (name, samples) in names.iter().zip(&mut samples) {
+            engine.select(name)?;
+            let mut times = Vec::with_capacity(turn);
+            for run in 0..WARM + turn {
+                let time = frame(&mut engine, &pictures, &tensors)?;
+                if run >= WARM {
+                    times.push(time);
+                }
+            }
+            samples.extend(times);
+        }
+        done += turn;
+        progress(done.min(frames));
+    }
+    engine.close();
+
+    let mut order: Vec<usize> = (0..plans.len()).collect();
+    // Among equals, what was predicted to be faster.
+    order.sort_by_key(|&p| (samples[p].quantile(0.99), samples[p].median()));
+    let figures = order.iter().map(|&p| MeasuredReport {
+        searcher: plans[p].searcher.clone(),
+        predicted_ms: longest(&plans[p]).as_ms(),
+        p50_ms: samples[p].median().as_ms(),
+        p99_ms: samples[p].quantile(0.99).as_ms(),
+        frames: samples[p].count(),
+    });
+    let figures = figures.collect();
+    compiled.rivals.clear();
+    compiled.plan = plans.into_iter().nth(order[0]).unwrap_or(compiled.plan);
+    compiled.report.choose(&compiled.plan, figures);
+    Ok(compiled)
+}
+
+/// A frame, from before its inputs are copied in until its last result is there.
+fn frame(engine: &mut Engine, pictures: &[Picture], tensors: &[(usize, usize, Vec<u8>)]) -> Result<Nanos, BenchError> {
+    let start = Instant::now();
+    let mut draft = engine.begin()?;
+    for (camera, picture) in pictures.iter().enumerate() {
+        draft.copy_image(CameraId(camera as u16), &picture.image())?;
+    }
+    for (tenant, port, data) in tensors {
+        draft.copy_input(TenantId(*tenant as u16), *port, data)?;
+    }
+    let ticket = draft.submit()?;
+    engine.wait(&ticket, None)?;
+    let time = start.elapsed();
+    engine.release(ticket)?;
+    Ok(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+/// The longest predicted frame of the cycle.
+fn longest(plan: &Plan) -> Nanos {
+    plan.prediction.frames.iter().map(|f| f.total).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::zoo::run::Group;
+    use crate::planner::{CompileOptions, Searcher, boards};
+
+    #[test]
+    fn the_plan_with_the_shortest_tail_is_kept_and_the_others_are_told_of() {
+        let group = Group::parse("bst:1+bst:2", None).unwrap();
+        let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
+        let board = boards::load("host").unwrap();
+        let options = CompileOptions {
+            searcher: Searcher::Gacer,
+            budget: 200,
+            rivals: 2,
+            ..CompileOptions::default()
+        };
+        let compiled = group.compile(models, &board, &options).unwrap();
+        let all: Vec<Plan> = std::iter::once(&compiled.plan).chain(&compiled.rivals).cloned().collect();
+        let engine = Options {
+            workers: Some(1),
+            ..Options::default()
+        };
+        let mut heard = Vec::new();
+        let chosen = choose(compiled, &board, &engine, 6, |done| heard.push(done)).unwrap();
+        assert_eq!(heard, [4, 6]);
+        let figures = &chosen.report.measured;
+        assert!(figures.len() == all.len() && figures.iter().all(|f| f.frames == 8 && f.p50_ms > 0.0));
+        assert!(figures.is_sorted_by_key(|f| (f.p99_ms, f.p50_ms)));
+        assert!(all.contains(&chosen.plan) && chosen.rivals.is_empty());
+        assert_eq!(
+            (&chosen.plan.searcher, &chosen.report.searcher),
+            (&figures[0].searcher, &figures[0].searcher)
+        );
+        let searchers: Vec<&str> = figures.iter().map(|f| f.searcher.as_str()).collect();
+        assert!(
+            ["sequential", "streams", "gacer"].iter().all(|s| searchers.contains(s)),
+            "{searchers:?}"
+        );
+        let weights = chosen
+            .plan
+            .weight_files
+            .iter()
+            .all(|w| chosen.weight_files.iter().any(|(d, _)| *d == w.digest));
+        assert!(weights, "the weights are there for whichever plan is kept");
+    }
+}
