@@ -194,21 +194,22 @@ impl Progress {
 
     /// How many of the first `segments` segments have begun in `frame` and not ended.
     pub fn running_segments(&self, segments: usize, frame: u64) -> usize {
+        let open = self.open_segments(segments, frame);
+        open.filter(|&s| self.segment_started(s, frame)).count()
+    }
+
+    /// Those of the first `segments` segments that have not ended in `frame`.
+    fn open_segments(&self, segments: usize, frame: u64) -> impl Iterator<Item = SegmentId> {
         (0..segments.min(self.places.segments))
             .filter_map(SegmentId::from_index)
-            .filter(|&s| self.segment_started(s, frame) && !self.segment_ended(s, frame))
-            .count()
+            .filter(move |&s| !self.segment_ended(s, frame))
     }
 
     /// The segment to blame when `frame` does not go on: the first that a worker is in a step of, for a team's other
     /// segments may merely wait for that worker; else, of the first `segments` segments, the first that began and did not
     /// end; else the first that did not end.
     pub fn stuck_segment(&self, segments: usize, frame: u64) -> Option<SegmentId> {
-        let open = || {
-            (0..segments.min(self.places.segments))
-                .filter_map(SegmentId::from_index)
-                .filter(|&s| !self.segment_ended(s, frame))
-        };
+        let open = || self.open_segments(segments, frame);
         let inside = |s: SegmentId| self.inside.iter().any(|w| w.load(Ordering::Relaxed) == u64::from(s.0) + 1);
         let started = |s: SegmentId| self.segment_started(s, frame);
         open()

@@ -8,13 +8,10 @@ use super::inputs::{self, Picture};
 use super::measure::{Samples, TURN, WARM};
 use super::{BenchError, ours};
 use crate::board::BoardRecord;
-use crate::ids::{CameraId, TenantId};
 use crate::plan::format::Plan;
 use crate::planner::Compiled;
 use crate::planner::report::MeasuredReport;
 use crate::runtime::{Engine, Options};
-use crate::units::Nanos;
-use std::time::Instant;
 
 /// Runs at least `frames` counted frames of a compiled task set's plan and of each of its rivals, in turns of whole cycles, on
 /// noise from a fixed seed. Gives the task set back with the fastest plan, by its p99 and then by its median, and with the
@@ -41,7 +38,7 @@ pub fn choose(
             engine.select(name)?;
             let mut times = Vec::with_capacity(turn);
             for run in 0..WARM + turn {
-                let time = frame(&mut engine, &pictures, &tensors)?;
+                let time = ours::frame(&mut engine, &pictures, &tensors)?;
                 if run >= WARM {
                     times.push(time);
                 }
@@ -58,7 +55,7 @@ pub fn choose(
     order.sort_by_key(|&p| (samples[p].quantile(0.99), samples[p].median()));
     let figures = order.iter().map(|&p| MeasuredReport {
         searcher: plans[p].searcher.clone(),
-        predicted_ms: longest(&plans[p]).as_ms(),
+        predicted_ms: plans[p].prediction.longest().as_ms(),
         p50_ms: samples[p].median().as_ms(),
         p99_ms: samples[p].quantile(0.99).as_ms(),
         frames: samples[p].count(),
@@ -68,28 +65,6 @@ pub fn choose(
     compiled.plan = plans.into_iter().nth(order[0]).unwrap_or(compiled.plan);
     compiled.report.choose(&compiled.plan, figures);
     Ok(compiled)
-}
-
-/// A frame, from before its inputs are copied in until its last result is there.
-fn frame(engine: &mut Engine, pictures: &[Picture], tensors: &[(usize, usize, Vec<u8>)]) -> Result<Nanos, BenchError> {
-    let start = Instant::now();
-    let mut draft = engine.begin()?;
-    for (camera, picture) in pictures.iter().enumerate() {
-        draft.copy_image(CameraId(camera as u16), &picture.image())?;
-    }
-    for (tenant, port, data) in tensors {
-        draft.copy_input(TenantId(*tenant as u16), *port, data)?;
-    }
-    let ticket = draft.submit()?;
-    engine.wait(&ticket, None)?;
-    let time = start.elapsed();
-    engine.release(ticket)?;
-    Ok(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
-}
-
-/// The longest predicted frame of the cycle.
-fn longest(plan: &Plan) -> Nanos {
-    plan.prediction.frames.iter().map(|f| f.total).max().unwrap_or_default()
 }
 
 #[cfg(test)]

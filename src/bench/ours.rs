@@ -68,6 +68,23 @@ pub(super) fn apart(mut compiled: Compiled) -> Vec<Compiled> {
     std::iter::once(compiled).chain(others).collect()
 }
 
+/// A frame, from before its inputs are copied in until its last result is there.
+pub(super) fn frame(engine: &mut Engine, pictures: &[Picture], tensors: &[(usize, usize, Vec<u8>)]) -> Result<Nanos, BenchError> {
+    let start = Instant::now();
+    let mut draft = engine.begin()?;
+    for (camera, picture) in pictures.iter().enumerate() {
+        draft.copy_image(CameraId(camera as u16), &picture.image())?;
+    }
+    for (tenant, port, data) in tensors {
+        draft.copy_input(TenantId(*tenant as u16), *port, data)?;
+    }
+    let ticket = draft.submit()?;
+    engine.wait(&ticket, None)?;
+    let time = start.elapsed();
+    engine.release(ticket)?;
+    Ok(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+}
+
 impl Ours {
     /// Opens an engine on both plans.
     pub fn open(mix: &Mix, compiled: CompiledMix, board: &BoardRecord, options: &Options) -> Result<Ours, BenchError> {
@@ -96,20 +113,9 @@ impl Ours {
         self.engine.select(&side.task_set)?;
         let mut times = Vec::with_capacity(count);
         for run in 0..warm + count {
-            let start = Instant::now();
-            let mut draft = self.engine.begin()?;
-            for (camera, picture) in side.pictures.iter().enumerate() {
-                draft.copy_image(CameraId(camera as u16), &picture.image())?;
-            }
-            for (tenant, port, data) in &side.tensors {
-                draft.copy_input(TenantId(*tenant as u16), *port, data)?;
-            }
-            let ticket = draft.submit()?;
-            self.engine.wait(&ticket, None)?;
-            let time = start.elapsed();
-            self.engine.release(ticket)?;
+            let time = frame(&mut self.engine, &side.pictures, &side.tensors)?;
             if run >= warm {
-                times.push(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+                times.push(time);
             }
         }
         Ok(times)

@@ -88,9 +88,7 @@ impl HowToCompile {
             ..CompileOptions::default()
         })
     }
-}
 
-impl HowToCompile {
     /// True if a method of search is asked for: then a plan that is there does not do.
     pub fn searches(&self) -> bool {
         self.searcher.is_some()

@@ -104,11 +104,6 @@ fn weight_bytes(plan: &Plan) -> u64 {
     plan.weight_files.iter().map(|w| w.bytes).sum()
 }
 
-/// The longest predicted frame of the cycle, in milliseconds.
-fn predicted_ms(plan: &Plan) -> f64 {
-    plan.prediction.frames.iter().map(|f| f.total.as_ms()).fold(0.0, f64::max)
-}
-
 fn basis(plan: &Plan) -> &'static str {
     match plan.prediction.basis {
         Basis::Estimated => "estimated",
@@ -140,7 +135,7 @@ fn table(plans: &[&Plan]) -> String {
             output::megabytes(weight_bytes(plan)),
             output::megabytes(plan.arena_bytes),
             plan.searcher.clone(),
-            format!("{:.2}", predicted_ms(plan)),
+            format!("{:.2}", plan.prediction.longest().as_ms()),
             basis(plan).into(),
             misses(plan).to_string(),
         ]);
@@ -192,7 +187,7 @@ fn figures(compiled: &Compiled) -> Value {
         "operators": plan.operators.len(),
         "weight_bytes": weight_bytes(plan),
         "arena_bytes": plan.arena_bytes,
-        "predicted_ms": predicted_ms(plan),
+        "predicted_ms": plan.prediction.longest().as_ms(),
         "prediction": basis(plan),
         "expected_misses": misses(plan),
         "searcher": plan.searcher,

@@ -432,6 +432,13 @@ pub struct Prediction {
     pub frames: Vec<FramePrediction>,
 }
 
+impl Prediction {
+    /// The longest frame of the cycle.
+    pub fn longest(&self) -> Nanos {
+        self.frames.iter().map(|f| f.total).max().unwrap_or_default()
+    }
+}
+
 /// What the planner expects of one frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FramePrediction {

@@ -55,7 +55,7 @@ impl Contest {
     ) -> Result<Contest, BenchError> {
         let rival = |plan: &Plan| Rival {
             searcher: plan.searcher.clone(),
-            predicted: plan.prediction.frames.iter().map(|f| f.total).max().unwrap_or_default(),
+            predicted: plan.prediction.longest(),
             side: Side::default(),
         };
         let mut rivals: Vec<Rival> = std::iter::once(&compiled.plan).chain(&compiled.rivals).map(rival).collect();

@@ -85,18 +85,25 @@ pub(super) struct Plain {
     pub splits: u32,
 }
 
-/// Binds a convolution or matrix product whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
-    let entry = *WgmmaTile::of(operator.tactic).ok_or(BindError::Tactic("conv_wgmma has no such tile"))?;
-    let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
-    Ok(Box::new(ConvWgmma {
-        operator: operator.clone(),
-        entry,
-        constants: Plain {
+impl Plain {
+    /// Packs the constants of a product.
+    pub fn pack(packer: &mut Packer<'_>, operator: &Operator) -> Result<Plain, BindError> {
+        let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
+        Ok(Plain {
             weights: pack_weights(packer, &product)?,
             bias: pack_bias(packer, &product)?,
             splits: u32::from(operator.class.split_k.max(1)),
-        },
+        })
+    }
+}
+
+/// Binds a convolution or matrix product whose tactic is an entry of the menu.
+pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    let entry = *WgmmaTile::of(operator.tactic).ok_or(BindError::Tactic("conv_wgmma has no such tile"))?;
+    Ok(Box::new(ConvWgmma {
+        operator: operator.clone(),
+        entry,
+        constants: Plain::pack(packer, operator)?,
     }))
 }
 

@@ -3,8 +3,7 @@
 //! Weights, pixels and parameters are those of [`conv_wgmma`](super::conv_wgmma): both kernels share packed weights, and
 //! compute the same bits.
 
-use super::conv_wgmma::{MISFIT, Plain, pack_weights, params};
-use super::epilogue::pack_bias;
+use super::conv_wgmma::{MISFIT, Plain, params};
 use super::{Addresses, BindError, Kernel, Launch, Packer};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains};
@@ -38,15 +37,10 @@ struct StreamWgmma {
 /// Binds a convolution or matrix product whose tactic is an entry of the menu.
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *StreamTile::of(operator.tactic).ok_or(BindError::Tactic("stream_wgmma has no such tile"))?;
-    let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
     Ok(Box::new(StreamWgmma {
         operator: operator.clone(),
         entry,
-        constants: Plain {
-            weights: pack_weights(packer, &product)?,
-            bias: pack_bias(packer, &product)?,
-            splits: u32::from(operator.class.split_k.max(1)),
-        },
+        constants: Plain::pack(packer, operator)?,
     }))
 }
 

@@ -1,5 +1,5 @@
 use super::super::tests::bench::{Bench, Form, Link, shape};
-use super::super::{Area, Im2colMap, Packs, TensorMap, TensorMaps, TiledMap};
+use super::super::{Area, Im2colMap, TensorMap, TensorMaps, TiledMap};
 use super::*;
 use crate::plan::format::{Call, Family, Kernel as Named, Operand, Rounding};
 use crate::plan::tactic::{Target, arithmetic_class, menu};
@@ -64,14 +64,7 @@ fn layer(bench: &mut Bench, [n, c, h, w]: [u32; 4], o: u32, kernel: [u32; 2], st
 
 /// What launches a chunk, its parameters, and the packed weights.
 fn launch(bench: &Bench, operator: &Operator, region: &Region, width: u16) -> (Launch, Params, Vec<Vec<u8>>) {
-    let sections: Vec<&[u8]> = bench.sections.iter().map(Vec::as_slice).collect();
-    let mut packs = Packs::default();
-    let mut packer = Packer {
-        plan: &bench.plan,
-        sections: &sections,
-        packs: &mut packs,
-    };
-    let kernel = compile(&mut packer, operator).unwrap();
+    let (kernel, packs) = bench.compile(operator);
     let area = |address: u64, bytes: usize| Area {
         address,
         bytes: bytes as u64,

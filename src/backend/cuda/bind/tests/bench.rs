@@ -1,6 +1,7 @@
 //! Operators on random tensors in a memory of their own, which the CPU backend can run too.
 
 use crate::backend::cpu::fixture;
+use crate::backend::cuda::bind::{self, Packer, Packs};
 use crate::ids::{BufferId, SectionId};
 use crate::plan::format::*;
 use crate::plan::tactic::{Target, arithmetic_class};
@@ -74,6 +75,19 @@ pub fn shape(dims: &[u32]) -> Shape {
 }
 
 impl Bench {
+    /// The operator bound by its tactic, and what it has packed.
+    pub fn compile(&self, operator: &Operator) -> (Box<dyn bind::Kernel>, Packs) {
+        let sections: Vec<&[u8]> = self.sections.iter().map(Vec::as_slice).collect();
+        let mut packs = Packs::default();
+        let mut packer = Packer {
+            plan: &self.plan,
+            sections: &sections,
+            packs: &mut packs,
+        };
+        let kernel = bind::compile(&mut packer, operator).unwrap();
+        (kernel, packs)
+    }
+
     pub fn new(seed: u64) -> Bench {
         let mut plan = fixture::plan(Vec::new());
         plan.weight_files.push(WeightFile {

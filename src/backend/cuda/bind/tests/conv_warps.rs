@@ -147,14 +147,7 @@ fn launches_cover_the_pixels_of_a_chunk() {
             tactic,
             ..operator.clone()
         };
-        let sections: Vec<&[u8]> = bench.sections.iter().map(Vec::as_slice).collect();
-        let mut packs = Packs::default();
-        let mut packer = Packer {
-            plan: &bench.plan,
-            sections: &sections,
-            packs: &mut packs,
-        };
-        let kernel = compile(&mut packer, &chosen).unwrap();
+        let (kernel, packs) = bench.compile(&chosen);
         let placed = Placed::new(&bench, &packs, 1 << 40);
         let at = placed.addresses(&bench);
         for (region, pixels) in [(&whole, 2 * 81u32), (&chunk, 63)] {
@@ -173,15 +166,8 @@ fn scales_and_shifts_are_packed_one_behind_the_other() {
     let (bench, operator) = normalised(40, 7);
     let tactic = menu(&bench.plan, &operator, TARGETS[0])[0];
     let chosen = Operator { tactic, ..operator };
-    let sections: Vec<&[u8]> = bench.sections.iter().map(Vec::as_slice).collect();
-    let mut packs = Packs::default();
-    let mut packer = Packer {
-        plan: &bench.plan,
-        sections: &sections,
-        packs: &mut packs,
-    };
-    compile(&mut packer, &chosen).unwrap();
+    let (_, packs) = bench.compile(&chosen);
     let padding = [0u8; 2 * 24];
-    let expected = [sections[0], &padding, sections[1], &padding].concat();
+    let expected = [&bench.sections[0][..], &padding, &bench.sections[1], &padding].concat();
     assert!(packs.bytes().contains(&expected));
 }

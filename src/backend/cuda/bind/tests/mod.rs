@@ -72,20 +72,13 @@ impl Placed {
 
 /// The launches of every tactic of the operator's menu over every list of chunks, under a width.
 fn bound(bench: &Bench, operator: &Operator, chunks: &[Region], width: u16, base: u64) -> Vec<(Kernel, Vec<Launch>, Packs)> {
-    let sections: Vec<&[u8]> = bench.sections.iter().map(Vec::as_slice).collect();
     let mut all = Vec::new();
     for tactic in menu(&bench.plan, operator, Target::Cuda { wgmma: false }) {
-        let mut packs = Packs::default();
-        let mut packer = Packer {
-            plan: &bench.plan,
-            sections: &sections,
-            packs: &mut packs,
-        };
         let chosen = Operator {
             tactic,
             ..operator.clone()
         };
-        let kernel = compile(&mut packer, &chosen).unwrap();
+        let (kernel, packs) = bench.compile(&chosen);
         let placed = Placed::new(bench, &packs, base);
         let at = placed.addresses(bench);
         assert_eq!(kernel.workspace(), 0);

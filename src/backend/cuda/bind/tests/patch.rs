@@ -87,18 +87,11 @@ fn windows_of_three_by_three_over_few_channels_share_patches() {
 fn launches(pooled: bool, form: Form, region: &Region, width: u16) -> Vec<(String, u32)> {
     let mut bench = Bench::new(2);
     let mut operator = convolution(&mut bench, 3, [64, 128], pooled, form);
-    let sections: Vec<&[u8]> = bench.sections.iter().map(Vec::as_slice).collect();
     let tactics = menu(&bench.plan, &operator, WGMMA).into_iter();
     let own = tactics.filter(|t| t.kernel == Kernel::ConvPatch).collect::<Vec<_>>();
     let bind = |tactic| {
         operator.tactic = tactic;
-        let mut packs = Packs::default();
-        let mut packer = Packer {
-            plan: &bench.plan,
-            sections: &sections,
-            packs: &mut packs,
-        };
-        let kernel = compile(&mut packer, &operator).unwrap();
+        let (kernel, packs) = bench.compile(&operator);
         let placed = Placed::new(&bench, &packs, 1 << 40);
         let at = Addresses {
             maps: &ZeroMaps,

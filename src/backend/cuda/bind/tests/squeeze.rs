@@ -71,14 +71,7 @@ fn a_squeeze_is_two_launches_over_ranges_and_slabs_of_channels() {
     let target = Target::Cuda { wgmma: true };
     operator.class = arithmetic_class(&bench.plan, &operator, target);
     operator.tactic = menu(&bench.plan, &operator, target)[0];
-    let sections: Vec<&[u8]> = bench.sections.iter().map(Vec::as_slice).collect();
-    let mut packs = Packs::default();
-    let mut packer = Packer {
-        plan: &bench.plan,
-        sections: &sections,
-        packs: &mut packs,
-    };
-    let kernel = compile(&mut packer, &operator).unwrap();
+    let (kernel, packs) = bench.compile(&operator);
     // Rows of 40 inputs, and of 12 rounded up to 16, each with its bias.
     let bytes: Vec<usize> = packs.bytes().iter().map(Vec::len).collect();
     assert_eq!(bytes, [12 * 40 * 2, 12 * 4, 40 * 16 * 2, 40 * 4]);
