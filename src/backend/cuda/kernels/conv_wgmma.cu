@@ -37,7 +37,7 @@ struct Shape {
     static constexpr u32 STAGE_BYTES = IMAGE_BYTES + WEIGHT_BYTES;
     // Shared memory: stages, barriers, and then a strip for each warp, or in a cluster the chains' sums of a part of the tile.
     static constexpr u32 BARRIERS = DEPTH * STAGE_BYTES;    // of a stage two, 16 bytes apart
-    static constexpr u32 SUMS = BARRIERS + DEPTH * 16;      // barrier that counts sums: bytes of other blocks', warps of the own
+    static constexpr u32 SUMS = BARRIERS + DEPTH * 16;      // barrier that counts the bytes of other blocks' sums
     static constexpr u32 STRIPS = BARRIERS + BARRIER_BYTES;
     static constexpr u32 SHARE = STRIPS, SHARE_ROW_BYTES = N * 4, SHARE_BYTES = M * SHARE_ROW_BYTES;
     static_assert(SHARE_BYTES <= BARRIERS, "a chain's sums fit the stages");
@@ -221,12 +221,7 @@ __device__ __forceinline__ void give(const float (&sums)[S::TILE_N / 2], u32 fir
     }
     if (!mine) copy_fence();
     __syncwarp();
-    if (lane != 0) return;
-    if (mine) {
-        barrier_arrive(base + S::SUMS);
-    } else {
-        send_run(remote_address(share, owner), own, WARP_ROWS * ROW_BYTES, remote_address(base + S::SUMS, owner));
-    }
+    if (!mine && lane == 0) send_run(remote_address(share, owner), own, WARP_ROWS * ROW_BYTES, remote_address(base + S::SUMS, owner));
 }
 
 // Adds the chains of a group of channels, in order; they lie `step` bytes apart. Threads with `turned` read the second half
@@ -328,8 +323,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             barrier_init(base + S::BARRIERS + i * 16, 1);                       // full: the copies
             barrier_init(base + S::BARRIERS + i * 16 + 8, S::WORKERS / WARP);   // empty: the warps that multiply
         }
-        // Sums: who expects the other blocks' bytes, and the warps whose rows this block finishes itself.
-        barrier_init(base + S::SUMS, 1 + S::TILE_M / peers / WARP_ROWS);
+        barrier_init(base + S::SUMS, 1);
         barrier_init_fence();
     }
     __syncthreads();
@@ -394,6 +388,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 if (threadIdx.x == 0) barrier_arrive_expecting(base + S::SUMS, S::SHARE_BYTES - part * S::SHARE_ROW_BYTES);
                 workers_meet<S::WORKERS>();
                 give<S>(sums, first_row, rank, part, base, lane);
+                workers_meet<S::WORKERS>();  // the own sums are there
                 barrier_wait(base + S::SUMS, turn);
                 turn ^= 1;
                 __syncwarp();
