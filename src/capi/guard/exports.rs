@@ -226,7 +226,7 @@ exports! {
     }
 
     /// A tenant's result.
-    fn platoon_result(engine: Engine, ticket: Ticket, tenant: u32, result: *mut Result) |caller| {
+    fn platoon_result_of(engine: Engine, ticket: Ticket, tenant: u32, result: *mut Result) |caller| {
         let out = caller.out_sized(result)?;
         out.set(table::find(engine.id)?.result(ticket.id, tenant)?);
         Ok(())
@@ -238,21 +238,21 @@ exports! {
     }
 
     /// Figures of a task set.
-    fn platoon_stats(engine: Engine, task_set: u32, stats: *mut Stats) |caller| {
+    fn platoon_stats_of(engine: Engine, task_set: u32, stats: *mut Stats) |caller| {
         let out = caller.out_sized(stats)?;
         out.set(table::find(engine.id)?.stats(task_set)?);
         Ok(())
     }
 
     /// Figures of a tenant.
-    fn platoon_tenant_stats(engine: Engine, task_set: u32, tenant: u32, stats: *mut TenantStats) |caller| {
+    fn platoon_tenant_stats_of(engine: Engine, task_set: u32, tenant: u32, stats: *mut TenantStats) |caller| {
         let out = caller.out_sized(stats)?;
         out.set(table::find(engine.id)?.tenant_stats(task_set, tenant)?);
         Ok(())
     }
 
     /// How an engine is.
-    fn platoon_health(engine: Engine, health: *mut Health) |caller| {
+    fn platoon_health_of(engine: Engine, health: *mut Health) |caller| {
         let out = caller.out_sized(health)?;
         out.set(table::find(engine.id)?.health()?);
         Ok(())
