@@ -57,7 +57,7 @@ fn valgrind_finds_nothing() {
         "--errors-for-leak-kinds=definite",
         "--quiet",
     ];
-    let mut arguments: Vec<&std::ffi::OsStr> = options.iter().map(|o| o.as_ref()).collect();
+    let mut arguments: Vec<&std::ffi::OsStr> = options.map(|o| o.as_ref()).collect();
     arguments.extend([program.as_os_str(), plans.as_os_str()]);
     assert!(run("valgrind".as_ref(), &arguments).contains("every mistake gave its status"));
     data::ran("valgrind_finds_nothing", "tests/c/misuse.c");

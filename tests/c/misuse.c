@@ -48,7 +48,7 @@ static void opening(const char *plans) {
     options.fifo = 100;
     EXPECT(PLATOON_ARGUMENT, platoon_open(&options, &engine));
     options = options_for(plans);
-    options.workers = 65;
+    options.backend = PLATOON_BACKEND_CUDA; /* the library under test is built without it */
     EXPECT(PLATOON_PREPARE, platoon_open(&options, &engine));
     options = options_for(plans);
     options.task_set = "no such set";
