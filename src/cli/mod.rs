@@ -19,6 +19,7 @@ mod plan;
 mod profile;
 mod replay;
 mod scenes;
+mod table;
 mod verify;
 mod zoo;
 
