@@ -35,6 +35,7 @@ mod strided;
 pub mod tasks;
 #[cfg(test)]
 mod tests;
+pub mod zones;
 
 pub use deployment::table;
 pub use document::TomlError;
