@@ -207,7 +207,9 @@ fn the_table(
     let compilers = Some((cores / rows.len().max(1)).max(1));
     let another = || Peer::pytorch(program.as_deref().unwrap_or_default(), engine.sms, compilers);
     let peer = program.is_some().then_some(&another as zoo::Another<'_>);
-    table::measure(common, &arguments.table, folder, rows, &setting, arguments.zoo.mode(), peer)
+    let most = arguments.zoo.rivals.map_or(table::MOST, NonZeroUsize::get);
+    let how = (arguments.zoo.mode(), most);
+    table::measure(common, &arguments.table, folder, rows, &setting, how, peer)
 }
 
 /// Our workers, which the peer gets as many threads as, and how engines are opened with them.

@@ -21,6 +21,7 @@ mod replay;
 mod scenes;
 mod table;
 mod verify;
+mod what_if;
 mod zoo;
 
 use clap::{Parser, Subcommand};

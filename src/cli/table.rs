@@ -28,8 +28,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Plans of each searcher that may qualify.
-const MOST: usize = 2;
+/// Plans of each searcher that may qualify, unless another number is asked for.
+pub const MOST: usize = 3;
 
 #[derive(Args)]
 pub struct TableArguments {
@@ -65,6 +65,8 @@ struct Table<'a> {
     another: Option<Another<'a>>,
     daemon: Option<Daemon>,
     limits: Limits,
+    /// Plans of each searcher that may qualify.
+    most: usize,
 }
 
 /// The rows that were asked for.
@@ -82,7 +84,7 @@ pub fn measure(
     folder: &Path,
     rows: Vec<Row>,
     setting: &Setting<'_>,
-    mode: Mode,
+    (mode, most): (Mode, usize),
     another: Option<Another<'_>>,
 ) -> anyhow::Result<String> {
     let board = setting.board;
@@ -106,6 +108,7 @@ pub fn measure(
         ways: Way::ALL.into_iter().filter(|w| mode == Mode::Inductor || w.mode == mode).collect(),
         another,
         daemon,
+        most,
         limits: boards::limits(board)?.unwrap_or_else(|| Limits::of_rates(board)),
     };
     std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
@@ -156,7 +159,7 @@ impl Table<'_> {
         let mut skipped = Vec::new();
         let (compiled, peer) = std::thread::scope(|scope| {
             let peer = scope.spawn(|| timed(|| self.peer(&row)));
-            let compiled = timed(|| row.compile(self.setting.board, &self.options, MOST));
+            let compiled = timed(|| row.compile(self.setting.board, &self.options, self.most));
             let peer = peer.join().unwrap_or_else(|_| (Err(anyhow::anyhow!("loading panicked")), 0.0));
             (compiled, peer)
         });
@@ -273,7 +276,11 @@ fn left_out(noted: &mut Vec<String>, what: &str, error: &dyn std::error::Error) 
 
 fn write(folder: &Path, report: &Report) -> anyhow::Result<()> {
     let json = format!("{:#}\n", report.json());
-    for (name, text) in [("table.md", report.markdown()), ("table.json", json), ("table.svg", picture::svg(report))] {
+    for (name, text) in [
+        ("table.md", report.markdown()),
+        ("table.json", json),
+        ("table.svg", picture::svg(report)),
+    ] {
         let file = folder.join(name);
         std::fs::write(&file, text).with_context(|| format!("{}: cannot be written", file.display()))?;
     }
@@ -282,11 +289,15 @@ fn write(folder: &Path, report: &Report) -> anyhow::Result<()> {
 
 fn conditions(setting: &Setting<'_>) -> Conditions {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let told = option_env!("PLATOON_COMMIT").map(String::from).or_else(|| std::env::var("PLATOON_COMMIT").ok());
+    let told = option_env!("PLATOON_COMMIT")
+        .map(String::from)
+        .or_else(|| std::env::var("PLATOON_COMMIT").ok());
     Conditions {
         date: date(now.as_secs() / 86_400),
         clocks: String::new(),
-        commit: told.or_else(|| said("git", &["describe", "--always", "--dirty", "--abbrev=12"])).unwrap_or_default(),
+        commit: told
+            .or_else(|| said("git", &["describe", "--always", "--dirty", "--abbrev=12"]))
+            .unwrap_or_default(),
         command: super::zoo::command(),
         dtype: setting.activations().to_string(),
         frames: setting.frames,
@@ -343,7 +354,13 @@ mod tests {
 
     #[test]
     fn days_are_dates() {
-        let days = [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_778, "2026-11-21"), (20_818, "2026-12-31")];
+        let days = [
+            (0, "1970-01-01"),
+            (59, "1970-03-01"),
+            (11_016, "2000-02-29"),
+            (20_778, "2026-11-21"),
+            (20_818, "2026-12-31"),
+        ];
         days.iter().for_each(|&(day, name)| assert_eq!(date(day), name));
     }
 

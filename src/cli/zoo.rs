@@ -39,8 +39,9 @@ pub struct ZooArguments {
     /// Also time every operator alone, and write a Markdown table of networks and operators beside their floors
     #[arg(long, value_name = "FILE.md", requires = "zoo", conflicts_with_all = ["export", "looped"])]
     gaps: Option<PathBuf>,
-    /// Measure our plans beside each other instead, without a peer: the best N of every searcher at work and the baselines
-    #[arg(long, value_name = "N", requires = "zoo", conflicts_with_all = ["export", "looped", "gaps", "torch"])]
+    /// Measure our plans beside each other instead, without a peer: the best N of every searcher at work and the baselines; with
+    /// --table as many of each may qualify [default there: 3]
+    #[arg(long, value_name = "N", requires = "networks", conflicts_with_all = ["export", "looped", "gaps"])]
     pub rivals: Option<NonZeroUsize>,
     /// The JSON of an earlier run, for a column of it in the table of --gaps
     #[arg(long, value_name = "FILE.json", requires = "gaps")]
@@ -265,7 +266,8 @@ pub fn command() -> String {
 fn load(group: &Group, setting: &Setting<'_>, dtype: &str, mode: Mode, mut peer: Option<Peer>) -> anyhow::Result<Loaded> {
     if let Some(peer) = &mut peer {
         let networks: Vec<(&str, u32)> = group.members.iter().map(|m| (m.network.name, m.batch)).collect();
-        peer.load_zoo(&networks, dtype, &[Way::single(mode)], setting.workers).map_err(BenchError::from)?;
+        peer.load_zoo(&networks, dtype, &[Way::single(mode)], setting.workers)
+            .map_err(BenchError::from)?;
     }
     let models = models(group);
     let multiply_adds = models.iter().map(|m| count::multiply_adds(&m.graph)).sum();

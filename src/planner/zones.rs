@@ -179,7 +179,10 @@ mod tests {
         };
         let text = svg("mix & match", &zones);
         assert_eq!((text.matches("<circle").count(), text.matches("r=\"5\"").count()), (6, 3), "{text}");
-        assert!(text.contains("mix &amp; match") && text.contains("a&lt;b") && text.contains("<title>all, 2: 7.0000 ms"), "{text}");
+        assert!(
+            text.contains("mix &amp; match") && text.contains("a&lt;b") && text.contains("<title>all, 2: 7.0000 ms"),
+            "{text}"
+        );
         assert_eq!(text, svg("mix & match", &zones));
     }
 

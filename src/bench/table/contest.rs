@@ -234,7 +234,16 @@ mod tests {
         names.sort_unstable();
         assert_eq!(
             names,
-            ["barriers", "gacer", "platoon", "sequential", "shares", "spatial", "streams", "temporal"]
+            [
+                "barriers",
+                "gacer",
+                "platoon",
+                "sequential",
+                "shares",
+                "spatial",
+                "streams",
+                "temporal"
+            ]
         );
         assert!(entries.iter().all(|e| e.side.frame.count() == 6));
     }

@@ -74,9 +74,16 @@ mod tests {
         let lines = format!("{{\"start\": {start}, \"period\": 30000000, \"frames\": 3}}\nwhat?\n{{\"start\": 0, \"period\": 1}}\n");
         let (mut said, begun) = (Vec::new(), Instant::now());
         follow(&mut stage, 7, lines.as_bytes(), &mut said).unwrap();
-        assert!(begun.elapsed() >= Duration::from_millis(60), "the third frame starts after two periods");
+        assert!(
+            begun.elapsed() >= Duration::from_millis(60),
+            "the third frame starts after two periods"
+        );
         stage.close();
-        let answers: Vec<Value> = String::from_utf8(said).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let answers: Vec<Value> = String::from_utf8(said)
+            .unwrap()
+            .lines()
+            .map(|l| serde_json::from_str(l).unwrap())
+            .collect();
         assert_eq!(answers[0], json!({ "sms": 7 }));
         assert!(answers[1]["ns"].as_array().unwrap().iter().all(|t| t.as_u64().unwrap() > 0));
         assert_eq!(answers[1]["ns"].as_array().unwrap().len(), 3);

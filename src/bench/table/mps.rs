@@ -77,7 +77,12 @@ impl Daemon {
         // Asked for nothing, the program says how it is used; it is only to be seen whether there is one.
         let mut probe = Command::new(CONTROL);
         settle(&mut probe, Path::new(""));
-        let there = probe.arg("-h").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let there = probe
+            .arg("-h")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         there.map_err(MpsError::Absent)?;
         let folder = std::env::temp_dir().join(format!("platoon-mps-{}", std::process::id()));
         for part in ["pipe", "log"] {
@@ -184,7 +189,11 @@ impl Followers {
             let lost = || MpsError::Start(io::ErrorKind::BrokenPipe.into());
             let requests = Some(process.stdin.take().ok_or_else(lost)?);
             let answers = BufReader::new(process.stdout.take().ok_or_else(lost)?);
-            all.push(Follower { process, requests, answers });
+            all.push(Follower {
+                process,
+                requests,
+                answers,
+            });
         }
         let mut sms = Vec::with_capacity(all.len());
         for follower in &mut all {
@@ -232,7 +241,10 @@ pub fn shares(plan: &Plan, part: u32, of: u32) -> Vec<u32> {
 fn percents(works: &[u64], part: u32, of: u32) -> Vec<u32> {
     let all = works.iter().sum::<u64>().max(1);
     let own = |&work: &u64| (100 * work).div_ceil(all).max(LEAST) * u64::from(part);
-    works.iter().map(|w| own(w).div_ceil(u64::from(of.max(1))).clamp(1, 100) as u32).collect()
+    works
+        .iter()
+        .map(|w| own(w).div_ceil(u64::from(of.max(1))).clamp(1, 100) as u32)
+        .collect()
 }
 
 #[cfg(test)]
@@ -259,7 +271,10 @@ mod tests {
         let mut followers = Followers::start(Path::new("no-mps"), vec![follower(3), follower(5)], &[50, 50]).unwrap();
         assert_eq!(followers.sms, [4, 4]);
         assert_eq!(followers.run(1, 2, Nanos(1)).unwrap(), [Nanos(5), Nanos(5)]);
-        assert!(matches!(followers.run(0, 2, Nanos(1)), Err(MpsError::Process(PeerError::Answer(_)))));
+        assert!(matches!(
+            followers.run(0, 2, Nanos(1)),
+            Err(MpsError::Process(PeerError::Answer(_)))
+        ));
     }
 
     #[test]

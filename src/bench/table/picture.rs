@@ -38,7 +38,12 @@ pub fn svg(report: &Report) -> String {
         escaped(&report.provenance.board)
     );
     let mut x = 12.0;
-    for (fill, words) in [(KEPT, "the plan that is kept"), (OURS, "our other plans"), (MPS, "MPS"), (PEER, "PyTorch")] {
+    for (fill, words) in [
+        (KEPT, "the plan that is kept"),
+        (OURS, "our other plans"),
+        (MPS, "MPS"),
+        (PEER, "PyTorch"),
+    ] {
         let _ = writeln!(
             text,
             "<rect x=\"{x}\" y=\"36\" width=\"12\" height=\"12\" fill=\"{fill}\"/><text x=\"{}\" y=\"46\">{words}</text>",
@@ -71,7 +76,10 @@ fn group(text: &mut String, row: &Measured, y: &mut f64) {
     for (index, entry) in shown(row) {
         let against = if entry.runner == Runner::Mps {
             // Of processes there are only frames, which stand beside the sequential plan's frames.
-            row.entries.iter().find(|e| e.name == REFERENCE).map_or(reference, |e| time(e, true))
+            row.entries
+                .iter()
+                .find(|e| e.name == REFERENCE)
+                .map_or(reference, |e| time(e, true))
         } else {
             reference
         };
@@ -153,10 +161,14 @@ mod tests {
             left_out: Vec::new(),
         };
         let text = svg(&report);
-        let bars = |fill: &str| text.matches(&format!("fill=\"{fill}\"/>\n")).count() + text.matches(&format!("fill=\"{fill}\"/><text")).count();
+        let bars =
+            |fill: &str| text.matches(&format!("fill=\"{fill}\"/>\n")).count() + text.matches(&format!("fill=\"{fill}\"/><text")).count();
         // One of each in the legend.
         assert_eq!([KEPT, OURS, MPS, PEER].map(bars), [2, 3, 2, 3], "{text}");
-        assert!(text.contains(">0.67<") && text.contains(">1.00<") && text.contains("26.67 \u{2192}<"), "{text}");
+        assert!(
+            text.contains(">0.67<") && text.contains(">1.00<") && text.contains("26.67 \u{2192}<"),
+            "{text}"
+        );
         assert!(text.contains("a&lt;b") && !text.contains("a<b"));
     }
 }

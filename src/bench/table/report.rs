@@ -150,7 +150,8 @@ impl Measured {
         let v = &self.verdict;
         let part = |s: &Samples| {
             let at = |q| s.quantile(q).as_ms();
-            (s.count() > 0).then(|| json!({ "frames": s.count(), "p50_ms": at(0.5), "p90_ms": at(0.9), "p99_ms": at(0.99), "min_ms": at(0.0) }))
+            (s.count() > 0)
+                .then(|| json!({ "frames": s.count(), "p50_ms": at(0.5), "p90_ms": at(0.9), "p99_ms": at(0.99), "min_ms": at(0.0) }))
         };
         let entry = |e: &Entry| {
             let (who, predicted, identical) = match e.runner {
@@ -312,14 +313,20 @@ mod tests {
         );
         assert!(lines[4].contains("eager, sequential | - | - | - | - | 4.000"), "{}", lines[4]);
         assert!(text.contains("measured on 2026-11-21") && !text.contains("clocks ;"), "{text}");
-        assert!(text.contains("Left out: MPS: there is none.") && text.contains("geometric mean: 1.100"), "{text}");
+        assert!(
+            text.contains("Left out: MPS: there is none.") && text.contains("geometric mean: 1.100"),
+            "{text}"
+        );
     }
 
     #[test]
     fn json_has_every_ratio_and_whether_it_is_met() {
         let json = report().json();
         let row = &json["rows"][0];
-        assert_eq!((&row["verdict"]["over_streams"], &row["verdict"]["meets_peer"]), (&json!(1.1), &json!(true)));
+        assert_eq!(
+            (&row["verdict"]["over_streams"], &row["verdict"]["meets_peer"]),
+            (&json!(1.1), &json!(true))
+        );
         assert_eq!(row["entries"][0]["identical"], json!(true));
         assert!(row["entries"][3]["network"].is_null() && row["entries"][3]["frame"]["p50_ms"] == json!(4.0));
         assert_eq!(json["left_out"], json!(["MPS: there is none"]));

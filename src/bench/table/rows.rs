@@ -1,11 +1,11 @@
 //! What the table has rows for: the papers' mixes, the same at batch 1, a vehicle's three networks, and task sets.
 
+use crate::bench::BenchError;
 use crate::bench::inputs::{self, Picture};
 use crate::bench::mixes::Mix;
 use crate::bench::stage::{Inputs, Stage};
 use crate::bench::zoo::run::{Group, Member};
 use crate::bench::zoo::{self, Input};
-use crate::bench::BenchError;
 use crate::board::BoardRecord;
 use crate::planner::tasks::Tasks;
 use crate::planner::{CompileOptions, Compiled, Ports};

@@ -111,7 +111,9 @@ pub fn geometric_mean(ratios: impl IntoIterator<Item = f64>) -> Option<f64> {
 
 /// How far a prediction is off, as a part of what was measured; above 0 where it was too long. `None` for who makes none.
 pub fn error(entry: &Entry) -> Option<f64> {
-    let Runner::Plan { predicted, .. } = entry.runner else { return None };
+    let Runner::Plan { predicted, .. } = entry.runner else {
+        return None;
+    };
     let measured: &Samples = entry.side.device();
     Some(predicted.0 as f64 / measured.median().0.max(1) as f64 - 1.0)
 }
@@ -153,7 +155,10 @@ pub(super) mod tests {
     fn a_verdict_compares_like_with_like() {
         let row = Row::of("r50+v16+m3", None).unwrap();
         let verdict = Verdict::of(&row, &entries(), 80_000.0).unwrap();
-        assert_eq!((verdict.of_floor, verdict.over_sequential, verdict.paper), (1.25, Some(1.5), Some(1.5)));
+        assert_eq!(
+            (verdict.of_floor, verdict.over_sequential, verdict.paper),
+            (1.25, Some(1.5), Some(1.5))
+        );
         assert_eq!(verdict.possible, Some(0.9 * 150.0 / 80.0));
         assert_eq!(verdict.over_peer, Some((1.8, "PyTorch graph, streams".to_string())));
         assert_eq!((verdict.over_streams, verdict.over_mps), (Some(1.1), Some(1.5)));

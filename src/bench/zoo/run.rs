@@ -94,10 +94,15 @@ impl Group {
 
     /// The networks' seeded data for a compiled group.
     fn inputs(&self, compiled: &Compiled) -> Inputs {
-        let tensors = self.members.iter().zip(&compiled.plan.tenants).enumerate().map(|(tenant, (member, record))| {
-            let dtype = record.inputs.first().map(|port| port.view.dtype);
-            (tenant, 0, stored(member.network.data(member.batch), dtype).bytes().to_vec())
-        });
+        let tensors = self
+            .members
+            .iter()
+            .zip(&compiled.plan.tenants)
+            .enumerate()
+            .map(|(tenant, (member, record))| {
+                let dtype = record.inputs.first().map(|port| port.view.dtype);
+                (tenant, 0, stored(member.network.data(member.batch), dtype).bytes().to_vec())
+            });
         Inputs {
             tensors: tensors.collect(),
             ..Inputs::default()

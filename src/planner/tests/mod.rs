@@ -6,6 +6,7 @@ mod files;
 pub mod nets;
 mod oracle;
 mod pooled;
+mod rates;
 mod views;
 
 use super::passes::PassSet;
