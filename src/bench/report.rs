@@ -69,9 +69,14 @@ impl Provenance {
             Some((name, version)) => format!("{name} {version}, {} threads, one network after another", self.workers),
             None => "no peer".to_string(),
         };
+        format!("{}; {peer}", self.machine())
+    }
+
+    /// The same without the peer.
+    pub fn machine(&self) -> String {
         let device = self.device.as_ref().map(|d| format!("{d}; host ")).unwrap_or_default();
         format!(
-            "{device}{} ({}, {} of {} cores); platoon {}; {peer}",
+            "{device}{} ({}, {} of {} cores); platoon {}",
             self.processor, self.isa, self.workers, self.cores, self.version
         )
     }

@@ -1,7 +1,7 @@
 //! `platoon bench`: task sets or the zoo against a peer in the same run, and where their time goes.
 
 use super::options::Common;
-use super::table::{self, TableArguments};
+use super::table::{self, Peers, TableArguments};
 use super::zoo::{self, Setting, ZooArguments};
 use super::{Outcome, compile, gpu, looped, output};
 use crate::backend::Wait;
@@ -201,15 +201,16 @@ fn the_table(
         device: device(common, board),
     };
     // Mixes of the zoo need no task file.
-    let rows = table::rows(&arguments.mix, common.tasks().ok().as_ref())?;
+    let rows = table::rows(&arguments.mix, common.tasks_if_any()?.as_ref())?;
     let program = python(arguments);
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let compilers = Some((cores / rows.len().max(1)).max(1));
+    let compilers = Some(table::abreast().1);
     let another = || Peer::pytorch(program.as_deref().unwrap_or_default(), engine.sms, compilers);
-    let peer = program.is_some().then_some(&another as zoo::Another<'_>);
+    let peers = Peers {
+        mode: arguments.zoo.mode(),
+        another: program.is_some().then_some(&another as zoo::Another<'_>),
+    };
     let most = arguments.zoo.rivals.map_or(table::MOST, NonZeroUsize::get);
-    let how = (arguments.zoo.mode(), most);
-    table::measure(common, &arguments.table, folder, rows, &setting, how, peer)
+    table::measure(common, &arguments.table, folder, rows, &setting, peers, most)
 }
 
 /// Our workers, which the peer gets as many threads as, and how engines are opened with them.

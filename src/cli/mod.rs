@@ -5,6 +5,7 @@
 
 mod bench;
 mod compile;
+mod conditions;
 mod dataset;
 mod doctor;
 mod gpu;

@@ -103,6 +103,11 @@ impl Common {
         }
     }
 
+    /// The task file, for what can do without one.
+    pub fn tasks_if_any(&self) -> anyhow::Result<Option<Tasks>> {
+        self.tasks.exists().then(|| self.tasks()).transpose()
+    }
+
     /// What runs a board's plans.
     pub fn backend(&self, board: &BoardRecord) -> BackendKind {
         match self.backend {

@@ -1,5 +1,6 @@
 //! `platoon bench --table`: the papers' table. And the process that runs one network of it under MPS.
 
+use super::conditions::{clocks, conditions};
 use super::options::Common;
 use super::zoo::{Another, Setting};
 use super::{gpu, output};
@@ -9,7 +10,7 @@ use crate::bench::peers::{Mode, Peer, Way};
 use crate::bench::report::Provenance;
 use crate::bench::table::contest::{Contest, Others};
 use crate::bench::table::mps::{Daemon, Followers, shares};
-use crate::bench::table::report::{Conditions, Measured, Report, Seconds};
+use crate::bench::table::report::{Measured, Report, Seconds};
 use crate::bench::table::rows::Row;
 use crate::bench::table::targets::{Verdict, floor};
 use crate::bench::table::{follow, picture};
@@ -26,7 +27,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// Plans of each searcher that may qualify, unless another number is asked for.
 pub const MOST: usize = 3;
@@ -69,6 +70,22 @@ struct Table<'a> {
     most: usize,
 }
 
+/// PyTorch, and how it runs networks.
+pub struct Peers<'a> {
+    pub mode: Mode,
+    /// Starts one; `None` if none is wanted.
+    pub another: Option<Another<'a>>,
+}
+
+/// Rows that are made ready side by side, and processes of the peer's compiler for each of them.
+///
+/// Each row takes a core for our search, a few gigabytes of memory for the peer, and as many again under MPS.
+pub fn abreast() -> (usize, usize) {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let rows = (cores * 3 / 8).max(1);
+    (rows, (cores / rows).max(1))
+}
+
 /// The rows that were asked for.
 pub fn rows(mixes: &[String], tasks: Option<&Tasks>) -> Result<Vec<Row>, BenchError> {
     match mixes {
@@ -84,8 +101,8 @@ pub fn measure(
     folder: &Path,
     rows: Vec<Row>,
     setting: &Setting<'_>,
-    (mode, most): (Mode, usize),
-    another: Option<Another<'_>>,
+    peers: Peers<'_>,
+    most: usize,
 ) -> anyhow::Result<String> {
     let board = setting.board;
     let mut report = Report {
@@ -105,15 +122,17 @@ pub fn measure(
             searcher: Searcher::Platoon,
             ..setting.compile.clone()
         },
-        ways: Way::ALL.into_iter().filter(|w| mode == Mode::Inductor || w.mode == mode).collect(),
-        another,
+        ways: Way::ALL
+            .into_iter()
+            .filter(|w| peers.mode == Mode::Inductor || w.mode == peers.mode)
+            .collect(),
+        another: peers.another,
         daemon,
         most,
         limits: boards::limits(board)?.unwrap_or_else(|| Limits::of_rates(board)),
     };
     std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
-    // A row keeps a core for our search and one for the peer's compiler.
-    let abreast = (std::thread::available_parallelism().map_or(1, NonZeroUsize::get) / 2).max(1);
+    let (abreast, _) = abreast();
     let mut rows = rows.into_iter().peekable();
     while rows.peek().is_some() {
         let some: Vec<Row> = rows.by_ref().take(abreast).collect();
@@ -287,63 +306,9 @@ fn write(folder: &Path, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn conditions(setting: &Setting<'_>) -> Conditions {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let told = option_env!("PLATOON_COMMIT")
-        .map(String::from)
-        .or_else(|| std::env::var("PLATOON_COMMIT").ok());
-    Conditions {
-        date: date(now.as_secs() / 86_400),
-        clocks: String::new(),
-        commit: told
-            .or_else(|| said("git", &["describe", "--always", "--dirty", "--abbrev=12"]))
-            .unwrap_or_default(),
-        command: super::zoo::command(),
-        dtype: setting.activations().to_string(),
-        frames: setting.frames,
-    }
-}
-
-/// The clocks of the GPU that has just worked.
-fn clocks() -> String {
-    let wanted = ["--query-gpu=clocks.sm,clocks.mem,clocks.max.sm", "--format=csv,noheader"];
-    let line = said("nvidia-smi", &wanted).unwrap_or_default();
-    match line.split(", ").collect::<Vec<_>>()[..] {
-        [sm, memory, most] => format!("SMs {sm} of {most}, memory {memory}"),
-        _ => String::new(),
-    }
-}
-
-/// The first line that a program says; `None` if there is no such program or it fails.
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).output().ok().filter(|o| o.status.success())?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    Some(text.lines().next()?.trim().to_string())
-}
-
-/// The date of a day, counted from the first of 1970.
-fn date(mut days: u64) -> String {
-    let leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
-    let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02}", days + 1)
-}
-
 impl Setting<'_> {
     /// The type of activations by name.
-    fn activations(&self) -> &'static str {
+    pub fn activations(&self) -> &'static str {
         if self.compile.dtype == DType::F16 { "f16" } else { "f32" }
     }
 }
@@ -351,18 +316,6 @@ impl Setting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_are_dates() {
-        let days = [
-            (0, "1970-01-01"),
-            (59, "1970-03-01"),
-            (11_016, "2000-02-29"),
-            (20_778, "2026-11-21"),
-            (20_818, "2026-12-31"),
-        ];
-        days.iter().for_each(|&(day, name)| assert_eq!(date(day), name));
-    }
 
     #[test]
     fn rows_are_mixes_and_task_sets_by_name() {

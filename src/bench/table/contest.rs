@@ -2,16 +2,18 @@
 
 use super::mps::Followers;
 use super::rows::Row;
-use crate::bench::BenchError;
-use crate::bench::measure::{REST, TURN, WARM};
+use crate::bench::measure::{REST, Samples, TURN, WARM};
 use crate::bench::peers::{Peer, Way};
 use crate::bench::stage::{Results, Side, Stage, Times};
+use crate::bench::{BenchError, choice};
 use crate::board::BoardRecord;
 use crate::plan::format::Plan;
 use crate::planner::Compiled;
 use crate::runtime::Options;
 use crate::units::Nanos;
 
+/// The quantile that plans qualify by: of so few frames the p99 would be the one slowest.
+const TAIL: f64 = 0.9;
 /// The searcher whose results the others' are compared with.
 pub const REFERENCE: &str = "sequential";
 /// The searcher whose plan leaves order to the hardware.
@@ -95,7 +97,6 @@ impl Contest {
 
     /// Runs at least `frames` counted frames of every plan in turns, and leaves the best plan of each searcher.
     ///
-    /// The best has the shortest p90, then the shortest median: of so few frames the p99 would be the one slowest.
     pub fn qualify(&mut self, frames: usize) -> Result<Vec<Candidate>, BenchError> {
         let mut done = 0;
         while done < frames {
@@ -181,13 +182,10 @@ impl Entry {
     }
 }
 
-/// Of each searcher the plan that did best in qualifying, best first. Among equals, what was predicted to be faster.
+/// Of each searcher the plan that did best in qualifying, best first, as [`choice::order`] has it.
 fn best_of_each(candidates: &[Candidate]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..candidates.len()).collect();
-    order.sort_by_key(|&c| {
-        let device = candidates[c].side.device();
-        (device.quantile(0.9), device.median())
-    });
+    let measured: Vec<(&str, &Samples)> = candidates.iter().map(|c| (c.searcher.as_str(), c.side.device())).collect();
+    let mut order = choice::order(&measured, TAIL);
     let mut met: Vec<&str> = Vec::new();
     order.retain(|&c| {
         let searcher = candidates[c].searcher.as_str();

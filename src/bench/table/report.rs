@@ -199,8 +199,13 @@ impl Report {
         };
         let _ = writeln!(
             text,
-            "{}{}{}{}; activations {}; medians of {} frames, all lines of a row in turns of one run.\n",
-            self.provenance.line(),
+            "{}{}{}{}{}; activations {}; medians of {} frames, all lines of a row in turns of one run.\n",
+            self.provenance.machine(),
+            self.provenance
+                .peer
+                .as_ref()
+                .map(|(name, version)| format!("; {name} {version}"))
+                .unwrap_or_default(),
             known("clocks", &c.clocks),
             known("measured on", &c.date),
             known("commit", &c.commit),
