@@ -2,13 +2,14 @@
 
 use super::{npy, output};
 use crate::bench::BenchError;
-use crate::bench::peers::{Mode, Peer, PeerError};
+use crate::bench::peers::{Mode, Peer, PeerError, Way};
 use crate::bench::report::Provenance;
+use crate::bench::stage::Results;
 use crate::bench::zoo::build::Model;
 use crate::bench::zoo::gaps::{self, Gaps};
 use crate::bench::zoo::report::{HEADINGS, Measured, Report};
 use crate::bench::zoo::rivals::{self, Contest};
-use crate::bench::zoo::run::{Group, Results, Zoo, compare};
+use crate::bench::zoo::run::{Group, compare};
 use crate::bench::zoo::{ALL, count};
 use crate::board::BoardRecord;
 use crate::planner::floor::Limits;
@@ -27,10 +28,10 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct ZooArguments {
     /// Networks of the zoo instead of task sets: `all`, or NAME[:BATCH], those that run side by side joined by `+`
-    #[arg(long, value_name = "NAME[:BATCH][+..]", num_args = 1.., conflicts_with_all = ["mix", "profile"])]
+    #[arg(long, value_name = "NAME[:BATCH][+..]", num_args = 1.., group = "networks", conflicts_with_all = ["mix", "profile"])]
     pub zoo: Vec<String>,
     /// How PyTorch runs the networks
-    #[arg(long, value_enum, default_value = "inductor", value_name = "MODE", requires = "zoo")]
+    #[arg(long, value_enum, default_value = "inductor", value_name = "MODE", requires = "networks")]
     torch: ModeName,
     /// Write each network's parameters, input and results to DIR/NAME as .npy files instead of measuring
     #[arg(long, value_name = "DIR", requires = "zoo", conflicts_with_all = ["peer", "json", "torch"])]
@@ -38,8 +39,9 @@ pub struct ZooArguments {
     /// Also time every operator alone, and write a Markdown table of networks and operators beside their floors
     #[arg(long, value_name = "FILE.md", requires = "zoo", conflicts_with_all = ["export", "looped"])]
     gaps: Option<PathBuf>,
-    /// Measure our plans beside each other instead, without a peer: the best N of every searcher at work and the baselines
-    #[arg(long, value_name = "N", requires = "zoo", conflicts_with_all = ["export", "looped", "gaps", "torch"])]
+    /// Measure our plans beside each other instead, without a peer: the best N of every searcher at work and the baselines; with
+    /// --table as many of each may qualify [default there: 3]
+    #[arg(long, value_name = "N", requires = "networks", conflicts_with_all = ["export", "looped", "gaps"])]
     pub rivals: Option<NonZeroUsize>,
     /// The JSON of an earlier run, for a column of it in the table of --gaps
     #[arg(long, value_name = "FILE.json", requires = "gaps")]
@@ -77,6 +79,11 @@ pub struct Setting<'a> {
 }
 
 impl ZooArguments {
+    /// How PyTorch runs networks.
+    pub fn mode(&self) -> Mode {
+        self.torch.mode()
+    }
+
     /// What was asked for.
     pub fn groups(&self, batch: Option<u32>) -> Result<Vec<Group>, BenchError> {
         let all = || ALL.iter().map(|n| n.name);
@@ -189,7 +196,7 @@ pub fn measure(
         for (number, loaded) in ready.into_iter().enumerate() {
             let mut loaded = loaded?;
             let compiled = floors.is_some().then(|| loaded.compiled.clone());
-            let mut zoo = Zoo::open(&loaded.group, loaded.compiled, setting.board, setting.engine)?;
+            let mut zoo = loaded.group.open(loaded.compiled, setting.board, setting.engine)?;
             let done = number * setting.frames;
             let measured = compare(&mut zoo, loaded.peer.as_mut(), setting.frames, |n| {
                 bar.set_position((done + n) as u64)
@@ -250,7 +257,7 @@ pub fn contest(most: usize, groups: &[Group], setting: &Setting<'_>) -> anyhow::
 }
 
 /// How the program was called, by its own name.
-fn command() -> String {
+pub fn command() -> String {
     let arguments = std::env::args().skip(1);
     std::iter::once("platoon".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
@@ -259,7 +266,8 @@ fn command() -> String {
 fn load(group: &Group, setting: &Setting<'_>, dtype: &str, mode: Mode, mut peer: Option<Peer>) -> anyhow::Result<Loaded> {
     if let Some(peer) = &mut peer {
         let networks: Vec<(&str, u32)> = group.members.iter().map(|m| (m.network.name, m.batch)).collect();
-        peer.load_zoo(&networks, dtype, mode, setting.workers).map_err(BenchError::from)?;
+        peer.load_zoo(&networks, dtype, &[Way::single(mode)], setting.workers)
+            .map_err(BenchError::from)?;
     }
     let models = models(group);
     let multiply_adds = models.iter().map(|m| count::multiply_adds(&m.graph)).sum();
@@ -293,7 +301,7 @@ pub fn export(groups: Vec<Group>, setting: &Setting<'_>, folder: &Path) -> anyho
             .map(|n| (n.name.clone(), member.network.data(member.batch)))
             .collect();
         let compiled = group.compile(vec![model], setting.board, setting.compile)?;
-        let mut zoo = Zoo::open(&group, compiled, setting.board, setting.engine)?;
+        let mut zoo = group.open(compiled, setting.board, setting.engine)?;
         let results = zoo.results();
         zoo.close();
         let results = results?.pop().unwrap_or_default();

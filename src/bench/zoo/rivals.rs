@@ -1,9 +1,10 @@
 //! The plans of several decisions for the same networks, measured in turns: which is the fastest, and how far the simulator's
 //! predictions are off.
 
-use super::run::{Group, Side, Zoo};
+use super::run::Group;
 use crate::bench::BenchError;
 use crate::bench::measure::{TURN, WARM};
+use crate::bench::stage::Side;
 use crate::board::BoardRecord;
 use crate::plan::format::Plan;
 use crate::planner::Compiled;
@@ -59,18 +60,18 @@ impl Contest {
             side: Side::default(),
         };
         let mut rivals: Vec<Rival> = std::iter::once(&compiled.plan).chain(&compiled.rivals).map(rival).collect();
-        let mut zoo = Zoo::open(group, compiled, board, options)?;
+        let mut stage = group.open(compiled, board, options)?;
         let mut done = 0;
         while done < frames {
             let count = TURN.min(frames - done);
             for (plan, rival) in rivals.iter_mut().enumerate() {
-                zoo.select(plan)?;
-                rival.side.add(zoo.run(WARM, count)?);
+                stage.select(plan)?;
+                rival.side.add(stage.run(WARM, count)?);
             }
             done += count;
             progress(done);
         }
-        zoo.close();
+        stage.close();
         // The stored one is to be the fastest in its tail, then in its middle; among equals, what was predicted to be faster.
         rivals.sort_by_key(|r| (r.side.device().quantile(0.99), r.side.device().median()));
         Ok(Contest {

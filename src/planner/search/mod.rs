@@ -14,11 +14,13 @@ mod menu;
 mod own;
 mod pointers;
 mod rivals;
+mod zones;
 
 #[cfg(test)]
 mod tests;
 
 pub use judge::Score;
+pub use zones::{Curve, Zones, zones};
 
 use super::Searcher;
 use super::lots::Lots;
