@@ -10,13 +10,14 @@ use crate::bench::measure::{REST, Samples, TURN, WARM};
 use crate::bench::peers::Peer;
 use crate::bench::{BenchError, ours};
 use crate::board::BoardRecord;
-use crate::ids::TenantId;
+use crate::ids::{SegmentId, TenantId};
 use crate::plan::format::Port;
 use crate::planner::{self, CompileOptions, Compiled};
 use crate::runtime::{Draft, Engine, Options};
 use crate::tensor::{DType, Data, Tensor};
 use crate::units::Nanos;
 use half::f16;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Frames that the trace holds; one is looked at as soon as it has ended.
@@ -105,6 +106,8 @@ pub struct Times {
     pub frame: Vec<Nanos>,
     /// The networks alone, on the device's clock; empty if it was not asked.
     pub networks: Vec<Nanos>,
+    /// On the same clock, for each frame when each segment began and ended, from the start of the first.
+    pub segments: Vec<Vec<(Nanos, Nanos)>>,
 }
 
 /// An engine on one group, with its inputs: on its plan, and on those of other decisions if there are any.
@@ -158,21 +161,25 @@ impl Zoo {
             self.engine.release(ticket)?;
             if run >= warm {
                 times.frame.push(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
-                times.networks.extend(self.networks(frame));
+                let segments = self.segments(frame);
+                times.networks.extend(segments.iter().map(|(_, end)| *end).max());
+                times.segments.push(segments);
             }
         }
         Ok(times)
     }
 
-    /// The time from the start of the frame's first segment to the end of its last.
-    fn networks(&self, frame: u64) -> Option<Nanos> {
-        let (mut start, mut end) = (u64::MAX, 0);
+    /// When each segment of a frame began and ended, from the start of the first; none where nothing was traced.
+    fn segments(&self, frame: u64) -> Vec<(Nanos, Nanos)> {
+        let mut seen: BTreeMap<SegmentId, (u64, u64)> = BTreeMap::new();
         self.engine.trace(|event| {
             if event.frame == frame {
-                (start, end) = (start.min(event.start), end.max(event.end));
+                seen.insert(event.segment, (event.start, event.end));
             }
         });
-        end.checked_sub(start).map(Nanos)
+        let first = seen.values().map(|(start, _)| *start).min().unwrap_or(0);
+        let since = |at: u64| Nanos(at.saturating_sub(first));
+        seen.values().map(|&(start, end)| (since(start), since(end))).collect()
     }
 
     /// Runs a frame: the results of each tenant.
@@ -257,6 +264,7 @@ pub fn compare(
             side.add(Times {
                 frame,
                 networks: networks.unwrap_or_default(),
+                segments: Vec::new(),
             });
             std::thread::sleep(REST);
         }

@@ -14,11 +14,13 @@ mod menu;
 mod own;
 mod pointers;
 mod rivals;
+mod sample;
 
 #[cfg(test)]
 mod tests;
 
 pub use judge::Score;
+pub use sample::samples;
 
 use super::Searcher;
 use super::lots::Lots;
