@@ -8,12 +8,13 @@ use super::inputs::Picture;
 use super::measure::Samples;
 use super::{BenchError, ours};
 use crate::board::BoardRecord;
-use crate::ids::{CameraId, TenantId};
+use crate::ids::{CameraId, SegmentId, TenantId};
 use crate::plan::format::Port;
 use crate::planner::Compiled;
 use crate::runtime::{Draft, Engine, Options};
 use crate::tensor::Tensor;
 use crate::units::Nanos;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Frames that the trace holds; one is looked at as soon as it has ended.
@@ -29,6 +30,8 @@ pub struct Times {
     pub frame: Vec<Nanos>,
     /// The plan's work alone, on the device's clock; empty if it was not asked.
     pub networks: Vec<Nanos>,
+    /// On the same clock, for each frame when each segment began and ended, from the start of the first.
+    pub segments: Vec<Vec<(Nanos, Nanos)>>,
 }
 
 /// What a side took.
@@ -106,6 +109,7 @@ impl Stage {
             if run >= warm {
                 times.frame.extend(one.frame);
                 times.networks.extend(one.networks);
+                times.segments.extend(one.segments);
             }
         }
         Ok(times)
@@ -124,21 +128,25 @@ impl Stage {
         self.engine.wait(&ticket, None)?;
         let time = start.elapsed();
         self.engine.release(ticket)?;
+        let segments = self.segments(frame);
         Ok(Times {
             frame: vec![Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))],
-            networks: self.networks(frame).into_iter().collect(),
+            networks: segments.iter().map(|(_, end)| *end).max().into_iter().collect(),
+            segments: vec![segments],
         })
     }
 
-    /// The time from the start of the frame's first segment to the end of its last.
-    fn networks(&self, frame: u64) -> Option<Nanos> {
-        let (mut start, mut end) = (u64::MAX, 0);
+    /// When each segment of a frame began and ended, from the start of the first; none where nothing was traced.
+    fn segments(&self, frame: u64) -> Vec<(Nanos, Nanos)> {
+        let mut seen: BTreeMap<SegmentId, (u64, u64)> = BTreeMap::new();
         self.engine.trace(|event| {
             if event.frame == frame {
-                (start, end) = (start.min(event.start), end.max(event.end));
+                seen.insert(event.segment, (event.start, event.end));
             }
         });
-        end.checked_sub(start).map(Nanos)
+        let first = seen.values().map(|(start, _)| *start).min().unwrap_or(0);
+        let since = |at: u64| Nanos(at.saturating_sub(first));
+        seen.values().map(|&(start, end)| (since(start), since(end))).collect()
     }
 
     /// Runs a frame: the results of each tenant.

@@ -39,6 +39,8 @@ Examples:
   platoon bench --profile urban/scout              or of one of its tenants
   platoon bench --zoo r50 d121:1 --dtype f16       networks with seeded weights against PyTorch
   platoon bench --zoo r50+v16+m3 --batch 1         three of them side by side
+  platoon bench --zoo r50+v16+m3 --board h200 --searcher platoon --rivals 2 --agree 200
+                                                   their plans and 200 random ones beside the predictions
   platoon bench --zoo all --board h200 --gaps gaps.md  their operators beside the shortest times that the board allows
   platoon bench --zoo all --export weights/        their weights, inputs and results, to compare elsewhere
   platoon bench --loop --mix urban --board h200    what a frame costs the host, and how evenly frames take their time
@@ -171,7 +173,7 @@ fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, optio
         return zoo::export(groups, &setting, folder);
     }
     if let Some(most) = arguments.zoo.rivals {
-        let (text, json) = zoo::contest(most.get(), &groups, &setting)?;
+        let (text, json) = zoo::contest(most.get(), arguments.zoo.agree, &groups, &setting)?;
         write_json(arguments, &json)?;
         return Ok(text);
     }

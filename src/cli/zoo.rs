@@ -15,7 +15,7 @@ use crate::board::BoardRecord;
 use crate::planner::floor::Limits;
 use crate::planner::graph::ValueId;
 use crate::planner::optable::OpTable;
-use crate::planner::{CompileOptions, Compiled, Ports, boards};
+use crate::planner::{CompileOptions, Compiled, Ports, Searcher, boards};
 use crate::runtime;
 use crate::tensor::{DType, Tensor};
 use anyhow::{Context, ensure};
@@ -43,6 +43,9 @@ pub struct ZooArguments {
     /// --table as many of each may qualify [default there: 3]
     #[arg(long, value_name = "N", requires = "networks", conflicts_with_all = ["export", "looped", "gaps"])]
     pub rivals: Option<NonZeroUsize>,
+    /// With --rivals: also so many random legal decisions, which the predictions are held against
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "rivals")]
+    pub agree: usize,
     /// The JSON of an earlier run, for a column of it in the table of --gaps
     #[arg(long, value_name = "FILE.json", requires = "gaps")]
     before: Option<PathBuf>,
@@ -228,17 +231,32 @@ pub fn measure(
 }
 
 /// Measures the plans of several decisions for each group: the table, and everything as JSON.
-pub fn contest(most: usize, groups: &[Group], setting: &Setting<'_>) -> anyhow::Result<(String, Value)> {
+pub fn contest(most: usize, samples: usize, groups: &[Group], setting: &Setting<'_>) -> anyhow::Result<(String, Value)> {
     let provenance = Provenance::here(&setting.board.name, setting.workers, None).on(setting.device.clone());
     let options = CompileOptions {
         ports: Ports::Half,
         rivals: most,
+        samples,
         ..setting.compile.clone()
     };
     let mut contests = Vec::with_capacity(groups.len());
-    for group in groups {
-        let compiled = group.compile(models(group), setting.board, &options)?;
-        let bar = ProgressBar::new(setting.frames as u64);
+    let mut ready = Vec::with_capacity(groups.len());
+    // Searching takes longer than measuring, so it is done for all groups at once; nothing else runs while one is measured.
+    std::thread::scope(|scope| {
+        let search = |group| {
+            let options = &options;
+            scope.spawn(move || Group::compile(group, models(group), setting.board, options))
+        };
+        let threads: Vec<_> = groups.iter().map(search).collect();
+        ready.extend(
+            threads
+                .into_iter()
+                .map(|t| t.join().map_err(|_| anyhow::anyhow!("searching panicked"))),
+        );
+    });
+    for (group, compiled) in groups.iter().zip(ready) {
+        let compiled = compiled??;
+        let bar = ProgressBar::new((setting.frames * (1 + compiled.rivals.len())) as u64);
         let contest = Contest::run(group, compiled, setting.board, setting.engine, setting.frames, |n| {
             bar.set_position(n as u64)
         });
@@ -246,9 +264,17 @@ pub fn contest(most: usize, groups: &[Group], setting: &Setting<'_>) -> anyhow::
         contests.push(contest?);
     }
     let mut table = output::Table::new(&rivals::HEADINGS);
-    contests.iter().flat_map(Contest::rows).for_each(|row| table.row(row));
+    // Random decisions are there for their errors: they are in the JSON.
+    let chosen = contests
+        .iter()
+        .flat_map(Contest::rows)
+        .filter(|row| row[1] != Searcher::Random.name());
+    chosen.for_each(|row| table.row(row));
+    let of_each = contests.iter().map(|c| format!("{}: {}", c.group, rivals::verdict(&c.errors())));
     let errors: Vec<f64> = contests.iter().flat_map(Contest::errors).collect();
-    let text = format!("{}{}\n{}", table.render(), rivals::verdict(&errors), provenance.line());
+    let all = format!("all: {}", rivals::verdict(&errors));
+    let verdicts: Vec<String> = of_each.chain([all]).collect();
+    let text = format!("{}{}\n{}", table.render(), verdicts.join("\n"), provenance.line());
     let json = json!({
         "provenance": provenance.json(),
         "contests": contests.iter().map(Contest::json).collect::<Vec<_>>(),

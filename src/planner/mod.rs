@@ -158,6 +158,8 @@ pub struct CompileOptions {
     /// Of each searcher that is at work, baselines too, the most plans that are made beside the best one: what a measurement
     /// may prefer.
     pub rivals: usize,
+    /// Plans of random legal decisions that are made beside them: what predictions are held against.
+    pub samples: usize,
     /// Who is told how far it is.
     pub progress: Progress,
     /// Store deadlines that the prediction misses instead of refusing. Board `host` is always best-effort.
@@ -183,6 +185,7 @@ impl Default for CompileOptions {
             seed: 0,
             budget: BUDGET,
             rivals: 0,
+            samples: 0,
             progress: Progress::default(),
             best_effort: false,
             dtype: DType::F32,
@@ -201,7 +204,7 @@ pub struct Compiled {
     /// The plan, checked.
     pub plan: Plan,
     /// Plans of other decisions for the same task set, checked, best by prediction first: those of each searcher that were asked
-    /// for. They share the plan's weight files and differ from it in chunks, widths, streams, order and places in memory.
+    /// for; then those of random decisions. They share the plan's weight files and differ from it in chunks, widths, streams, order and places in memory.
     pub rivals: Vec<Plan>,
     /// Its weight files by digest.
     pub weight_files: Vec<(Digest, Vec<u8>)>,
@@ -446,6 +449,7 @@ fn digest_text(board: &BoardRecord, options: &CompileOptions) -> String {
         seed,
         budget,
         rivals,
+        samples,
         ..
     } = CompileOptions::default();
     let options = CompileOptions {
@@ -453,6 +457,7 @@ fn digest_text(board: &BoardRecord, options: &CompileOptions) -> String {
         seed,
         budget,
         rivals,
+        samples,
         ..options.clone()
     };
     format!("platoon {version}, plan format {format}, board {record}, kernels {kernels:?}, {options:?}\n")

@@ -132,7 +132,11 @@ impl Contest {
                 for (way, entry) in (0..ways.len()).zip(&mut rest) {
                     let (frame, networks) = peer.run_zoo(way, WARM, count)?;
                     let networks = networks.unwrap_or_default();
-                    entry.side.add(Times { frame, networks });
+                    entry.side.add(Times {
+                        frame,
+                        networks,
+                        ..Times::default()
+                    });
                 }
             }
             if let (Some(mps), Some(entry)) = (&mut others.mps, rest.next()) {
@@ -141,6 +145,7 @@ impl Contest {
                 entry.side.add(Times {
                     frame,
                     networks: Vec::new(),
+                    ..Times::default()
                 });
             }
             std::thread::sleep(REST);

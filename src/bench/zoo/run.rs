@@ -138,6 +138,7 @@ pub fn compare(
             side.add(Times {
                 frame,
                 networks: networks.unwrap_or_default(),
+                segments: Vec::new(),
             });
             std::thread::sleep(REST);
         }
