@@ -8,7 +8,7 @@ use super::conv_mma::{self, MmaTile};
 use super::conv_patch::{self, Kept, PatchTile};
 use super::conv_warps::{self, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
-use super::forms::need;
+use super::forms::{before_widening, need};
 use super::prologue::Prologue;
 use super::stem::{self, StemTile};
 use super::stream_wgmma::{self, StreamTile};
@@ -209,13 +209,14 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
     }
 }
 
-/// Every call behind the first is an elementwise function, and only such calls read inner values.
+/// Every call behind the first is an elementwise function or, at the end, a widening; only such calls read inner values.
 fn tail(operator: &Operator) -> Result<(), Misfit> {
     let inner = |o: &Operand| matches!(o, Operand::Inner(_));
     let (first, later) = operator.calls.split_first().ok_or(Misfit::Primitive)?;
     need(!first.inputs.iter().any(inner), Misfit::Tail)?;
-    let elementwise = later
+    let elementwise = before_widening(operator)
         .iter()
+        .skip(1)
         .all(|c| matches!(c.primitive, Primitive::Unary(_) | Primitive::Binary(_)) && c.shape == first.shape);
     need(elementwise && (later.is_empty() || operator.outputs.len() == 1), Misfit::Tail)
 }
