@@ -8,7 +8,7 @@ use super::conv_mma::{self, MmaTile};
 use super::conv_patch::{self, Kept, PatchTile};
 use super::conv_warps::{self, Share, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
-use super::forms::{before_widening, need};
+use super::forms::{before_copy, need};
 use super::prologue::Prologue;
 use super::stem::{self, StemTile};
 use super::stream_wgmma::{self, StreamTile};
@@ -215,12 +215,12 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
     }
 }
 
-/// Every call behind the first is an elementwise function or, at the end, a widening; only such calls read inner values.
+/// Every call behind the first is an elementwise function or, at the end, a copy; only such calls read inner values.
 fn tail(operator: &Operator) -> Result<(), Misfit> {
     let inner = |o: &Operand| matches!(o, Operand::Inner(_));
     let (first, later) = operator.calls.split_first().ok_or(Misfit::Primitive)?;
     need(!first.inputs.iter().any(inner), Misfit::Tail)?;
-    let elementwise = before_widening(operator)
+    let elementwise = before_copy(operator)
         .iter()
         .skip(1)
         .all(|c| matches!(c.primitive, Primitive::Unary(_) | Primitive::Binary(_)) && c.shape == first.shape);

@@ -1,6 +1,6 @@
 //! Which nodes run as one operator: a product or an elementwise function, and the elementwise functions that follow it; the
 //! scale, shift and relu of a product's input channels before it, or their factors, or the copy of its picture; the copy that
-//! widens a matrix product to a result; and squeeze and excitation.
+//! makes a result of a matrix product; and squeeze and excitation.
 
 use crate::limits::MAX_PRIMITIVES;
 use crate::plan::tactic::squeeze::is_form;
@@ -67,7 +67,7 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
         }
         if set.has(PassSet::GROUP) {
             joined = joined.or_else(|| {
-                let product = widened_product(graph, &producers, &uses, node)?;
+                let product = copied_product(graph, &producers, &uses, node)?;
                 let group = group_of[product]?;
                 let fits = members[group].last() == Some(&product) && members[group].len() < MAX_PRIMITIVES;
                 (fits && is_matrix_product(graph, &producers, members[group][0])).then_some(group)
@@ -263,14 +263,15 @@ fn picture_of(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &N
     (constants && picture && copies && halves).then_some(copy)
 }
 
-/// The node whose halves alone a copy widens to a result: what makes them can store them so.
-fn widened_product(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &Node) -> Option<usize> {
+/// The node whose halves alone a copy makes a result of, as they are or widened: what makes them can store them so.
+fn copied_product(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &Node) -> Option<usize> {
     let (&[x], &[y]) = (node.inputs.as_slice(), node.outputs.as_slice()) else {
         return None;
     };
-    let widens = node.op == Op::Primitive(Primitive::Copy) && (graph.value(x).dtype, graph.value(y).dtype) == (DType::F16, DType::F32);
+    let keeps = graph.value(x).dtype == DType::F16 && graph.value(y).dtype.is_float();
+    let copies = node.op == Op::Primitive(Primitive::Copy) && keeps;
     let alone = uses[x.index()] == 1 && graph.value(x).shape == graph.value(y).shape && graph.outputs.iter().any(|o| o.value == y);
-    producers[x.index()].filter(|_| widens && alone)
+    producers[x.index()].filter(|_| copies && alone)
 }
 
 /// A matrix of halves times constant weights.

@@ -3,7 +3,7 @@
 use super::tail::Tail;
 use super::{Addresses, BindError, PackId, Packer};
 use crate::plan::format::{Call, Operand, Operator, View};
-use crate::plan::tactic::before_widening;
+use crate::plan::tactic::before_copy;
 use crate::plan::tactic::product::{Pixels, Product};
 use crate::primitive::{Binary, Primitive, Region, Unary};
 use crate::tensor::DType;
@@ -150,7 +150,7 @@ struct Path<'a> {
 impl<'a> Path<'a> {
     /// The path of an operator's tail; what has none of its own is interpreted.
     fn of(operator: &'a Operator, product: &Product<'_>) -> Path<'a> {
-        let calls = before_widening(operator);
+        let calls = before_copy(operator);
         let later = calls.get(1..).unwrap_or(&[]);
         let halves = calls.iter().all(|c| c.dtype == DType::F16);
         let own = |function, attributes, joined| Path {

@@ -113,8 +113,8 @@ pub fn function(at: &Addresses<'_>, call: &Call) -> Result<TailCall, BindError> 
             (unary_number(kind), first, second, 1)
         }
         Primitive::Binary(kind) => (binary_number(kind), 0.0, 0.0, 2),
-        // A widening changes no value: bounds that nothing meets.
-        Primitive::Copy if call.dtype == DType::F32 => (CLIP, f32::NEG_INFINITY, f32::INFINITY, 1),
+        // A copy changes no value: bounds that nothing meets.
+        Primitive::Copy if call.dtype.is_float() => (CLIP, f32::NEG_INFINITY, f32::INFINITY, 1),
         _ => return Err(BindError::Tactic("a later primitive is not elementwise")),
     };
     if call.inputs.len() != inputs {

@@ -80,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) normalise(const __
     }
 }
 
-// Rows of up to KEPT_ * LANES halves side by side, rounded, scaled by constants, rounded and shifted by constants.
+// Rows of up to VALUES * LANES halves side by side, rounded, scaled by constants, rounded and shifted by constants.
 // Everything but the row itself is there before the wait; a row is read once.
 struct NormaliseAffine {
     Generic common;  // as Normalise's; the tail is not read
@@ -93,14 +93,14 @@ struct NormaliseAffine {
 
 static_assert(sizeof(NormaliseAffine) == sizeof(Generic) + 88 + 24, "mirrored in bind/normalise.rs");
 
-template <u32 KEPT_>
+template <u32 VALUES>
 __device__ __forceinline__ void normalise_affine(const NormaliseAffine& p) {
     const Generic& g = p.common;
     const u32 lane = threadIdx.x % LANES;
     const float count = static_cast<float>(p.extent);
-    float scale[KEPT_], shift[KEPT_];
+    float scale[VALUES], shift[VALUES];
 #pragma unroll
-    for (u32 k = 0; k < KEPT_; ++k) {
+    for (u32 k = 0; k < VALUES; ++k) {
         const u32 i = lane + k * LANES;
         scale[k] = i < p.extent ? half_to_float(pointer_to<u16>(p.scale, 0)[i]) : 0.0f;
         shift[k] = i < p.extent ? half_to_float(pointer_to<u16>(p.shift, 0)[i]) : 0.0f;
@@ -118,25 +118,25 @@ __device__ __forceinline__ void normalise_affine(const NormaliseAffine& p) {
             release_successors();
             waited = true;
         }
-        float kept[KEPT_];
+        float kept[VALUES];
 #pragma unroll
-        for (u32 k = 0; k < KEPT_; ++k) kept[k] = lane + k * LANES < p.extent ? half_to_float(from[lane + k * LANES]) : 0.0f;
+        for (u32 k = 0; k < VALUES; ++k) kept[k] = lane + k * LANES < p.extent ? half_to_float(from[lane + k * LANES]) : 0.0f;
         float sum = 0.0f;
 #pragma unroll
-        for (u32 k = 0; k < KEPT_; ++k) {
+        for (u32 k = 0; k < VALUES; ++k) {
             if (lane + k * LANES < p.extent) sum = __fadd_rn(sum, kept[k]);
         }
         const float mean = __fdiv_rn(folded(sum), count);
         sum = 0.0f;
 #pragma unroll
-        for (u32 k = 0; k < KEPT_; ++k) {
+        for (u32 k = 0; k < VALUES; ++k) {
             kept[k] = __fsub_rn(kept[k], mean);
             if (lane + k * LANES < p.extent) sum = __fmaf_rn(kept[k], kept[k], sum);
         }
         const float deviation = __fsqrt_rn(__fadd_rn(__fdiv_rn(folded(sum), count), p.epsilon));
         if (!present) continue;
 #pragma unroll
-        for (u32 k = 0; k < KEPT_; ++k) {
+        for (u32 k = 0; k < VALUES; ++k) {
             if (lane + k * LANES >= p.extent) break;
             const float normal = rounded_to_half(__fdiv_rn(kept[k], deviation));
             const float scaled = rounded_to_half(__fmul_rn(normal, scale[k]));
@@ -145,11 +145,11 @@ __device__ __forceinline__ void normalise_affine(const NormaliseAffine& p) {
     }
 }
 
-// Most elements of a row: bind/normalise.rs.
-#define NORMALISE_AFFINE(ELEMENTS)                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) normalise_affine_##ELEMENTS(const __grid_constant__ NormaliseAffine p) { \
-        normalise_affine<ELEMENTS / LANES>(p);                                                                                         \
-    }
+// Kernels by the most elements of a row (bind/normalise.rs).
+extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) normalise_affine_64(const __grid_constant__ NormaliseAffine p) {
+    normalise_affine<64 / LANES>(p);
+}
 
-NORMALISE_AFFINE(64)
-NORMALISE_AFFINE(256)
+extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) normalise_affine_256(const __grid_constant__ NormaliseAffine p) {
+    normalise_affine<256 / LANES>(p);
+}
