@@ -10,12 +10,16 @@ use crate::tensor::Shape;
 
 /// Channels of a piece: what a warp multiplies at a time.
 pub const PIECE_CHANNELS: u32 = 32;
-/// Most pieces of a warp.
+/// Most pieces of a warp, and of one that shares the channels of single pixels.
 const WARP_PIECES: u32 = 4;
+const SINGLE_PIECES: u32 = 6;
 /// Warps that share the channels of a convolution of one tap.
 const SHARERS: u32 = 8;
 /// Most input channels of such a convolution.
 pub const MAX_CHANNELS: u32 = SHARERS * WARP_PIECES * PIECE_CHANNELS;
+/// Most input channels of single pixels, and most weights that they multiply: more are worth streaming.
+const SINGLE_CHANNELS: u32 = SHARERS * SINGLE_PIECES * PIECE_CHANNELS;
+const SINGLE_WEIGHTS: u64 = 1 << 21;
 /// Taps of a larger window: one a warp.
 const TAPS: u32 = 9;
 /// Input channels of a convolution under a larger window that occupy its warps.
@@ -59,6 +63,8 @@ pub enum Share {
     Affine,
     /// The same, behind a factor.
     Gate,
+    /// The same of single pixels as they are: small fully connected layers.
+    Single,
 }
 
 impl Share {
@@ -71,8 +77,9 @@ impl Share {
     }
 
     /// What a product with such a prologue shares out.
-    pub fn of(prologue: Option<&Prologue>) -> Share {
+    pub fn of(product: &Product<'_>, prologue: Option<&Prologue>) -> Share {
         match prologue {
+            None if product.window.taps() == 1 => Share::Single,
             None => Share::Taps,
             Some(Prologue::Affine(_)) => Share::Affine,
             Some(Prologue::Gate(_)) => Share::Gate,
@@ -99,6 +106,7 @@ impl WarpsTile {
             Share::Taps => "taps",
             Share::Affine => "affine",
             Share::Gate => "gate",
+            Share::Single => "single",
         };
         format!("conv_warps_{}x{}_{name}", self.tile.0, self.tile.1)
     }
@@ -107,6 +115,11 @@ impl WarpsTile {
     pub fn of(tactic: Tactic) -> Option<&'static WarpsTile> {
         let entry = MENU.get(usize::from(tactic.variant))?;
         (tactic.kernel == Kernel::ConvWarps && tactic.tile == entry.tile).then_some(entry)
+    }
+
+    /// True if there is a kernel for it: larger tiles of more pieces want more registers than there are.
+    pub fn serves(&self, share: Share) -> bool {
+        share != Share::Single || self.tile.0 < 32
     }
 
     /// The tactics of the whole menu.
@@ -132,9 +145,14 @@ pub fn product<'a>(plan: &Plan, body: &'a Operator, prologue: Option<&Prologue>)
     let product = conv_mma::product(plan, body)?;
     let (x, out) = (&product.x, &product.out);
     let whole = x.extents[3].is_multiple_of(8) && product.input.origin.is_multiple_of(8) && x.wide();
-    need(!product.matrix && whole, Misfit::Layout)?;
+    need(whole, Misfit::Layout)?;
     let pixels = u64::from(out.extents[1]) * u64::from(out.extents[2]);
-    let serves = match Share::of(prologue) {
+    let serves = match Share::of(&product, prologue) {
+        Share::Single => {
+            let weights = u64::from(x.extents[3]) * u64::from(out.extents[3]);
+            let alone = pixels == 1 && x.extents[1] == 1 && x.extents[2] == 1;
+            alone && x.extents[3] <= SINGLE_CHANNELS && weights <= SINGLE_WEIGHTS
+        }
         Share::Taps => {
             let square = product.window.kernel[..2] == [3, 3];
             square && TAP_CHANNELS.contains(&x.extents[3]) && out.extents[3] <= TAP_OUTPUTS && pixels <= PIXELS
@@ -153,16 +171,17 @@ pub fn gated(pixels: Shape) -> bool {
 }
 
 /// Ranges of K that are summed on their own and then in order: one a warp.
-pub fn splits(prologue: Option<&Prologue>) -> u16 {
-    Share::of(prologue).warps() as u16
+pub fn splits(product: &Product<'_>, prologue: Option<&Prologue>) -> u16 {
+    Share::of(product, prologue).warps() as u16
 }
 
 /// The menu's tactics for a product, best first by estimate: blocks that fill a large GPU, and then the fewest of them.
-pub fn menu(product: &Product<'_>) -> Vec<Tactic> {
+pub fn menu(product: &Product<'_>, prologue: Option<&Prologue>) -> Vec<Tactic> {
     /// Multiprocessors of a large GPU.
     const PROCESSORS: u64 = 132;
     let mut all: Vec<(u64, Tactic)> = WarpsTile::tactics()
         .zip(MENU)
+        .filter(|(_, entry)| entry.serves(Share::of(product, prologue)))
         .map(|(tactic, entry)| {
             let tile = u64::from(entry.tile.0) * u64::from(entry.tile.1) / 256;
             let rounds = entry.blocks(product).div_ceil(PROCESSORS);
@@ -182,7 +201,13 @@ mod tests {
         let source = include_str!("../../backend/cuda/kernels/conv_warps.cu");
         let mut lines = std::collections::BTreeSet::new();
         for entry in MENU {
-            for (share, name) in [(Share::Taps, "TAPS"), (Share::Affine, "AFFINE"), (Share::Gate, "GATE")] {
+            let shares = [
+                (Share::Taps, "TAPS"),
+                (Share::Affine, "AFFINE"),
+                (Share::Gate, "GATE"),
+                (Share::Single, "SINGLE"),
+            ];
+            for (share, name) in shares.into_iter().filter(|(share, _)| entry.serves(*share)) {
                 let line = format!(
                     "\nCONV_WARPS({}, {}, {}, {name})\n",
                     entry.function(share),
@@ -204,5 +229,7 @@ mod tests {
             assert!(each * warps * PIECE_CHANNELS >= channels && each * (warps - 1) * PIECE_CHANNELS < channels);
         }
         assert_eq!(Share::Taps.pieces(96), (3, 9));
+        assert_eq!(Share::Single.pieces(1344), (6, 7));
+        assert_eq!(Share::Single.pieces(SINGLE_CHANNELS), (SINGLE_PIECES, SHARERS));
     }
 }

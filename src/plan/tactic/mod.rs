@@ -21,6 +21,7 @@ pub mod squeeze;
 pub mod stem;
 pub mod stream_wgmma;
 
+pub use forms::before_copy;
 pub use plain::{MAX_ATTENTION_WIDTH, PRODUCT_STEP};
 
 use super::format::{ArithmeticClass, Family, Kernel, Operator, Plan, Tactic};

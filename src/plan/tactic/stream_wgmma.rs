@@ -16,7 +16,8 @@ const MAX_PIXELS: u64 = 256;
 pub struct StreamTile {
     /// Pixels of a block's tile: the columns of a warpgroup product.
     pub pixels: u16,
-    /// K blocks in shared memory at once, as many as let two blocks share an SM.
+    /// K blocks in shared memory at once: as many as let two blocks share an SM, or few, so that clusters find places at once
+    /// and the next launch's blocks stand beside them.
     pub stages: u16,
 }
 
@@ -25,6 +26,9 @@ pub const MENU: &[StreamTile] = &[
     StreamTile { pixels: 8, stages: 12 },
     StreamTile { pixels: 16, stages: 10 },
     StreamTile { pixels: 32, stages: 8 },
+    StreamTile { pixels: 8, stages: 4 },
+    StreamTile { pixels: 8, stages: 6 },
+    StreamTile { pixels: 16, stages: 4 },
 ];
 
 impl StreamTile {

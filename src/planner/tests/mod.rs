@@ -1,5 +1,6 @@
 //! The planner as a whole: graphs compiled in every way give what their nodes give one by one.
 
+mod classifier;
 mod crops;
 mod ends;
 mod files;
@@ -17,7 +18,10 @@ use nets::random;
 use oracle::{close, compile, compile_with, evaluate, run, same_bits};
 
 /// Passes that fold arithmetic, and so change how results are rounded.
-const ROUNDING: PassSet = PassSet::FOLD_BATCHNORM.with(PassSet::SILU).with(PassSet::HARDSWISH);
+const ROUNDING: PassSet = PassSet::FOLD_BATCHNORM
+    .with(PassSet::SILU)
+    .with(PassSet::HARDSWISH)
+    .with(PassSet::FLATTENED);
 
 #[test]
 fn passes_that_fold_no_arithmetic_change_no_bit() {

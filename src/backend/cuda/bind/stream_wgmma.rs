@@ -4,7 +4,7 @@
 //! compute the same bits.
 
 use super::conv_wgmma::{MISFIT, Plain, params};
-use super::{Addresses, BindError, Kernel, Launch, Packer};
+use super::{Addresses, BindError, Kernel, Launch, Packer, Weights};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains};
 use crate::plan::tactic::stream_wgmma::{CHANNELS, StreamTile, product};
@@ -45,6 +45,13 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
 }
 
 impl Kernel for StreamWgmma {
+    fn weights(&self) -> Option<Weights> {
+        Some(Weights {
+            pack: self.constants.weights,
+            step: Some(self.constants.step),
+        })
+    }
+
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
         let params = params(at, &self.operator, &product, region, (self.entry.pixels, CHANNELS), &self.constants)?;

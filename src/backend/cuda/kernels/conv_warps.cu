@@ -24,15 +24,15 @@ struct ConvWarps {
 static_assert(sizeof(ConvWarps) == sizeof(Convolution) + 32, "mirrored in bind/conv_warps.rs");
 
 // What the warps share out: the nine taps of a window; the channels of the only tap, behind scale, shift and relu by
-// channel, or behind a factor by channel and sample.
-enum class Share { TAPS, AFFINE, GATE };
+// channel, or behind a factor by channel and sample; the channels of single pixels as they are.
+enum class Share { TAPS, AFFINE, GATE, SINGLE };
 
 constexpr u32 WARP = 32;
 constexpr u32 PIECE_CHANNELS = 32;
-constexpr u32 WARP_PIECES = 4;  // most pieces of a warp
 constexpr u32 LANE_CHANNELS = 8;
 
 constexpr u32 warps_of(Share share) { return share == Share::TAPS ? 9 : 8; }
+constexpr u32 pieces_of(Share share) { return share == Share::SINGLE ? 6 : 4; }  // most of a warp
 
 __device__ __forceinline__ u32 two_scaled(u32 x, u32 factor) {
     u32 y;
@@ -48,17 +48,17 @@ __device__ __forceinline__ uint4 load_halves(u64 address, bool live) {
 template <u32 DOWN_, u32 ACROSS_, Share S>
 struct Block {
     static constexpr u32 WARPS = warps_of(S), THREADS = WARPS * WARP, DOWN = DOWN_, ACROSS = ACROSS_;
-    static constexpr u32 PIXELS = DOWN * 16, CHANNELS = ACROSS * 8;
+    static constexpr u32 PIXELS = DOWN * 16, CHANNELS = ACROSS * 8, PIECES = pieces_of(S);
     static constexpr u32 ROW = CHANNELS + 8;  // floats from pixel to pixel of a warp's sums, against bank conflicts
     static_assert(PIXELS * ACROSS <= THREADS, "a thread finishes one group at the most");
 
     // The part of K of this lane: `channels` from `channel` on under one tap.
     u32 row, column, channel, channels;
     // Weights of each piece and row of eight channels; scales and shifts of each piece.
-    uint4 weights[WARP_PIECES][ACROSS];
-    uint4 scales[WARP_PIECES], shifts[WARP_PIECES];
+    uint4 weights[PIECES][ACROSS];
+    uint4 scales[PIECES], shifts[PIECES];
     // Pixels of each piece, 8 apart; their factors.
-    uint4 pixels[WARP_PIECES][DOWN * 2], gates[WARP_PIECES][DOWN * 2];
+    uint4 pixels[PIECES][DOWN * 2], gates[PIECES][DOWN * 2];
     // Where the pixels and factors lie.
     u64 from[DOWN * 2], factors[DOWN * 2];
     bool inside[DOWN * 2];
@@ -81,7 +81,7 @@ struct Block {
         const u32 k = (row * c.kernel_columns.divisor + column) * c.channels.divisor + channel;
         const u64 from = c.weights + 2 * (static_cast<u64>(n) * c.k_padded + k);
 #pragma unroll
-        for (u32 j = 0; j < WARP_PIECES; ++j) {
+        for (u32 j = 0; j < PIECES; ++j) {
 #pragma unroll
             for (u32 i = 0; i < ACROSS; ++i) {
                 const u64 at = from + 2 * (static_cast<u64>(i) * 8 * c.k_padded + j * PIECE_CHANNELS);
@@ -118,7 +118,7 @@ struct Block {
 #pragma unroll
         for (u32 i = 0; i < DOWN * 2; ++i) {
 #pragma unroll
-            for (u32 j = 0; j < WARP_PIECES; ++j) {
+            for (u32 j = 0; j < PIECES; ++j) {
                 pixels[j][i] = load_halves(from[i] + 2 * j * PIECE_CHANNELS, inside[i] && holds(j));
                 if constexpr (S == Share::GATE) gates[j][i] = load_halves(factors[i] + 2 * j * PIECE_CHANNELS, holds(j));
             }
@@ -145,7 +145,7 @@ struct Block {
             }
         }
 #pragma unroll
-        for (u32 j = 0; j < WARP_PIECES; ++j) {
+        for (u32 j = 0; j < PIECES; ++j) {
 #pragma unroll
             for (u32 half = 0; half < 2; ++half) {
 #pragma unroll
@@ -251,3 +251,5 @@ CONV_WARPS(conv_warps_32x32_affine, 32, 32, AFFINE)
 CONV_WARPS(conv_warps_16x32_gate, 16, 32, GATE)
 CONV_WARPS(conv_warps_16x16_gate, 16, 16, GATE)
 CONV_WARPS(conv_warps_32x32_gate, 32, 32, GATE)
+CONV_WARPS(conv_warps_16x32_single, 16, 32, SINGLE)
+CONV_WARPS(conv_warps_16x16_single, 16, 16, SINGLE)

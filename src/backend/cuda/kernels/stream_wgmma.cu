@@ -3,7 +3,7 @@
 // The same sums as conv_wgmma.cu, bit for bit, with the operands' sides exchanged: 64 output channels are the rows of a
 // warpgroup product and 8, 16 or 32 pixels its columns, so that a stage is almost all weights. One warp keeps a deep ring of
 // stages in flight; since weights are constants, it fills the ring before it waits for the launches whose pixels it reads.
-// Two blocks share an SM: the next launch's first stages load while this one ends.
+// Two blocks or more share an SM: the next launch's first stages load while this one ends.
 
 #include "conv_wgmma_params.cuh"
 #include "epilogue.cuh"
@@ -274,3 +274,6 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p) {
 STREAM_WGMMA(8, 12)
 STREAM_WGMMA(16, 10)
 STREAM_WGMMA(32, 8)
+STREAM_WGMMA(8, 4)
+STREAM_WGMMA(8, 6)
+STREAM_WGMMA(16, 4)
