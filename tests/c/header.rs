@@ -186,3 +186,15 @@ fn the_shared_library_exports_nothing_else() {
     known.sort_unstable();
     assert_eq!(symbols, known);
 }
+
+#[test]
+fn packages_have_the_headers_version() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let capi = &manifest["package"]["metadata"]["capi"];
+    for part in ["library", "pkg_config"] {
+        assert_eq!(capi[part]["version"].as_str(), Some(format!("{ABI}.0.0").as_str()));
+    }
+    assert!(read("cmake/platoon-config-version.cmake").contains(&format!("set(PACKAGE_VERSION {ABI})")));
+}

@@ -10,6 +10,7 @@ mod common;
 #[path = "../common/data.rs"]
 mod data;
 mod header;
+mod perception;
 mod plans;
 mod replay;
 mod toolchain;
@@ -36,6 +37,13 @@ fn threads_share_an_engine_and_engines_a_process() {
 }
 
 #[test]
+fn the_wrapper_for_cpp_owns_its_handles() {
+    let program = Program::of(Language::Cpp, &["tests/c"], "wrapper").with(SANITIZE);
+    let program = build(&program, Link::Static);
+    assert!(run(&program, &[&plans::by_hand()]).contains("handles were owned"));
+}
+
+#[test]
 fn nothing_takes_memory_once_an_engine_is_open() {
     for link in [Link::Static, Link::Shared] {
         let program = build(&c("quiet"), link);
@@ -54,10 +62,11 @@ fn valgrind_finds_nothing() {
     let options = [
         "--error-exitcode=9",
         "--leak-check=full",
+        "--show-leak-kinds=definite",
         "--errors-for-leak-kinds=definite",
         "--quiet",
     ];
-    let mut arguments: Vec<&std::ffi::OsStr> = options.map(|o| o.as_ref()).collect();
+    let mut arguments: Vec<&std::ffi::OsStr> = options.iter().map(|o| o.as_ref()).collect();
     arguments.extend([program.as_os_str(), plans.as_os_str()]);
     assert!(run("valgrind".as_ref(), &arguments).contains("every mistake gave its status"));
     data::ran("valgrind_finds_nothing", "tests/c/misuse.c");

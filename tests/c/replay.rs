@@ -135,7 +135,7 @@ fn compare(name: &'static str, pictures: &[Picture], lines: &[&str]) {
 fn a_drive_gives_the_same_results_as_the_rust_path() {
     let input: Input = "synthetic:3".parse().unwrap();
     let source = Source::open(&input, &[("front", true)]).unwrap();
-    let mut pictures = source
+    let pictures = source
         .shots(8)
         .map(|shot| shot.pictures.into_iter().next().unwrap().unwrap().unwrap());
     let pictures: Vec<Picture> = pictures.collect();

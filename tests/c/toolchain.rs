@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a program is written in.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,8 +102,9 @@ pub fn library() -> &'static Path {
 pub fn build(program: &Program, link: Link) -> PathBuf {
     let extension = if program.language == Language::C { "c" } else { "cpp" };
     let (library, out) = (library(), folder("programs"));
-    let sanitized = if program.flags.is_empty() { "" } else { "-sanitized" };
-    let out = out.join(format!("{}-{link:?}{sanitized}", program.name));
+    // Tests run side by side: each has its own copy.
+    static BUILT: AtomicUsize = AtomicUsize::new(0);
+    let out = out.join(format!("{}-{}", program.name, BUILT.fetch_add(1, Ordering::Relaxed)));
     let mut command = compiler(program.language);
     command.args(&program.flags);
     for folder in &program.folders {
