@@ -77,8 +77,17 @@ pub fn compiler(language: Language) -> Command {
 }
 
 /// True if a program of this name is installed.
-pub fn has(program: &str) -> bool {
+fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success())
+}
+
+/// True if these programs are installed; says so where the test is skipped because they are not.
+pub fn needs(test: &str, programs: &[&str]) -> bool {
+    let missing: Vec<&str> = programs.iter().copied().filter(|p| !has(p)).collect();
+    if !missing.is_empty() {
+        eprintln!("SKIPPED {test}: {} not installed", missing.join(" and "));
+    }
+    missing.is_empty()
 }
 
 /// The folder of `libplatoon.a` and `libplatoon.so`: the CPU backend and the C ABI, and nothing of the tools.

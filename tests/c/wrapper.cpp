@@ -48,6 +48,36 @@ void errors_are_thrown_with_their_detail(const char *plans) {
     }
 }
 
+std::vector<uint8_t> contents(const platoon::Result &result) {
+    std::vector<uint8_t> bytes;
+    for (const platoon_tensor &tensor : result.tensors()) bytes.insert(bytes.end(), tensor.data, tensor.data + tensor.bytes);
+    return bytes;
+}
+
+// What was handed out before a tenant had finished stays as it was when its own result is there.
+void results_hold_still(const char *plans) {
+    const platoon::Engine engine(quiet(plans));
+    std::vector<uint8_t> a(PIXELS), b(PIXELS);
+    paint(a.data(), 0, 3);
+    paint(b.data(), 1, 3);
+    const platoon_image images[2] = {gray(a.data()), gray(b.data())};
+    for (int round = 0; round < 50; round++) {
+        const std::optional<platoon::Ticket> before = engine.submit(images, 2);
+        CHECK(before);
+        const uint64_t last = before->wait().frame;
+        const std::optional<platoon::Ticket> ticket = engine.submit(images, 2);
+        CHECK(ticket);
+        const platoon::Result early = ticket->result(1);
+        CHECK(early.fresh() || (early.currency() == PLATOON_STALE && early.of_frame() == last));
+        const std::vector<uint8_t> bytes = contents(early);
+        ticket->wait();
+        const platoon::Result late = ticket->result(1);
+        CHECK(late.fresh() && late.of_frame() == last + 1);
+        CHECK(early.fresh() || early.tensors().begin() != late.tensors().begin());
+        CHECK(!bytes.empty() && bytes == contents(early) && bytes == contents(late));
+    }
+}
+
 void frames_own_their_slots(const char *plans) {
     Heard heard;
     platoon::Options options = quiet(plans);
@@ -72,7 +102,7 @@ void frames_own_their_slots(const char *plans) {
             const platoon::Result result = one->result(1);
             CHECK(result.fresh() && result.of_frame() == 0 && result.kind() == PLATOON_TENSORS);
             CHECK(result.tensors().size() >= 1 && result.detections().empty() && result.maps().empty());
-            for (const platoon_tensor &tensor : result.tensors()) bytes.insert(bytes.end(), tensor.data, tensor.data + tensor.bytes);
+            bytes = contents(result);
             *one = std::move(*two);
             CHECK(one->wait().frame == 1);
         }
@@ -91,9 +121,7 @@ void frames_own_their_slots(const char *plans) {
         const platoon::Ticket ticket = draft->submit();
         const platoon_report report = ticket.wait();
         CHECK(report.frame == 2 && report.tenants[1].currency == PLATOON_FRESH && report.tenants[1].finish_ns <= report.total_ns);
-        std::vector<uint8_t> again;
-        for (const platoon_tensor &tensor : ticket.result(1).tensors()) again.insert(again.end(), tensor.data, tensor.data + tensor.bytes);
-        CHECK(!bytes.empty() && bytes == again);
+        CHECK(!bytes.empty() && bytes == contents(ticket.result(1)));
         CHECK(engine.stats(0).frames == 3 && engine.stats(0, 1).fresh == 3 && engine.stats(0).max_ns >= engine.stats(0).p50_ns);
         CHECK(engine.health().state == PLATOON_RUNNING && engine.tenant(0, 1).kind == PLATOON_TENSORS);
     }
@@ -106,6 +134,7 @@ int main(int argc, char **argv) {
     CHECK(argc == 2);
     errors_are_thrown_with_their_detail(argv[1]);
     frames_own_their_slots(argv[1]);
+    results_hold_still(argv[1]);
     std::puts("wrapper: handles were owned");
     return 0;
 }
