@@ -149,7 +149,7 @@ typedef struct platoon_draft {
     uint64_t id;
 } platoon_draft;
 
-/* Gets one line of text, only from within platoon_open and platoon_close, on the calling thread. */
+/* Gets one line of text, only from within platoon_open and platoon_close, on the calling thread. Must not throw. */
 typedef void (*platoon_log_callback)(void *context, int32_t level, const char *message);
 
 /* How an engine is opened. Fields that are zero or null have the value said. */

@@ -258,7 +258,10 @@ fn a_result_that_stands_in_can_be_copied_and_is_settled_once_it_is_the_frames() 
     assert_eq!(missing, 0);
     engine.wait(&second, None).unwrap();
     let result = engine.result(&second, SURFACE).unwrap();
-    assert!(result.is_settled() && result.device_address(0).is_none(), "the processor has no other memory");
+    assert!(
+        result.is_settled() && result.device_address(0).is_none(),
+        "the processor has no other memory"
+    );
     assert_eq!(engine.result_bytes(PlanId(0), TenantId(9)), 0);
 }
 
