@@ -149,7 +149,7 @@ typedef struct platoon_draft {
     uint64_t id;
 } platoon_draft;
 
-/* Gets one line of text, only from within platoon_open and platoon_close, on the calling thread. */
+/* Gets one line of text, only from within platoon_open and platoon_close, on the calling thread. Must not throw. */
 typedef void (*platoon_log_callback)(void *context, int32_t level, const char *message);
 
 /* How an engine is opened. Fields that are zero or null have the value said. */
@@ -247,14 +247,17 @@ typedef struct platoon_label_map {
 /* An output as it is. */
 typedef struct platoon_tensor {
     const char *name;
-    const uint8_t *data; /* elements in C order, native endian, aligned to 4 bytes at least; null: no result yet */
+    const uint8_t *data; /* elements in C order, native endian, aligned to 4 bytes at least */
     uint64_t bytes;      /* bytes at `data` */
+    uint64_t device;     /* CUDA: address of the same bytes in the GPU's memory, in the device's primary context, if the
+                          * tenant computed in this frame; else 0. Complete when the tenant's result is there */
     uint32_t dtype;      /* PLATOON_F32 ... */
     uint32_t rank;       /* extents in use */
     uint32_t dims[PLATOON_MAX_RANK];
 } platoon_tensor;
 
-/* A tenant's result. Arrays without entries are null. Everything stays as it is until the ticket is released. */
+/* A tenant's result. Arrays without entries are null; PLATOON_NONE has none at all. What the pointers lead to stays as it
+ * is until the ticket is released, also when a later call finds a newer result. */
 typedef struct platoon_result {
     uint32_t size;     /* sizeof(platoon_result) */
     uint32_t currency; /* PLATOON_NONE ... */

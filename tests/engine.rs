@@ -205,6 +205,67 @@ fn an_image_written_in_place_gives_what_a_copied_one_gives() {
 }
 
 #[test]
+fn a_draft_that_is_set_aside_leaves_the_engine_to_others() {
+    let mut engine = engine(deploy(3, vec![pair("a")]), &options());
+    let mut other = common::engine(deploy(3, vec![pair("a")]), &options());
+    let (a, b) = (pixels(0, 0), pixels(1, 0));
+    let before = submit(&mut engine, 0);
+    let mut draft = engine.begin().unwrap();
+    draft.copy_image(CameraId(0), &gray(&a)).unwrap();
+    let held = draft.hold();
+    assert_eq!(engine.begin().err(), Some(RunError::State));
+    assert_eq!(engine.submit(&[Some(gray(&a)), Some(gray(&b))]), Err(RunError::State));
+    engine.wait(&before, None).unwrap();
+    let expected = read(&mut engine, &before, SURFACE).2;
+    let mut draft = engine.resume(held).unwrap();
+    draft.copy_image(CameraId(1), &gray(&b)).unwrap();
+    let ticket = draft.submit().unwrap();
+    assert_eq!(engine.wait(&ticket, None).unwrap().frame, 1);
+    assert_eq!(read(&mut engine, &ticket, SURFACE), (Status::Fresh, 1, expected));
+    let held = engine.begin().unwrap().hold();
+    assert_eq!(other.resume(held).err(), Some(RunError::Ticket));
+}
+
+#[test]
+fn a_change_of_the_task_set_says_when_it_would_wait() {
+    let late = with_fault(FaultPlace::Tenant(SURFACE), FaultKind::Delay(Duration::from_millis(60)), 0);
+    let mut engine = engine(deploy(2, vec![pair("a"), pair("b")]), &late);
+    let ticket = submit(&mut engine, 0);
+    assert_eq!(engine.waits_to_switch(), Ok(false), "nothing is to be switched");
+    engine.select("b").unwrap();
+    assert_eq!(engine.waits_to_switch(), Ok(true));
+    engine.wait(&ticket, None).unwrap();
+    assert_eq!(engine.waits_to_switch(), Ok(false));
+}
+
+#[test]
+fn a_result_that_stands_in_can_be_copied_and_is_settled_once_it_is_the_frames() {
+    let late = with_fault(FaultPlace::Tenant(SURFACE), FaultKind::Delay(Duration::from_millis(60)), 1);
+    let mut engine = engine(deploy(2, vec![pair("a")]), &late);
+    let first = submit(&mut engine, 0);
+    engine.wait(&first, None).unwrap();
+    assert!(engine.result(&first, SURFACE).unwrap().is_settled());
+    let expected = read(&mut engine, &first, SURFACE).2;
+    let second = submit(&mut engine, 1);
+    let mut room = vec![0xee; engine.result_bytes(PlanId(0), SURFACE)];
+    let result = engine.result(&second, SURFACE).unwrap();
+    assert_eq!((result.is_settled(), result.status), (false, Status::Stale));
+    let copy: Vec<u8> = result.copied(&mut room).tensors().flat_map(|(_, b)| b.to_vec()).collect();
+    assert_eq!(copy, expected);
+    // Too little room gives a result with less in it.
+    let result = engine.result(&second, SURFACE).unwrap();
+    let missing = result.copied(&mut room[..1]).tensors().map(|(_, b)| b.len()).sum::<usize>();
+    assert_eq!(missing, 0);
+    engine.wait(&second, None).unwrap();
+    let result = engine.result(&second, SURFACE).unwrap();
+    assert!(
+        result.is_settled() && result.device_address(0).is_none(),
+        "the processor has no other memory"
+    );
+    assert_eq!(engine.result_bytes(PlanId(0), TenantId(9)), 0);
+}
+
+#[test]
 fn an_image_that_does_not_fit_is_an_error_and_the_loop_goes_on() {
     let mut engine = engine(deploy(1, vec![pair("a")]), &options());
     let data = pixels(0, 0);

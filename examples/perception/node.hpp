@@ -74,17 +74,38 @@ struct Percept {
     uint64_t age_ns;         // from the front image's exposure to the urgent result
 };
 
+// A task set, as the node uses it.
+struct Mode {
+    const char *name;
+    platoon_tenant_info behind; // the rear camera's tenant: the last of both task sets
+    uint32_t last;
+
+    Mode(const platoon::Engine &engine, const char *wanted) : name(nullptr), behind(), last(0) {
+        for (uint32_t set = 0; set < engine.info().task_sets; set++) {
+            const platoon_task_set_info info = engine.task_set(set);
+            if (std::strcmp(info.name, wanted) != 0 || info.tenants == 0) continue;
+            name = info.name;
+            last = info.tenants - 1;
+            behind = engine.tenant(set, last);
+        }
+        if (name == nullptr) throw std::runtime_error(std::string("the plans have no task set ") + wanted);
+    }
+
+    bool looks_behind_in(uint64_t frame) const { return frame % behind.divisor == behind.phase; }
+};
+
 // Two cameras, one engine. The front camera sets the pace: every new image of it makes a frame.
 class Perception {
 public:
-    // Tenants by their place in examples/perception/tasks.toml; the urgent one is the first of both task sets.
+    // Places in examples/perception/tasks.toml; the urgent tenant is the first of both task sets.
     static constexpr uint32_t FRONT = 0, REAR = 1, WATCH = 0;
 
     Perception(const platoon_options &options, ring::Reader &front, ring::Reader &rear, std::chrono::nanoseconds deadline)
-        : engine_(options), front_(front), rear_(rear), deadline_(deadline), watch_(engine_) {}
+        : engine_(options), front_(front), rear_(rear), deadline_(deadline), city_(engine_, "city"),
+          reduced_(engine_, "reduced"), wanted_(&city_), watch_(engine_) {}
 
-    // The mode that the vehicle wants while deadlines are met.
-    void want(const char *mode) { wanted_ = mode; }
+    // The vehicle leaves the city, or comes back: how much is looked at while deadlines are met.
+    void leave_city(bool left) { wanted_ = left ? &reduced_ : &city_; }
 
     bool healthy() const { return watch_.healthy(); }
     const platoon::Engine &engine() const { return engine_; }
@@ -92,13 +113,15 @@ public:
 
     // Makes a frame of the front camera's new image; call it when there is one.
     Percept step() {
-        if (std::strcmp(mode_, target()) != 0) engine_.select(mode_ = target());
+        const Mode &mode = overloaded_ ? reduced_ : *wanted_;
+        engine_.select(mode.name); // nothing happens unless it is another one
         // All tickets are released at the end of a step, so a slot is free.
         std::optional<platoon::Draft> draft = engine_.begin();
         if (!draft) throw std::logic_error("a ticket was kept");
         const uint64_t taken = give(*draft, FRONT, front_);
-        // A camera without a new image is left out: its tenants run on the old one and say so.
-        give(*draft, REAR, rear_);
+        // The rear image waits in its ring for a frame that uses it. A camera without a new image is left out: its tenants
+        // run on the old one and say so.
+        if (mode.looks_behind_in(next_)) give(*draft, REAR, rear_);
         const platoon::Ticket ticket = draft->submit();
 
         // The urgent result as soon as it is there; at the deadline the vehicle acts on the one before.
@@ -112,13 +135,13 @@ public:
 
         // The rest of the frame: the other tenants have until the next image comes.
         const platoon_report report = ticket.wait();
-        const uint32_t last = report.tenant_count - 1; // `behind` is the last of both task sets
+        const platoon::Result behind = ticket.result(mode.last);
         percept.frame = report.frame;
         percept.task_set = report.task_set;
-        const platoon::Result behind = ticket.result(last);
         percept.behind = behind.currency();
         percept.objects_behind = behind.detections().size();
-        reduced_ = monitor_.note(in_time);
+        next_ = report.frame + 1;
+        overloaded_ = monitor_.note(in_time);
         return percept;
     }
 
@@ -127,13 +150,12 @@ private:
     ring::Reader &front_;
     ring::Reader &rear_;
     std::chrono::nanoseconds deadline_;
+    Mode city_, reduced_;
+    const Mode *wanted_;
     DeadlineMonitor monitor_;
-    const char *wanted_ = "city";
-    const char *mode_ = ""; // none yet: the first step selects one
-    bool reduced_ = false;
-    Watch watch_; // last: it uses the engine
-
-    const char *target() const { return reduced_ ? "reduced" : wanted_; }
+    bool overloaded_ = false;
+    uint64_t next_ = 0; // the next frame's number
+    Watch watch_;       // last: it uses the engine
 
     // Moves a camera's new image, if there is one, from the ring into the engine's memory: the only copy there is.
     static uint64_t give(platoon::Draft &draft, uint32_t camera, ring::Reader &reader) {

@@ -59,7 +59,7 @@ int main(int argc, char **argv) try {
             continue;
         }
         // Half-way the vehicle leaves the city.
-        if (done == frames / 2) node.want("reduced");
+        if (done == frames / 2) node.leave_city(true);
         const Percept p = node.step();
         switches += mode != UINT32_MAX && p.task_set != mode ? 1 : 0;
         mode = p.task_set;

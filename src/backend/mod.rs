@@ -156,7 +156,13 @@ pub trait Prepared: Send {
     /// `bytes` bytes of the slot's results from byte `offset`. The tenant they belong to must be done.
     fn output(&self, slot: SlotId, offset: usize, bytes: usize) -> Result<&[u8], RunError>;
 
-    /// The same for writing; for results of tenants that do not run in the slot's frame.
+    /// Address in the device's memory of the same bytes, for tenants that ran in the slot's frame; `None` where results are in the
+    /// host's memory alone.
+    fn device_output(&self, _slot: SlotId, _offset: usize, _bytes: usize) -> Option<u64> {
+        None
+    }
+
+    /// [`Prepared::output`] for writing; for results of tenants that do not run in the slot's frame.
     fn output_mut(&mut self, slot: SlotId, offset: usize, bytes: usize) -> Result<&mut [u8], RunError>;
 
     /// Zeroes a plan's persistent region. No frame may be in flight.

@@ -2,8 +2,8 @@
 //!
 //! Every slot has a shelf for each tenant, with room for the largest result that any plan gives it there; the room is taken
 //! when the engine is opened. Label maps and tensors are not copied: their addresses lie in the slot, which nobody writes
-//! before the release. A result that stands in for one that is not there yet is copied, because its memory changes; a
-//! shelf keeps the first such result, so that what was handed out stays, until the tenant's own result is there.
+//! before the release. A result that stands in for one that is not there yet is copied, because its memory changes. It has
+//! a page of its own on the shelf, and the first one is kept: what was handed out is not written again.
 
 use super::guard::layout::Address;
 use super::guard::types::{ClassScore, Detection, LabelMap, Result as View, Tensor};
@@ -14,19 +14,19 @@ use crate::plan::format::{Role, Tenant};
 use crate::runtime::{Engine, TenantResult};
 use crate::task::Status as Currency;
 
-/// What a shelf holds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Holds {
-    Nothing,
-    /// A result that stands in for the frame's.
-    StandIn,
-    /// The frame's result.
-    Settled,
+/// One tenant's results in one slot.
+pub(super) struct Shelf {
+    /// The frame's.
+    settled: Page,
+    /// The one that stands in for it.
+    stand_in: Page,
+    /// What the stand-in's addresses lead to.
+    copy: Vec<u8>,
 }
 
-/// One tenant's result in one slot.
-pub(super) struct Shelf {
-    holds: Holds,
+/// A result, once it is written.
+struct Page {
+    written: bool,
     currency: Currency,
     of_frame: u64,
     detections: Vec<Detection>,
@@ -34,8 +34,6 @@ pub(super) struct Shelf {
     scores: Vec<ClassScore>,
     maps: Vec<LabelMap>,
     tensors: Vec<Tensor>,
-    /// Room for a copied result.
-    copy: Vec<u8>,
 }
 
 /// Most entries of each array.
@@ -115,7 +113,45 @@ fn detection(found: crate::runtime::Detection, image: usize, row: usize) -> Dete
 impl Shelf {
     fn with(room: Room) -> Shelf {
         Shelf {
-            holds: Holds::Nothing,
+            settled: Page::with(room),
+            stand_in: Page::with(room),
+            copy: vec![0; room.bytes],
+        }
+    }
+
+    /// The ticket was released: what was handed out is no more.
+    pub(super) fn clear(&mut self) {
+        self.settled.written = false;
+        self.stand_in.written = false;
+    }
+
+    /// The result as C reads it.
+    pub(super) fn show(&mut self, result: &TenantResult<'_>, names: &TenantNames) -> View {
+        let head = View {
+            kind: values::kind(result.kind()),
+            images: result.images() as u32,
+            ..View::default()
+        };
+        if result.is_settled() {
+            if !self.settled.written {
+                self.settled.write(result, names);
+            }
+            return self.settled.view(head);
+        }
+        if result.status == Currency::None {
+            return head;
+        }
+        if !self.stand_in.written {
+            self.stand_in.write(&result.copied(&mut self.copy), names);
+        }
+        self.stand_in.view(head)
+    }
+}
+
+impl Page {
+    fn with(room: Room) -> Page {
+        Page {
+            written: false,
             currency: Currency::None,
             of_frame: 0,
             detections: Vec::with_capacity(room.detections),
@@ -123,40 +159,13 @@ impl Shelf {
             scores: Vec::with_capacity(room.scores),
             maps: Vec::with_capacity(room.maps),
             tensors: Vec::with_capacity(room.tensors),
-            copy: vec![0; room.bytes],
         }
     }
 
-    /// The ticket was released: what was handed out is no more.
-    pub(super) fn clear(&mut self) {
-        self.holds = Holds::Nothing;
-    }
-
-    /// The result as C reads it.
-    pub(super) fn show(&mut self, result: &TenantResult<'_>, names: &TenantNames) -> View {
-        let holds = match (result.is_settled(), self.holds) {
-            (true, _) => Holds::Settled,
-            // What is not there yet cannot take back what was.
-            (false, Holds::Nothing) => Holds::StandIn,
-            (false, kept) => kept,
-        };
-        if holds != self.holds {
-            if holds == Holds::Settled {
-                self.fill(result, names);
-            } else {
-                let mut copy = std::mem::take(&mut self.copy);
-                self.fill(&result.copied(&mut copy), names);
-                self.copy = copy;
-            }
-            // There may be no result at all yet; the next look may find one.
-            self.holds = if result.status == Currency::None { Holds::Nothing } else { holds };
-        }
+    fn view(&self, head: View) -> View {
         View {
-            size: 0,
             currency: self.currency as u32,
             of_frame: self.of_frame,
-            kind: values::kind(result.kind()),
-            images: result.images() as u32,
             detections: Address::of(&self.detections),
             crops: Address::of(&self.crops),
             scores: Address::of(&self.scores),
@@ -167,11 +176,12 @@ impl Shelf {
             score_count: self.scores.len() as u32,
             map_count: self.maps.len() as u32,
             tensor_count: self.tensors.len() as u32,
-            reserved: 0,
+            ..head
         }
     }
 
-    fn fill(&mut self, result: &TenantResult<'_>, names: &TenantNames) {
+    fn write(&mut self, result: &TenantResult<'_>, names: &TenantNames) {
+        self.written = true;
         (self.currency, self.of_frame) = (result.status, result.of_frame);
         self.detections.clear();
         self.crops.clear();
@@ -208,12 +218,13 @@ impl Shelf {
                 },
             );
         }
-        for ((port, bytes), names) in result.tensors().zip(&names.outputs) {
+        for (index, ((port, bytes), names)) in result.tensors().zip(&names.outputs).enumerate() {
             let shape = port.view.layout.shape;
             let mut tensor = Tensor {
                 name: Address::text(&names.name),
                 data: Address::of(bytes),
                 bytes: bytes.len() as u64,
+                device: result.device_address(index).unwrap_or(0),
                 dtype: values::dtype(port.view.dtype),
                 rank: shape.rank() as u32,
                 ..Tensor::default()

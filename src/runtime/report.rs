@@ -216,6 +216,7 @@ impl Engine {
             tenant: word,
             places: &self.facts[s.plan.index()].outputs[t],
             source: if status == Status::None { Source::Nothing } else { source },
+            computed,
         })
     }
 }

@@ -76,6 +76,8 @@ pub struct TenantResult<'a> {
     pub(super) tenant: &'a Tenant,
     pub(super) places: &'a [Place],
     pub(super) source: Source<'a>,
+    /// The tenant computed in this frame, so that the device has its results too.
+    pub(super) computed: bool,
 }
 
 /// A detected object.
@@ -155,6 +157,16 @@ impl<'a> TenantResult<'a> {
                 rest.and_then(|rest| rest.get(..bytes)).unwrap_or_default()
             }
             Source::Nothing => &[],
+        }
+    }
+
+    /// Address in the GPU's memory of an output's bytes, valid until the ticket is released: of a tenant that the GPU computed
+    /// in this frame. What is repeated from an earlier frame is in the host's memory alone.
+    pub fn device_address(&self, port: usize) -> Option<u64> {
+        let place = self.places.get(port)?;
+        match self.source {
+            Source::Slot(prepared, slot) if self.computed => prepared.device_output(slot, place.offset, place.bytes),
+            _ => None,
         }
     }
 
@@ -350,6 +362,7 @@ mod tests {
             tenant,
             places,
             source: Source::Latest(bytes),
+            computed: false,
         }
     }
 

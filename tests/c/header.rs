@@ -1,7 +1,7 @@
 //! The header against the library: compilers compare every struct, number and signature of `platoon.h` with Rust's.
 
 use crate::plans::folder;
-use crate::toolchain::{Language, compiler, finish};
+use crate::toolchain::{Language, compiler, finish, needs};
 use platoon::capi::guard::exports::{EXPORTS, Export};
 use platoon::capi::guard::types::{LAYOUTS, MESSAGE};
 use platoon::capi::status::Status;
@@ -119,6 +119,9 @@ fn numbers() -> Vec<(String, u64)> {
 
 #[test]
 fn compilers_find_the_same_structs_numbers_and_signatures_in_both() {
+    if !needs("compilers_find_the_same_structs_numbers_and_signatures_in_both", &["gcc", "g++"]) {
+        return;
+    }
     let mut source = String::from("#include \"platoon.h\"\n#include <stddef.h>\n");
     source += "#ifdef __cplusplus\n#define _Static_assert static_assert\nextern \"C\" {\n#endif\n";
     let mut claim = |what: String| writeln!(source, "_Static_assert({what}, \"{what}\");").unwrap();
@@ -176,6 +179,9 @@ fn every_function_says_which_threads_may_call_it() {
 
 #[test]
 fn the_shared_library_exports_nothing_else() {
+    if !needs("the_shared_library_exports_nothing_else", &["nm"]) {
+        return;
+    }
     let library = crate::toolchain::library().join("libplatoon.so");
     let mut nm = std::process::Command::new("nm");
     nm.args(["--dynamic", "--defined-only", "--format=just-symbols"]).arg(library);
@@ -185,4 +191,16 @@ fn the_shared_library_exports_nothing_else() {
     let mut known: Vec<&str> = EXPORTS.iter().map(|e| e.name).chain(PLAIN.iter().copied()).collect();
     known.sort_unstable();
     assert_eq!(symbols, known);
+}
+
+#[test]
+fn packages_have_the_headers_version() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let capi = &manifest["package"]["metadata"]["capi"];
+    for part in ["library", "pkg_config"] {
+        assert_eq!(capi[part]["version"].as_str(), Some(format!("{ABI}.0.0").as_str()));
+    }
+    assert!(read("cmake/platoon-config-version.cmake").contains(&format!("set(PACKAGE_VERSION {ABI})")));
 }

@@ -1,6 +1,6 @@
 //! The C ABI from C and C++: the programs of this folder, compiled, linked with the library as a vehicle gets it, and run.
 //!
-//! Needs gcc and g++. Valgrind runs where it is installed; .ci/run installs it.
+//! Needs gcc, g++, cmake and Valgrind; a test that lacks one says so. .ci/run installs them.
 #![cfg(all(feature = "capi", feature = "planner", feature = "replay"))]
 #![allow(clippy::print_stderr)] // the lines that say what ran
 
@@ -10,11 +10,12 @@ mod common;
 #[path = "../common/data.rs"]
 mod data;
 mod header;
+mod perception;
 mod plans;
 mod replay;
 mod toolchain;
 
-use toolchain::{Language, Link, Program, SANITIZE, build, run};
+use toolchain::{Language, Link, Program, SANITIZE, build, needs, run};
 
 fn c(name: &'static str) -> Program {
     Program::of(Language::C, &["tests/c"], name)
@@ -22,6 +23,9 @@ fn c(name: &'static str) -> Program {
 
 #[test]
 fn every_mistake_gives_a_status_and_nothing_else() {
+    if !needs("every_mistake_gives_a_status_and_nothing_else", &["gcc"]) {
+        return;
+    }
     let plans = plans::by_hand();
     for link in [Link::Static, Link::Shared] {
         let program = build(&c("misuse").with(SANITIZE), link);
@@ -31,12 +35,28 @@ fn every_mistake_gives_a_status_and_nothing_else() {
 
 #[test]
 fn threads_share_an_engine_and_engines_a_process() {
+    if !needs("threads_share_an_engine_and_engines_a_process", &["gcc"]) {
+        return;
+    }
     let program = build(&c("threads").with(SANITIZE), Link::Static);
     assert!(run(&program, &[&plans::by_hand()]).contains("threads: 1200 frames"));
 }
 
 #[test]
+fn the_wrapper_for_cpp_owns_its_handles() {
+    if !needs("the_wrapper_for_cpp_owns_its_handles", &["g++"]) {
+        return;
+    }
+    let program = Program::of(Language::Cpp, &["tests/c"], "wrapper").with(SANITIZE);
+    let program = build(&program, Link::Static);
+    assert!(run(&program, &[&plans::by_hand()]).contains("handles were owned"));
+}
+
+#[test]
 fn nothing_takes_memory_once_an_engine_is_open() {
+    if !needs("nothing_takes_memory_once_an_engine_is_open", &["gcc"]) {
+        return;
+    }
     for link in [Link::Static, Link::Shared] {
         let program = build(&c("quiet"), link);
         assert!(run(&program, &[&plans::by_hand()]).contains("0 calls of the allocator"));
@@ -45,19 +65,19 @@ fn nothing_takes_memory_once_an_engine_is_open() {
 
 #[test]
 fn valgrind_finds_nothing() {
-    let plans = plans::by_hand();
-    if !toolchain::has("valgrind") {
-        eprintln!("SKIPPED valgrind_finds_nothing: no valgrind here");
+    if !needs("valgrind_finds_nothing", &["gcc", "valgrind"]) {
         return;
     }
+    let plans = plans::by_hand();
     let program = build(&c("misuse"), Link::Shared);
     let options = [
         "--error-exitcode=9",
         "--leak-check=full",
+        "--show-leak-kinds=definite",
         "--errors-for-leak-kinds=definite",
         "--quiet",
     ];
-    let mut arguments: Vec<&std::ffi::OsStr> = options.map(|o| o.as_ref()).collect();
+    let mut arguments: Vec<&std::ffi::OsStr> = options.iter().map(|o| o.as_ref()).collect();
     arguments.extend([program.as_os_str(), plans.as_os_str()]);
     assert!(run("valgrind".as_ref(), &arguments).contains("every mistake gave its status"));
     data::ran("valgrind_finds_nothing", "tests/c/misuse.c");

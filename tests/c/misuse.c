@@ -250,6 +250,43 @@ static void descriptions(const char *plans) {
     OK(platoon_close(engine, NULL));
 }
 
+/* A watchdog of a nanosecond makes the first frame that is looked at before its end a hang. */
+static void faults(const char *plans) {
+    platoon_options options = options_for(plans);
+    options.watchdog_ns = 1;
+    platoon_engine engine;
+    OK(platoon_open(&options, &engine));
+    platoon_image images[2] = {gray(pixels), gray(pixels)};
+    platoon_ticket ticket;
+    PLATOON_SIZED(platoon_report, report);
+    PLATOON_SIZED(platoon_health, health);
+    platoon_status status = PLATOON_OK;
+    uint64_t frame = 0;
+    for (; status == PLATOON_OK; frame++) {
+        status = platoon_submit(engine, images, 2, &ticket);
+        if (status == PLATOON_OK) status = platoon_wait(engine, ticket, PLATOON_FOREVER, &report);
+        if (status == PLATOON_OK) OK(platoon_release(engine, ticket));
+    }
+    CHECK(status == PLATOON_FAULTED);
+    PLATOON_SIZED(platoon_error, error);
+    OK(platoon_last_error(&error));
+    CHECK(error.fault == PLATOON_FAULT_HANG && error.frame == frame - 1 && error.tenant >= 0 && error.segment >= 0);
+    CHECK(strstr(error.message, "hangs"));
+    OK(platoon_health_of(engine, &health));
+    CHECK(health.state == PLATOON_STATE_FAULTED && health.fault == PLATOON_FAULT_HANG && health.tenant == error.tenant);
+    /* The first fault is kept, and what cannot go on says so; what is known can still be read. */
+    EXPECT(PLATOON_FAULTED, platoon_submit(engine, images, 2, &ticket));
+    platoon_draft draft;
+    EXPECT(PLATOON_FAULTED, platoon_begin(engine, &draft));
+    EXPECT(PLATOON_FAULTED, platoon_select(engine, "b"));
+    PLATOON_SIZED(platoon_stats, stats);
+    OK(platoon_stats_of(engine, 0, &stats));
+    PLATOON_SIZED(platoon_result, result);
+    if (ticket.id && platoon_result_of(engine, ticket, 0, &result) == PLATOON_OK) CHECK(result.currency <= PLATOON_STALE);
+    OK(platoon_close(engine, NULL));
+    EXPECT(PLATOON_HANDLE, platoon_health_of(engine, &health));
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     PLATOON_SIZED(platoon_error, error);
@@ -265,6 +302,7 @@ int main(int argc, char **argv) {
     handles(argv[1]);
     frames(argv[1]);
     descriptions(argv[1]);
+    faults(argv[1]);
     puts("misuse: every mistake gave its status");
     return 0;
 }

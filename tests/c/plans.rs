@@ -50,19 +50,26 @@ pub fn by_hand() -> PathBuf {
     .clone()
 }
 
-/// The crate's own task sets, compiled for this machine: a folder of plans with the folder `host` in it.
+/// The task sets of a file of the crate, compiled for this machine: a folder of plans with the folder `host` in it.
+fn compiled(name: &str, tasks: &str) -> PathBuf {
+    let tasks = Tasks::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join(tasks)).unwrap_or_else(|e| panic!("{e}"));
+    let board = boards::load("host").unwrap();
+    let sets = tasks.sets.keys();
+    let compiled: Vec<_> = sets
+        .map(|set| compile_task_set(&tasks, set, &board, &CompileOptions::default()).unwrap_or_else(|e| panic!("{set}: {e:?}")))
+        .collect();
+    let folder = folder(name);
+    write_deployment(&folder.join("host"), &tasks, &board, &compiled).unwrap_or_else(|e| panic!("{e:?}"));
+    folder
+}
+
+/// The crate's own task sets.
 pub fn driving() -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
-    MADE.get_or_init(|| {
-        let tasks = Tasks::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("plans/tasks.toml")).unwrap_or_else(|e| panic!("{e}"));
-        let board = boards::load("host").unwrap();
-        let sets = tasks.sets.keys();
-        let compiled: Vec<_> = sets
-            .map(|set| compile_task_set(&tasks, set, &board, &CompileOptions::default()).unwrap_or_else(|e| panic!("{set}: {e:?}")))
-            .collect();
-        let folder = folder("driving");
-        write_deployment(&folder.join("host"), &tasks, &board, &compiled).unwrap_or_else(|e| panic!("{e:?}"));
-        folder
-    })
-    .clone()
+    MADE.get_or_init(|| compiled("driving", "plans/tasks.toml")).clone()
+}
+
+/// The task sets of the perception example.
+pub fn perception() -> PathBuf {
+    compiled("perception", "examples/perception/tasks.toml")
 }

@@ -90,7 +90,7 @@ static void frame(platoon_engine engine, uint64_t number) {
     for (uint32_t t = 0; t < report.tenant_count; t++) {
         PLATOON_SIZED(platoon_result, result);
         OK(platoon_result_of(engine, ticket, t, &result));
-        CHECK(result.tensor_count > 0 && (result.currency == PLATOON_NONE || result.tensors[0].data));
+        CHECK(result.currency == PLATOON_NONE ? !result.tensors : result.tensor_count > 0 && result.tensors[0].data);
     }
     OK(platoon_release(engine, ticket));
     EXPECT(PLATOON_TICKET, platoon_release(engine, ticket));

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a program is written in.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,8 +77,17 @@ pub fn compiler(language: Language) -> Command {
 }
 
 /// True if a program of this name is installed.
-pub fn has(program: &str) -> bool {
+fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success())
+}
+
+/// True if these programs are installed; says so where the test is skipped because they are not.
+pub fn needs(test: &str, programs: &[&str]) -> bool {
+    let missing: Vec<&str> = programs.iter().copied().filter(|p| !has(p)).collect();
+    if !missing.is_empty() {
+        eprintln!("SKIPPED {test}: {} not installed", missing.join(" and "));
+    }
+    missing.is_empty()
 }
 
 /// The folder of `libplatoon.a` and `libplatoon.so`: the CPU backend and the C ABI, and nothing of the tools.
@@ -101,8 +111,9 @@ pub fn library() -> &'static Path {
 pub fn build(program: &Program, link: Link) -> PathBuf {
     let extension = if program.language == Language::C { "c" } else { "cpp" };
     let (library, out) = (library(), folder("programs"));
-    let sanitized = if program.flags.is_empty() { "" } else { "-sanitized" };
-    let out = out.join(format!("{}-{link:?}{sanitized}", program.name));
+    // Tests run side by side: each has its own copy.
+    static BUILT: AtomicUsize = AtomicUsize::new(0);
+    let out = out.join(format!("{}-{}", program.name, BUILT.fetch_add(1, Ordering::Relaxed)));
     let mut command = compiler(program.language);
     command.args(&program.flags);
     for folder in &program.folders {

@@ -317,6 +317,11 @@ impl Prepared for CudaPrepared {
         self.slot(slot)?.output.bytes().get(offset..end).ok_or(RunError::Unknown)
     }
 
+    fn device_output(&self, slot: SlotId, offset: usize, bytes: usize) -> Option<u64> {
+        let area = self.slot(slot).ok()?.areas.output;
+        Some(area.part(offset as u64, bytes as u64)?.address)
+    }
+
     fn output_mut(&mut self, slot: SlotId, offset: usize, bytes: usize) -> Result<&mut [u8], RunError> {
         part_mut(self.slot_mut(slot)?.output.bytes_mut(), offset, bytes)
     }

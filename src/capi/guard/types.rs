@@ -197,6 +197,8 @@ c_structs! {
         data: Address<u8>,
         /// Bytes at `data`.
         bytes: u64,
+        /// Address of the same bytes in the GPU's memory, or 0.
+        device: u64,
         /// A number of [`crate::capi::values`].
         dtype: u32,
         /// Extents in use.
