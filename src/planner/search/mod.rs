@@ -20,7 +20,7 @@ mod zones;
 mod tests;
 
 pub use judge::Score;
-pub use zones::{Curve, Zones, zones};
+pub use zones::{Curve, Point, Zones, zones};
 
 use super::Searcher;
 use super::lots::Lots;
