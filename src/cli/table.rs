@@ -239,8 +239,10 @@ impl Table<'_> {
             command.args(["--dtype", self.setting.activations()]).args(self.common.again());
             command
         };
-        let shares = shares(&compiled.plan, self.setting.board.units, gpu::sms()?);
-        Ok(Some(daemon.followers(networks.iter().map(command).collect(), &shares)?))
+        let (units, all) = (self.setting.board.units, gpu::sms()?);
+        let shares = shares(&compiled.plan, units, all);
+        let followers = daemon.followers(networks.iter().map(command).collect(), &shares)?;
+        Ok(Some(followers.within(units, all)?))
     }
 
     fn measure(&self, mut ready: Ready, progress: impl FnMut(usize)) -> anyhow::Result<Measured> {
