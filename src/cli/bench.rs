@@ -21,7 +21,7 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::ProgressBar;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Operators that a profile shows.
 const SHOWN: usize = 15;
@@ -47,6 +47,7 @@ Examples:
   platoon bench --loop --zoo r50+v16+m3 --sms 16   the same of networks side by side, on 16 SMs
   platoon bench --table out --board h200           the papers' table: all mixes, all searchers, MPS, PyTorch
   platoon bench --table out --board h200 --mix r50+v16+m3 --mix urban --torch eager --no-mps
+  platoon bench --zones zones.svg --board h200 --mix r50+v16+m3   frame time over sync points and over chunks
 
 Both sides take turns in one run, on as many threads as there are workers. `frame` is a task set's whole frame: camera
 images prepared, networks side by side, results decoded. `networks` is tensors in, tensors out, which is what the peer
@@ -108,8 +109,8 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         table::follow(common, network, &board, &options)?;
         return Ok(Outcome::Good);
     }
-    if let Some(folder) = &arguments.table.table {
-        output::print(&the_table(common, arguments, folder, &board, &options)?)?;
+    if arguments.table.wanted() {
+        output::print(&the_table(common, arguments, &board, &options)?)?;
         return Ok(Outcome::Good);
     }
     if !arguments.zoo.zoo.is_empty() {
@@ -185,14 +186,8 @@ fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, optio
     Ok(text)
 }
 
-/// The papers' table.
-fn the_table(
-    common: &Common,
-    arguments: &Arguments,
-    folder: &Path,
-    board: &BoardRecord,
-    options: &CompileOptions,
-) -> anyhow::Result<String> {
+/// The papers' table, or the sweet zones of one of its rows.
+fn the_table(common: &Common, arguments: &Arguments, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<String> {
     let (workers, engine) = engine(common, arguments, board);
     let setting = Setting {
         board,
@@ -204,6 +199,9 @@ fn the_table(
     };
     // Mixes of the zoo need no task file.
     let rows = table::rows(&arguments.mix, common.tasks_if_any()?.as_ref())?;
+    if let Some(file) = &arguments.table.zones {
+        return table::zones(&rows, file, &setting);
+    }
     let program = python(arguments);
     let compilers = Some(table::abreast().1);
     let another = || Peer::pytorch(program.as_deref().unwrap_or_default(), engine.sms, compilers);
@@ -212,7 +210,7 @@ fn the_table(
         another: program.is_some().then_some(&another as zoo::Another<'_>),
     };
     let most = arguments.zoo.rivals.map_or(table::MOST, NonZeroUsize::get);
-    table::measure(common, &arguments.table, folder, rows, &setting, peers, most)
+    table::measure(common, &arguments.table, rows, &setting, peers, most)
 }
 
 /// Our workers, which the peer gets as many threads as, and how engines are opened with them.

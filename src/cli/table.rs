@@ -13,11 +13,11 @@ use crate::bench::table::mps::{Daemon, Followers, shares};
 use crate::bench::table::report::{Measured, Report, Seconds};
 use crate::bench::table::rows::Row;
 use crate::bench::table::targets::{Verdict, floor};
-use crate::bench::table::{follow, picture};
+use crate::bench::table::{follow, picture, zones};
 use crate::board::{BackendKind, BoardRecord};
 use crate::planner::floor::Limits;
 use crate::planner::tasks::Tasks;
-use crate::planner::{CompileOptions, Compiled, Searcher, boards};
+use crate::planner::{self, CompileOptions, Compiled, Searcher, boards};
 use crate::runtime;
 use crate::tensor::DType;
 use anyhow::Context;
@@ -38,12 +38,23 @@ pub struct TableArguments {
     /// its rows: networks of the zoo joined by `+`, or task sets [default: all mixes of the papers, and all task sets]
     #[arg(long, value_name = "DIR", group = "networks", conflicts_with_all = ["zoo", "profile", "looped", "json"])]
     pub table: Option<PathBuf>,
+    /// Measure the sweet zones of the one row that --mix names instead, and draw them as FILE.svg: frame time over sync points and
+    /// over chunks, beside the prediction
+    #[arg(long, value_name = "FILE.svg", requires = "mix", conflicts_with_all = ["table", "zoo", "profile", "looped", "json", "peer"])]
+    pub zones: Option<PathBuf>,
     /// Leave MPS out of the table
     #[arg(long, requires = "table")]
     no_mps: bool,
     /// Run one network when told to on the standard input, as MPS needs it
     #[arg(long, hide = true, requires = "zoo")]
     pub follow: bool,
+}
+
+impl TableArguments {
+    /// True if the table, or a part of it, is asked for.
+    pub fn wanted(&self) -> bool {
+        self.table.is_some() || self.zones.is_some()
+    }
 }
 
 /// A row that is ready to be measured.
@@ -94,11 +105,10 @@ pub fn rows(mixes: &[String], tasks: Option<&Tasks>) -> Result<Vec<Row>, BenchEr
     }
 }
 
-/// Measures the rows and writes the table to `folder` after each of them: what was written, and the table.
+/// Measures the rows and writes the table to its folder after each of them: what was written, and the table.
 pub fn measure(
     common: &Common,
     arguments: &TableArguments,
-    folder: &Path,
     rows: Vec<Row>,
     setting: &Setting<'_>,
     peers: Peers<'_>,
@@ -131,6 +141,7 @@ pub fn measure(
         most,
         limits: boards::limits(board)?.unwrap_or_else(|| Limits::of_rates(board)),
     };
+    let folder = arguments.table.as_deref().unwrap_or(Path::new(""));
     std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
     let (abreast, _) = abreast();
     let mut rows = rows.into_iter().peekable();
@@ -228,8 +239,10 @@ impl Table<'_> {
             command.args(["--dtype", self.setting.activations()]).args(self.common.again());
             command
         };
-        let shares = shares(&compiled.plan, self.setting.board.units, gpu::sms()?);
-        Ok(Some(daemon.followers(networks.iter().map(command).collect(), &shares)?))
+        let (units, all) = (self.setting.board.units, gpu::sms()?);
+        let shares = shares(&compiled.plan, units, all);
+        let followers = daemon.followers(networks.iter().map(command).collect(), &shares)?;
+        Ok(Some(followers.within(units, all)?))
     }
 
     fn measure(&self, mut ready: Ready, progress: impl FnMut(usize)) -> anyhow::Result<Measured> {
@@ -257,6 +270,34 @@ impl Table<'_> {
             seconds: ready.seconds,
         })
     }
+}
+
+/// Measures and draws the sweet zones of a row.
+pub fn zones(rows: &[Row], file: &Path, setting: &Setting<'_>) -> anyhow::Result<String> {
+    let [row] = rows else {
+        return Err(output::wrong_usage("--zones draws one row: name it with one --mix"));
+    };
+    let bar = ProgressBar::new(setting.frames as u64);
+    let told = |done| bar.set_position(done as u64);
+    let found = zones::measure(row, setting.board, setting.compile, setting.engine, setting.frames, told);
+    bar.finish_and_clear();
+    let found = found?.context("its rates do not repeat")?;
+    let picture = planner::zones::svg(&format!("{} on {}", row.name, setting.board.name), &found);
+    std::fs::write(file, picture).with_context(|| format!("{}: cannot be written", file.display()))?;
+    let mut table = output::Table::new(&["over", "of", "count", "predicted ms", "measured ms"]);
+    let curves = std::iter::once(("sync points", &found.pointers)).chain(found.chunks.iter().map(|c| ("chunks", c)));
+    for (over, curve) in curves {
+        for point in &curve.points {
+            table.row([
+                over.to_string(),
+                curve.name.clone(),
+                point.count.to_string(),
+                format!("{:.3}", point.predicted.as_ms()),
+                point.measured.map_or("-".into(), |m| format!("{:.3}", m.as_ms())),
+            ]);
+        }
+    }
+    Ok(format!("{}written to {}", table.render(), file.display()))
 }
 
 /// Runs the one network of a process under MPS, planned for as many SMs as it is given, with the tactics of the whole board.

@@ -44,10 +44,14 @@ pub fn run(
         return Ok(format!("{:#}", json!({ "predictions": rows })));
     }
     let mut table = output::Table::new(&["task set", "change", "frame ms", "longest", "%", "misses", "finishes ms"]);
+    let mut cannot = String::new();
     for (base, one) in &all {
-        table.row(row(one, *base));
+        match &one.plan {
+            Ok(plan) => table.row(row(one, plan, *base)),
+            Err(error) => cannot.push_str(&format!("{} {}: {}\n", one.task_set, one.change, output::chain(error.as_ref()))),
+        }
     }
-    Ok(table.render())
+    Ok(table.render() + &cannot)
 }
 
 fn told(task_set: &str, change: String, plan: anyhow::Result<Plan>) -> Predicted {
@@ -95,30 +99,22 @@ fn misses(plan: &Plan) -> usize {
     plan.prediction.frames.iter().map(|f| f.misses.len()).sum()
 }
 
-fn row(one: &Predicted, base: Option<f64>) -> Vec<String> {
-    let mut cells = vec![
+fn row(one: &Predicted, plan: &Plan, base: Option<f64>) -> [String; 7] {
+    let mean = mean_ms(plan);
+    let finishes = finishes(plan).into_iter().map(|(name, ms)| format!("{name} {ms:.3}"));
+    [
         one.task_set.clone(),
         if one.change.is_empty() {
             "as it is".into()
         } else {
             one.change.clone()
         },
-    ];
-    match &one.plan {
-        Ok(plan) => {
-            let (mean, longest) = (mean_ms(plan), plan.prediction.longest().as_ms());
-            let finishes = finishes(plan).into_iter().map(|(name, ms)| format!("{name} {ms:.3}"));
-            cells.extend([
-                format!("{mean:.3}"),
-                format!("{longest:.3}"),
-                base.map_or(String::new(), |b| format!("{:+.1}", 100.0 * (mean / b - 1.0))),
-                misses(plan).to_string(),
-                finishes.collect::<Vec<_>>().join(", "),
-            ]);
-        }
-        Err(error) => cells.push(output::chain(error.as_ref())),
-    }
-    cells
+        format!("{mean:.3}"),
+        format!("{:.3}", plan.prediction.longest().as_ms()),
+        base.map_or(String::new(), |b| format!("{:+.1}", 100.0 * (mean / b - 1.0))),
+        misses(plan).to_string(),
+        finishes.collect::<Vec<_>>().join(", "),
+    ]
 }
 
 fn figures(one: &Predicted, base: Option<f64>) -> Value {

@@ -4,7 +4,7 @@ use super::lower::{Lowered, Room};
 use super::memory::{self, Placement};
 use super::report::Report;
 use super::schedule::{self, Decisions, Problem, ScheduleError};
-use super::search::{self, Effort, Ranked};
+use super::search::{self, Effort};
 use super::simulate::{self, Costs};
 use super::{CompileOptions, Compiled, PlannerError, Searcher};
 use crate::backend::cuda::sources;
@@ -170,12 +170,14 @@ pub(super) fn emit(
         best_effort: options.best_effort || board.name == "host",
     };
     let best = found.best().ok_or(ScheduleError::Cycle)?;
-    let (finished, placement) = scheduled.finish(best)?;
+    let (finished, placement) = scheduled.finish(best.searcher, &best.decisions)?;
     let report = Report::of(&finished, &placement, board, &found);
     // Of the others, those that miss deadlines or find no room are no rivals.
-    let rivals = found.rivals(options.rivals).filter_map(|r| scheduled.finish(r).ok());
+    let rivals = found
+        .rivals(options.rivals)
+        .filter_map(|r| scheduled.finish(r.searcher, &r.decisions).ok());
     let samples = search::samples(&problem, &costs, options.seed, options.samples);
-    let samples = samples.iter().filter_map(|d| scheduled.plan(Searcher::Random, d).ok());
+    let samples = samples.iter().filter_map(|d| scheduled.finish(Searcher::Random, d).ok());
     let rivals = rivals.chain(samples).map(|(plan, _)| plan).collect();
     Ok(Compiled {
         plan: finished,
@@ -186,21 +188,20 @@ pub(super) fn emit(
 }
 
 /// Everything that plans of several decisions share.
-struct Scheduled<'a> {
-    plan: &'a Plan,
-    problem: Problem<'a>,
-    costs: &'a Costs<'a>,
-    best_effort: bool,
+pub(super) struct Scheduled<'a> {
+    /// A plan without its schedule, or with one that is replaced.
+    pub plan: &'a Plan,
+    /// What is scheduled.
+    pub problem: Problem<'a>,
+    /// What it costs.
+    pub costs: &'a Costs<'a>,
+    /// Store deadlines that are missed instead of refusing.
+    pub best_effort: bool,
 }
 
 impl Scheduled<'_> {
-    /// The checked plan of a decision, and where its buffers lie.
-    fn finish(&self, ranked: &Ranked) -> Result<(Plan, Placement), PlannerError> {
-        self.plan(ranked.searcher, &ranked.decisions)
-    }
-
-    /// The checked plan of what a searcher decided.
-    fn plan(&self, searcher: Searcher, decisions: &Decisions) -> Result<(Plan, Placement), PlannerError> {
+    /// The checked plan of a searcher's decisions, and where its buffers lie.
+    pub(super) fn finish(&self, searcher: Searcher, decisions: &Decisions) -> Result<(Plan, Placement), PlannerError> {
         let schedule = schedule::apply(&self.problem, decisions)?;
         let mut plan = self.plan.clone();
         plan.searcher = searcher.name().to_string();

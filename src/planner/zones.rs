@@ -1,9 +1,12 @@
-//! Sweet zones as a picture: frame time over pointers, and over chunks, with the best of each curve marked.
+//! Sweet zones of a plan's networks, the plans behind them for whoever measures, and their picture: frame time over pointers, and
+//! over chunks, with the best of each curve marked; dashed as predicted where it is measured too.
 
+use super::emit::Scheduled;
 use super::picture::{colour, plain};
 use super::schedule::Problem;
-use super::search::{Curve, Zones, zones};
+use super::search::{Curve, Point, Zones, zones};
 use super::simulate::{Costs, Measured};
+use super::{PlannerError, Searcher};
 use crate::board::BoardRecord;
 use crate::ids::OperatorId;
 use crate::plan::format::{Operand, Operator, Plan, View};
@@ -20,20 +23,59 @@ const TOP: f64 = 80.0;
 /// Lines across a plot, about.
 const TICKS: f64 = 5.0;
 
+/// A plan's operators uncut and at full width, with what they need of each other: a problem to be decided anew.
+struct Bare {
+    operators: Vec<Operator>,
+    needs: Vec<Vec<OperatorId>>,
+}
+
+impl Bare {
+    fn of(plan: &Plan) -> Bare {
+        let plain = |o: &Operator| Operator {
+            chunks: Vec::new(),
+            width: 0,
+            ..o.clone()
+        };
+        let operators: Vec<Operator> = plan.operators.iter().map(plain).collect();
+        let needs = needs(&operators);
+        Bare { operators, needs }
+    }
+
+    fn problem<'a>(&'a self, plan: &'a Plan) -> Problem<'a> {
+        Problem {
+            tenants: &plan.tenants,
+            operators: &self.operators,
+            needs: &self.needs,
+        }
+    }
+}
+
 /// The sweet zones of a checked plan's networks on its board, whatever its own schedule; `None` where its rates do not repeat.
 pub fn of_plan(plan: &Plan, board: &BoardRecord, measured: Measured<'_>) -> Option<Zones> {
-    let plain = |o: &Operator| Operator {
-        chunks: Vec::new(),
-        width: 0,
-        ..o.clone()
+    let bare = Bare::of(plan);
+    zones(&bare.problem(plan), &Costs::of(&bare.operators, board, measured))
+}
+
+/// The plans behind the points of zones, in the order of [`points`]: the networks of `plan`, each time regulated otherwise.
+pub fn plans(plan: &Plan, zones: &Zones, board: &BoardRecord, measured: Measured<'_>) -> Result<Vec<Plan>, PlannerError> {
+    let bare = Bare::of(plan);
+    let costs = Costs::of(&bare.operators, board, measured);
+    let scheduled = Scheduled {
+        plan,
+        problem: bare.problem(plan),
+        costs: &costs,
+        best_effort: true,
     };
-    let operators: Vec<Operator> = plan.operators.iter().map(plain).collect();
-    let problem = Problem {
-        tenants: &plan.tenants,
-        operators: &operators,
-        needs: &needs(&operators),
-    };
-    zones(&problem, &Costs::of(&operators, board, measured))
+    let finish = |point: &Point| Ok(scheduled.finish(Searcher::Streams, &point.decisions)?.0);
+    let all = std::iter::once(&zones.pointers).chain(&zones.chunks).flat_map(|c| &c.points);
+    all.map(finish).collect()
+}
+
+/// The points of all curves, those over pointers first.
+pub fn points(zones: &mut Zones) -> impl Iterator<Item = &mut Point> {
+    std::iter::once(&mut zones.pointers)
+        .chain(&mut zones.chunks)
+        .flat_map(|c| &mut c.points)
 }
 
 /// For each operator those that write what it reads, by the buffers that they share.
@@ -54,8 +96,13 @@ pub fn svg(title: &str, zones: &Zones) -> String {
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{x}\" y=\"28\" font-size=\"17\" font-weight=\"bold\">{}: frame time over granularity, as simulated</text>\n",
+         <text x=\"{x}\" y=\"28\" font-size=\"17\" font-weight=\"bold\">{}: frame time over granularity, {}</text>\n",
         plain(title),
+        if measured(zones) {
+            "measured, and dashed as simulated"
+        } else {
+            "as simulated"
+        },
         x = LEFT[0],
     );
     let pointers = std::slice::from_ref(&zones.pointers);
@@ -65,17 +112,24 @@ pub fn svg(title: &str, zones: &Zones) -> String {
     text
 }
 
+/// True if any point is measured.
+fn measured(zones: &Zones) -> bool {
+    let mut all = std::iter::once(&zones.pointers).chain(&zones.chunks).flat_map(|c| &c.points);
+    all.any(|p| p.measured.is_some())
+}
+
 /// One plot: its axes from a little below the shortest time to a little above the longest.
 fn plot(text: &mut String, place: usize, words: &str, curves: &[Curve]) {
     let (left, (width, height)) = (LEFT[place], PLOT);
-    let times = || curves.iter().flat_map(|c| &c.points).map(|p| p.1.0 as f64 / 1e6);
+    let points = || curves.iter().flat_map(|c| &c.points);
+    let times = || points().flat_map(|p| p.measured.into_iter().chain([p.predicted])).map(Nanos::as_ms);
     let (low, high) = times().fold((f64::INFINITY, 0.0f64), |(l, h), t| (l.min(t), h.max(t)));
     if high <= 0.0 {
         return;
     }
     let (low, high) = (low * 0.97, high * 1.02);
-    let most = curves.iter().flat_map(|c| &c.points).map(|p| p.0).max().unwrap_or(0);
-    let least = curves.iter().flat_map(|c| &c.points).map(|p| p.0).min().unwrap_or(0);
+    let most = points().map(|p| p.count).max().unwrap_or(0);
+    let least = points().map(|p| p.count).min().unwrap_or(0);
     let x = |count: u32| left + f64::from(count - least) / f64::from((most - least).max(1)) * width;
     let y = |ms: f64| TOP + height - (ms - low) / (high - low) * height;
     // Writing to a string does not fail.
@@ -110,7 +164,10 @@ fn plot(text: &mut String, place: usize, words: &str, curves: &[Curve]) {
         );
     }
     for (index, curve) in curves.iter().enumerate() {
-        line(text, index, curve, &x, &y);
+        let predicted: Vec<(u32, Nanos)> = curve.points.iter().map(|p| (p.count, p.predicted)).collect();
+        let measured: Vec<(u32, Nanos)> = curve.points.iter().filter_map(|p| Some((p.count, p.measured?))).collect();
+        line(text, index, &curve.name, &predicted, !measured.is_empty(), &x, &y);
+        line(text, index, &curve.name, &measured, false, &x, &y);
         let at = left + 110.0 * index as f64;
         if curves.len() > 1 {
             let _ = writeln!(
@@ -126,24 +183,35 @@ fn plot(text: &mut String, place: usize, words: &str, curves: &[Curve]) {
     }
 }
 
-/// A curve with a dot a point, a larger one at its best.
-fn line(text: &mut String, index: usize, curve: &Curve, x: &impl Fn(u32) -> f64, y: &impl Fn(f64) -> f64) {
+/// A line with a dot a point, a larger one at its best.
+fn line(
+    text: &mut String,
+    index: usize,
+    name: &str,
+    points: &[(u32, Nanos)],
+    dashed: bool,
+    x: &impl Fn(u32) -> f64,
+    y: &impl Fn(f64) -> f64,
+) {
+    let best = points.iter().min_by_key(|(_, time)| *time);
     let place = |&(count, time): &(u32, Nanos)| (x(count), y(time.as_ms()));
-    let path: Vec<String> = curve.points.iter().map(place).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+    let path: Vec<String> = points.iter().map(place).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
     let fill = colour(index);
-    let _ = writeln!(
-        text,
-        "<path d=\"M{}\" fill=\"none\" stroke=\"{fill}\" stroke-width=\"2\"/>",
-        path.join("L")
-    );
-    for point in &curve.points {
+    if points.len() > 1 {
+        let dashes = if dashed { " stroke-dasharray=\"4 4\"" } else { "" };
+        let _ = writeln!(
+            text,
+            "<path d=\"M{}\" fill=\"none\" stroke=\"{fill}\" stroke-width=\"2\"{dashes}/>",
+            path.join("L")
+        );
+    }
+    for point in points {
         let (x, y) = place(point);
-        let best = curve.best() == Some(*point);
-        let radius = if best { 5.0 } else { 2.5 };
+        let radius = if best == Some(point) { 5.0 } else { 2.5 };
         let _ = writeln!(
             text,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{fill}\"><title>{}, {}: {:.4} ms</title></circle>",
-            plain(&curve.name),
+            plain(name),
             point.0,
             point.1.as_ms()
         );
@@ -166,14 +234,25 @@ fn decimals(ms: f64, step: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::planner::schedule::Decisions;
 
     #[test]
     fn curves_are_drawn_with_their_best_points() {
+        let point = |(count, &ms): (u32, &u64)| Point {
+            count,
+            predicted: Nanos(ms * 1_000_000),
+            measured: None,
+            decisions: Decisions {
+                cuts: Vec::new(),
+                streams: Vec::new(),
+                frames: Vec::new(),
+            },
+        };
         let curve = |name: &str, times: &[u64]| Curve {
             name: name.into(),
-            points: (1..).zip(times.iter().map(|&t| Nanos(t * 1_000_000))).collect(),
+            points: (1..).zip(times).map(point).collect(),
         };
-        let zones = Zones {
+        let mut zones = Zones {
             pointers: curve("all", &[9, 7, 8]),
             chunks: vec![curve("a<b", &[9, 10]), curve("c", &[9])],
         };
@@ -183,7 +262,15 @@ mod tests {
             text.contains("mix &amp; match") && text.contains("a&lt;b") && text.contains("<title>all, 2: 7.0000 ms"),
             "{text}"
         );
-        assert_eq!(text, svg("mix & match", &zones));
+        assert!(text == svg("mix & match", &zones) && !text.contains("dasharray"));
+        points(&mut zones).for_each(|p| p.measured = Some(Nanos(p.predicted.0 + 500_000)));
+        let text = svg("mix", &zones);
+        assert_eq!(
+            (text.matches("<circle").count(), text.matches("dasharray").count()),
+            (12, 2),
+            "{text}"
+        );
+        assert!(text.contains("measured, and dashed as simulated"), "{text}");
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //! | [`targets`] | what the plan should reach, and whether it does |
 //! | [`report`] | the table as Markdown and as JSON |
 //! | [`picture`] | as bars |
+//! | [`zones`] | frame time over granularity, measured |
 
 pub mod contest;
 pub mod follow;
@@ -27,3 +28,4 @@ pub mod picture;
 pub mod report;
 pub mod rows;
 pub mod targets;
+pub mod zones;

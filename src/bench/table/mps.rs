@@ -59,6 +59,14 @@ pub enum MpsError {
     /// A process does not start.
     #[error("a process of our own does not start under MPS")]
     Start(#[source] io::Error),
+    /// The processes hold more than the part of the GPU that the others run on.
+    #[error("the processes hold {held} SMs together, as small shares are rounded up, and the board has {units}")]
+    Shares {
+        /// What they hold.
+        held: u32,
+        /// The SMs of the board.
+        units: u32,
+    },
     /// A process cannot run its network.
     #[error("a network does not run under MPS")]
     Process(#[from] PeerError),
@@ -179,6 +187,15 @@ pub struct Followers {
 }
 
 impl Followers {
+    /// Refuses processes that hold more than `units` SMs of a GPU of `of`. Of the whole GPU they may ask for more than there is.
+    pub fn within(self, units: u32, of: u32) -> Result<Followers, MpsError> {
+        let held = self.sms.iter().sum();
+        if units < of && held > units {
+            return Err(MpsError::Shares { held, units });
+        }
+        Ok(self)
+    }
+
     fn start(folder: &Path, commands: Vec<Command>, shares: &[u32]) -> Result<Followers, MpsError> {
         let mut all = Vec::with_capacity(commands.len());
         for (mut command, share) in commands.into_iter().zip(shares) {
@@ -271,6 +288,7 @@ mod tests {
         let mut followers = Followers::start(Path::new("no-mps"), vec![follower(3), follower(5)], &[50, 50]).unwrap();
         assert_eq!(followers.sms, [4, 4]);
         assert_eq!(followers.run(1, 2, Nanos(1)).unwrap(), [Nanos(5), Nanos(5)]);
+        followers = followers.within(8, 132).unwrap().within(6, 6).unwrap();
         assert!(matches!(
             followers.run(0, 2, Nanos(1)),
             Err(MpsError::Process(PeerError::Answer(_)))

@@ -22,7 +22,7 @@ mod tests;
 
 pub use judge::Score;
 pub use sample::samples;
-pub use zones::{Curve, Zones, zones};
+pub use zones::{Curve, Point, Zones, zones};
 
 use super::Searcher;
 use super::lots::Lots;

@@ -5,10 +5,10 @@
 //! the middle, or show that a mix needs neither.
 
 use super::candidate::{Candidate, Field};
-use super::judge::Judge;
+use super::judge::{Judge, Score};
 use super::menu::Menu;
 use super::pointers;
-use crate::planner::schedule::Problem;
+use crate::planner::schedule::{Decisions, Problem};
 use crate::planner::simulate::Costs;
 use crate::units::Nanos;
 
@@ -19,20 +19,26 @@ const CHUNKS: u32 = 4;
 /// Candidates that may be looked at for one number of pointers.
 const BUDGET: u64 = 2_000;
 
-/// One line of a plot: frames' mean predicted time over a count, ascending.
+/// One granularity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Pointers, or chunks.
+    pub count: u32,
+    /// The mean predicted frame.
+    pub predicted: Nanos,
+    /// The median measured frame; `None` unless somebody measured.
+    pub measured: Option<Nanos>,
+    /// What makes it so.
+    pub decisions: Decisions,
+}
+
+/// One line of a plot: frames' time over a count, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curve {
     /// Who is regulated.
     pub name: String,
-    /// Count and time.
-    pub points: Vec<(u32, Nanos)>,
-}
-
-impl Curve {
-    /// The count at which the frame is shortest, and its time; the smallest of several.
-    pub fn best(&self) -> Option<(u32, Nanos)> {
-        self.points.iter().copied().min_by_key(|&(_, time)| time)
-    }
+    /// The points.
+    pub points: Vec<Point>,
 }
 
 /// The plots of a task set.
@@ -53,6 +59,14 @@ pub fn zones(problem: &Problem<'_>, costs: &Costs<'_>) -> Option<Zones> {
     let untold = |_: u64, _: u64| {};
     let mut judge = Judge::new(problem.tenants, &field, &menu, *costs.machine(), u64::MAX, &untold);
     let frames = field.cycle.max(1) as u64;
+    let point = |count, score: Score, candidate: &Candidate| {
+        Some(Point {
+            count,
+            predicted: Nanos(score.time / frames),
+            measured: None,
+            decisions: candidate.decisions(&field, &menu)?,
+        })
+    };
     let mut over_pointers = Vec::new();
     for count in 0..=POINTERS {
         judge.open(BUDGET);
@@ -64,7 +78,7 @@ pub fn zones(problem: &Problem<'_>, costs: &Costs<'_>) -> Option<Zones> {
         for set in 0..field.sets.len() {
             score = pointers::descend(&mut judge, &mut candidate, set, score);
         }
-        over_pointers.push((count as u32, Nanos(score.time / frames)));
+        over_pointers.extend(point(count as u32, score, &candidate));
     }
     judge.open(u64::MAX);
     let mut over_chunks = Vec::new();
@@ -82,7 +96,8 @@ pub fn zones(problem: &Problem<'_>, costs: &Costs<'_>) -> Option<Zones> {
                 }
             }
             if cut_any {
-                points.push((chunks, Nanos(judge.score(&candidate).time / frames)));
+                let score = judge.score(&candidate);
+                points.extend(point(chunks, score, &candidate));
             }
         }
         over_chunks.push(Curve {
@@ -104,28 +119,35 @@ mod tests {
     use super::super::tests::World;
     use super::*;
     use crate::board::BackendKind;
+    use crate::planner::{Searcher, schedule};
+
+    fn found(world: &World) -> (Zones, Nanos) {
+        let problem = world.problem();
+        let costs = Costs::of(&world.operators, &super::super::tests::board(BackendKind::Cuda, 8), &|_| None);
+        let effort = super::super::Effort { seed: 0, budget: 1 };
+        let free = super::super::search(&problem, &costs, Searcher::Streams, effort, &|_, _| {}).unwrap();
+        let found = zones(&problem, &costs).unwrap();
+        let points = found.chunks.iter().chain([&found.pointers]).flat_map(|c| &c.points);
+        points.for_each(|p| assert!(schedule::apply(&problem, &p.decisions).is_ok(), "{}", p.count));
+        (found, Nanos(free.ranking[0].score.time / 2))
+    }
 
     #[test]
-    fn curves_begin_at_free_streams_and_have_their_best_somewhere() {
-        let world = World::new(6, true);
-        let problem = world.problem();
-        let board = super::super::tests::board(BackendKind::Cuda, 8);
-        let costs = Costs::of(&world.operators, &board, &|_| None);
-        let zones = zones(&problem, &costs).unwrap();
-        let free = super::super::search(
-            &problem,
-            &costs,
-            crate::planner::Searcher::Streams,
-            super::super::Effort { seed: 0, budget: 1 },
-            &|_, _| {},
-        );
-        let free = Nanos(free.unwrap().ranking[0].score.time / 2);
-        assert_eq!(zones.pointers.points.len(), POINTERS + 1);
-        assert_eq!(zones.pointers.points[0], (0, free));
-        assert_eq!(zones.chunks.len(), 3);
+    fn curves_begin_at_free_streams_and_every_point_is_legal() {
+        let (zones, free) = found(&World::new(6, false));
+        let first = |curve: &Curve| (curve.points[0].count, curve.points[0].predicted);
+        assert_eq!((first(&zones.pointers), zones.chunks.len()), ((0, free), 3));
         for curve in &zones.chunks {
-            assert_eq!(curve.points[0], (1, free), "{}", curve.name);
-            assert!(curve.points.is_sorted_by_key(|p| p.0) && curve.best().unwrap().1 <= free);
+            assert_eq!(first(curve), (1, free), "{}", curve.name);
+            assert!(curve.points.is_sorted_by_key(|p| p.count));
         }
+    }
+
+    #[test]
+    fn pointers_of_one_that_reads_another_leave_its_source_in_front_of_it() {
+        let (zones, free) = found(&World::new(6, true));
+        assert_eq!(zones.pointers.points.len(), POINTERS + 1);
+        // A reader waits for what it reads, where free streams let it wait for all of its source.
+        assert!(zones.pointers.points[0].predicted <= free);
     }
 }
