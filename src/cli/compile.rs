@@ -4,6 +4,7 @@ use super::options::ActivationType;
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::deployment::Deployment;
 use crate::planner::optable::{self, OpTable};
+use crate::planner::simulate::Calibration;
 use crate::planner::tasks::Tasks;
 use crate::planner::{self, CompileOptions, Compiled, Progress, Searcher};
 use anyhow::Context;
@@ -78,6 +79,7 @@ impl HowToCompile {
     pub fn options(&self, board: &BoardRecord) -> anyhow::Result<CompileOptions> {
         Ok(CompileOptions {
             times: measured(board)?,
+            calibration: calibration(board)?,
             searcher: self.searcher.unwrap_or(SearcherName::Streams).searcher(),
             seed: self.seed,
             budget: self.budget,
@@ -118,6 +120,11 @@ fn bar() -> Progress {
             bar.finish_and_clear();
         }
     })
+}
+
+/// What the simulator's rules weigh on a board, from the folder `boards`.
+pub fn calibration(board: &BoardRecord) -> anyhow::Result<Option<Calibration>> {
+    Ok(Calibration::load(&Calibration::path(Path::new("boards"), board), board)?)
 }
 
 /// The measured times of a GPU's board, from the folder `boards`.

@@ -9,7 +9,7 @@ use crate::plan::file::decode;
 use crate::plan::format::{Basis, Digest, Operator, Plan};
 use crate::plan::table::Entry;
 use crate::planner::floor::Limits;
-use crate::planner::simulate::Costs;
+use crate::planner::simulate::{Costs, Machine};
 use crate::planner::{boards, picture};
 use anyhow::Context;
 use clap::Args;
@@ -65,7 +65,8 @@ fn draw(common: &Common, plan: Plan) -> anyhow::Result<String> {
     let board = board_of(common, &plan)?;
     let times = compile::measured(&board)?;
     let measured = |o: &Operator| times.as_ref()?.of(&plan, o);
-    Ok(picture::svg(&plan, &Costs::of(&plan.operators, &board, &measured)))
+    let machine = Machine::of(&board).calibrated(compile::calibration(&board)?);
+    Ok(picture::svg(&plan, &Costs::on(machine, &plan.operators, &board, &measured)))
 }
 
 /// The board that a plan was made for: the one that is named, else whichever of the folder `boards` it is.

@@ -131,9 +131,7 @@ impl Contest {
     pub fn json(&self) -> Value {
         let one = |r: &Rival| {
             let device = r.side.device();
-            let finish = |(tenant, predicted, measured): &(String, Nanos, Samples)| {
-                json!({ "tenant": tenant, "predicted_ms": predicted.as_ms(), "p50_ms": measured.median().as_ms() })
-            };
+            let finish = |(tenant, predicted, measured): &(String, Nanos, Samples)| json!({ "tenant": tenant, "predicted_ms": predicted.as_ms(), "p50_ms": measured.median().as_ms() });
             let segment = |[start, end]: &[Samples; 2]| json!([start.median().0, end.median().0]);
             json!({
                 "searcher": r.searcher, "number": r.number, "predicted_ms": r.predicted.as_ms(), "p50_ms": device.median().as_ms(),
@@ -235,7 +233,10 @@ mod tests {
         for rival in &contest.rivals {
             let last = rival.finishes.iter().map(|(_, _, measured)| measured.median()).max();
             assert_eq!(rival.finishes.len(), 2);
-            assert!(last > Some(Nanos(0)) && rival.segments.iter().all(|[start, end]| start.median() <= end.median()), "{rival:?}");
+            assert!(
+                last > Some(Nanos(0)) && rival.segments.iter().all(|[start, end]| start.median() <= end.median()),
+                "{rival:?}"
+            );
         }
         let rows = contest.rows();
         assert!(rows.iter().any(|r| r[1] == "streams" && r[6] == "1.000"), "{rows:?}");

@@ -41,10 +41,11 @@ pub struct Wave {
 }
 
 impl Wave {
-    fn speed(&self, demand: u64, bay: &Bay) -> u64 {
+    /// Work that a block does in a nanosecond, of [`ONE`], where so much bandwidth is wanted, and others have so much to do.
+    fn speed(&self, demand: u64, bay: &Bay, others: u64) -> u64 {
         // Wanted over had, of the board's bandwidth and of the unit's throughput.
         let over = |load: u64, bound: u64| ONE + load.saturating_sub(ONE) * bound / ONE;
-        let slowest = over(demand * ONE / WHOLE, self.bound).max(over(bay.wanted, ONE));
+        let slowest = over(demand * ONE / WHOLE, self.bound).max(over(bay.wanted, ONE)) + others;
         (ONE * ONE / slowest).max(1)
     }
 }
@@ -57,6 +58,9 @@ pub struct Bays {
     waves: Vec<Wave>,
     /// What the blocks at work want of the board's bandwidth, of [`WHOLE`].
     demand: u64,
+    /// What they want of all units' throughput: each launch, and all.
+    loads: Vec<u64>,
+    load: u64,
 }
 
 impl Bays {
@@ -67,6 +71,8 @@ impl Bays {
             bays: Vec::new(),
             waves: Vec::new(),
             demand: 0,
+            loads: Vec::new(),
+            load: 0,
         }
     }
 
@@ -74,6 +80,8 @@ impl Bays {
     pub fn clear(&mut self) {
         self.waves.clear();
         self.demand = 0;
+        self.load = 0;
+        self.loads.iter_mut().for_each(|l| *l = 0);
         self.bays.clear();
         self.bays.push(Bay {
             units: self.machine.units,
@@ -104,6 +112,12 @@ impl Bays {
         blocks - left
     }
 
+    fn speed(&self, wave: &Wave) -> u64 {
+        let others = self.load - self.loads[wave.flight as usize];
+        let slower = self.machine.calibration.mutual * others / (u64::from(self.machine.units) * ONE);
+        wave.speed(self.demand, &self.bays[wave.bay as usize], slower)
+    }
+
     /// Leaves `units` of a bay's units in it; the others become a bay of their own with the same waves.
     fn split(&mut self, bay: usize, units: u32) {
         let rest = Bay {
@@ -125,10 +139,7 @@ impl Bays {
         for wave in 0..self.waves.len() {
             if self.waves[wave].bay == bay as u32 {
                 let twin = self.waves[wave];
-                self.waves.push(Wave {
-                    bay: place as u32,
-                    ..twin
-                });
+                self.waves.push(Wave { bay: place as u32, ..twin });
             }
         }
     }
@@ -161,7 +172,10 @@ impl Bays {
 
     /// Blocks of a launch that lay down before their time begin at `from`.
     pub fn release(&mut self, flight: u32, from: u64) {
-        self.waves.iter_mut().filter(|w| w.flight == flight && !w.at_work).for_each(|w| w.from = from);
+        self.waves
+            .iter_mut()
+            .filter(|w| w.flight == flight && !w.at_work)
+            .for_each(|w| w.from = from);
     }
 
     /// Blocks whose time has come are at work.
@@ -170,6 +184,12 @@ impl Bays {
             let bay = &mut self.bays[wave.bay as usize];
             wave.at_work = true;
             bay.wanted += wave.using * u64::from(wave.each);
+            let (flight, load) = (wave.flight as usize, wave.using * u64::from(wave.each) * u64::from(bay.units));
+            if self.loads.len() <= flight {
+                self.loads.resize(flight + 1, 0);
+            }
+            self.loads[flight] += load;
+            self.load += load;
             self.demand += wave.demand * u64::from(wave.each) * u64::from(bay.units);
         }
     }
@@ -177,10 +197,7 @@ impl Bays {
     /// When the next blocks begin to work or have ended, if nothing else happens; `None` if none lie here that will.
     pub fn next(&self, now: u64) -> Option<u64> {
         let at = |wave: &Wave| match wave.at_work {
-            true => {
-                let speed = wave.speed(self.demand, &self.bays[wave.bay as usize]);
-                now.saturating_add(wave.left.div_ceil(speed))
-            }
+            true => now.saturating_add(wave.left.div_ceil(self.speed(wave))),
             false => wave.from,
         };
         self.waves.iter().map(at).filter(|&at| at != u64::MAX).min()
@@ -188,10 +205,11 @@ impl Bays {
 
     /// Lets blocks work for a while, in which none begin or end.
     pub fn advance(&mut self, time: u64) {
-        let (bays, demand) = (&self.bays, self.demand);
-        for wave in self.waves.iter_mut().filter(|w| w.at_work) {
-            let done = time.saturating_mul(wave.speed(demand, &bays[wave.bay as usize]));
-            wave.left = wave.left.saturating_sub(done);
+        for index in 0..self.waves.len() {
+            if self.waves[index].at_work {
+                let done = time.saturating_mul(self.speed(&self.waves[index]));
+                self.waves[index].left = self.waves[index].left.saturating_sub(done);
+            }
         }
     }
 
@@ -204,6 +222,9 @@ impl Bays {
         (0..2).for_each(|r| bay.free[r] += wave.room[r] * wave.each);
         bay.wanted -= wave.using * u64::from(wave.each);
         bay.waves -= 1;
+        let load = wave.using * u64::from(wave.each) * u64::from(units);
+        self.loads[wave.flight as usize] -= load;
+        self.load -= load;
         self.demand -= wave.demand * u64::from(wave.each) * u64::from(units);
         if bay.waves == 0 {
             self.join(wave.bay as usize);

@@ -49,7 +49,9 @@ pub fn of_kernel(operator: &Operator) -> Room {
         Kernel::ConvPatch => sharing(1, 288, 144),
         Kernel::Stem => block(512, 104, 80 << 10),
         Kernel::ConvMma => {
-            let ring = MmaTile::of(tactic).map_or(SHARED, |e| u64::from(e.tile.0 + e.tile.1) * u64::from(e.step) * 2 * u64::from(e.stages));
+            let ring = MmaTile::of(tactic).map_or(SHARED, |e| {
+                u64::from(e.tile.0 + e.tile.1) * u64::from(e.step) * 2 * u64::from(e.stages)
+            });
             block(128, 160, ring)
         }
         Kernel::ConvWarps if tactic.tile.1 == 16 => block(256, 192, 13 << 10),
