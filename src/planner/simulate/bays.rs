@@ -247,3 +247,98 @@ impl Bays {
         self.bays.iter().map(|b| scarce(b) * u64::from(b.units)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::{BackendKind, BoardRecord};
+    use crate::units::Nanos;
+
+    fn bays(units: u32) -> Bays {
+        let board = BoardRecord {
+            name: "test".into(),
+            backend: BackendKind::Cuda,
+            architecture: "any".into(),
+            units,
+            memory_budget: 1 << 30,
+            macs_per_ns: 1.0,
+            bytes_per_ns: 1.0,
+            issue: Nanos(0),
+        };
+        let mut bays = Bays::new(Machine::of(&board));
+        bays.clear();
+        bays
+    }
+
+    fn cost(room: Room, using: u64) -> Cost {
+        Cost {
+            room,
+            using: using as u32,
+            ..Cost::default()
+        }
+    }
+
+    /// Runs what lies on the units to its end: when each launch's last block ended.
+    fn run(bays: &mut Bays) -> Vec<(u32, u64)> {
+        let (mut now, mut ended) = (0, Vec::new());
+        bays.begin(now);
+        while let Some(next) = bays.next(now) {
+            bays.advance(next - now);
+            now = next;
+            bays.begin(now);
+            while let Some((flight, _)) = bays.pop() {
+                ended.retain(|(other, _)| *other != flight);
+                ended.push((flight, now));
+            }
+        }
+        ended
+    }
+
+    #[test]
+    fn blocks_go_where_there_is_most_room_and_no_further() {
+        let mut bays = bays(8);
+        let (half, whole) = (cost([GRAIN / 2, 10], 0), cost([GRAIN, 10], 0));
+        assert_eq!(bays.place(0, &half, 5, 100, 0), 5, "a block a unit");
+        assert_eq!(bays.place(1, &whole, 8, 50, 0), 3, "units that hold others have no room for them");
+        assert_eq!(bays.place(2, &half, 9, 10, 0), 5, "the other halves");
+        assert_eq!(bays.held(), 8 * u64::from(GRAIN));
+        assert_eq!(run(&mut bays), [(2, 10), (1, 50), (0, 100)]);
+        assert_eq!(
+            (bays.held(), bays.bays.iter().filter(|b| b.units > 0).count()),
+            (0, 1),
+            "one bay again"
+        );
+        let mut scarce = cost([10, GRAIN / 3], 0);
+        assert_eq!(
+            bays.place(0, &scarce, 100, 10, 0),
+            24,
+            "registers run out where shared memory does not"
+        );
+        scarce.room = [10, 0];
+        assert_eq!(bays.place(1, &scarce, 8, 10, 0), 8);
+    }
+
+    #[test]
+    fn blocks_slow_each_other_down_where_they_want_too_much_of_a_unit() {
+        let mut bays = bays(2);
+        let busy = cost([GRAIN / 4, 0], ONE);
+        // One unit has two blocks, the other one.
+        assert_eq!(bays.place(0, &busy, 3, 100, 0), 3);
+        assert_eq!(run(&mut bays), [(0, 200)]);
+        let easy = cost([GRAIN / 4, 0], ONE / 2);
+        assert_eq!(bays.place(0, &easy, 4, 100, 0), 4);
+        assert_eq!(run(&mut bays), [(0, 100)]);
+    }
+
+    #[test]
+    fn blocks_that_lie_early_wait_for_their_time() {
+        let mut bays = bays(1);
+        assert_eq!(bays.place(0, &cost([GRAIN, 0], 0), 1, 100, u64::MAX), 1);
+        bays.begin(0);
+        assert_eq!(bays.next(0), None, "nothing happens by itself");
+        assert_eq!(bays.held(), u64::from(GRAIN), "but the room is taken");
+        bays.release(0, 40);
+        assert_eq!(bays.next(0), Some(40));
+        assert_eq!(run(&mut bays), [(0, 140)]);
+    }
+}

@@ -175,3 +175,59 @@ impl Observed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cuda::architecture::Toolkit;
+    use crate::board::BackendKind;
+
+    #[test]
+    fn a_file_gives_back_what_was_written_for_its_board_alone() {
+        let board = BoardRecord {
+            name: "test".into(),
+            backend: BackendKind::Cuda,
+            architecture: "sm_90a".into(),
+            units: 16,
+            memory_budget: 1 << 30,
+            macs_per_ns: 1.0,
+            bytes_per_ns: 1.0,
+            issue: Nanos(900),
+        };
+        let version = Toolkit { major: 13, minor: 0 };
+        let provenance = Provenance {
+            board: board.name.clone(),
+            architecture: board.architecture.clone(),
+            units: board.units,
+            gpu: "a GPU".into(),
+            driver: version,
+            toolkit: version,
+            date: "today".into(),
+        };
+        let written = Calibration {
+            crowd: 77,
+            ..Machine::of(&board).calibration
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let file = Calibration::path(folder.path(), &board);
+        assert_eq!(Calibration::load(&file, &board).unwrap(), None, "no file");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let text = written.render(&provenance, "3 plans of a mix");
+        std::fs::write(&file, &text).unwrap();
+        assert_eq!(Calibration::load(&file, &board).unwrap(), Some(written));
+        let other = BoardRecord {
+            units: 17,
+            ..board.clone()
+        };
+        let refused = Calibration::load(&file, &other).unwrap_err().to_string();
+        assert!(refused.contains("16 SMs"), "{refused}");
+        for wrong in [
+            text.replace("crowd_ns: 77", "crowd_ns: much"),
+            text.replace("mutual", "mutuel"),
+            "?".into(),
+        ] {
+            std::fs::write(&file, wrong).unwrap();
+            assert!(matches!(Calibration::load(&file, &board), Err(TableError::Line { .. })));
+        }
+    }
+}
