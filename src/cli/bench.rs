@@ -174,7 +174,7 @@ fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, optio
         return zoo::export(groups, &setting, folder);
     }
     if let Some(most) = arguments.zoo.rivals {
-        let (text, json) = zoo::contest(most.get(), arguments.zoo.agree, &groups, &setting)?;
+        let (text, json) = zoo::contest(&arguments.zoo, most.get(), &groups, &setting)?;
         write_json(arguments, &json)?;
         return Ok(text);
     }

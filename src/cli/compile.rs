@@ -6,6 +6,7 @@ use crate::bench::report;
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::deployment::Deployment;
 use crate::planner::optable::{self, OpTable};
+use crate::planner::simulate::Calibration;
 use crate::planner::tasks::Tasks;
 use crate::planner::{self, CompileOptions, Compiled, Progress, Searcher};
 use anyhow::Context;
@@ -80,6 +81,7 @@ impl HowToCompile {
     pub fn options(&self, board: &BoardRecord) -> anyhow::Result<CompileOptions> {
         Ok(CompileOptions {
             times: measured(board)?,
+            calibration: calibration(board)?,
             searcher: self.searcher.unwrap_or(SearcherName::Streams).searcher(),
             seed: self.seed,
             budget: self.budget,
@@ -120,6 +122,11 @@ fn bar() -> Progress {
             bar.finish_and_clear();
         }
     })
+}
+
+/// What the simulator's rules weigh on a board, from the folder `boards`.
+pub fn calibration(board: &BoardRecord) -> anyhow::Result<Option<Calibration>> {
+    Ok(Calibration::load(&Calibration::path(Path::new("boards"), board), board)?)
 }
 
 /// The measured times of a board, from the folder `boards`. Those of a processor are refused on another.

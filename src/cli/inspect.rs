@@ -9,7 +9,7 @@ use crate::plan::file::decode;
 use crate::plan::format::{Basis, Digest, Operator, Plan};
 use crate::plan::table::Entry;
 use crate::planner::floor::Limits;
-use crate::planner::simulate::Costs;
+use crate::planner::simulate::{Costs, Machine};
 use crate::planner::{boards, picture, zones};
 use anyhow::Context;
 use clap::Args;
@@ -75,7 +75,8 @@ fn draw(common: &Common, plan: Plan) -> anyhow::Result<String> {
     let board = board_of(common, &plan)?;
     let times = compile::measured(&board)?;
     let measured = |o: &Operator| times.as_ref()?.of(&plan, o);
-    Ok(picture::svg(&plan, &Costs::of(&plan.operators, &board, &measured)))
+    let machine = Machine::of(&board).calibrated(compile::calibration(&board)?);
+    Ok(picture::svg(&plan, &Costs::on(machine, &plan.operators, &board, &measured)))
 }
 
 /// The sweet zones of a plan's networks.
@@ -84,7 +85,7 @@ fn draw_zones(common: &Common, plan: Plan) -> anyhow::Result<String> {
     let board = board_of(common, &plan)?;
     let times = compile::measured(&board)?;
     let measured = |o: &Operator| times.as_ref()?.of(&plan, o);
-    let zones = zones::of_plan(&plan, &board, &measured).context("its rates do not repeat")?;
+    let zones = zones::of_plan(&plan, &board, compile::calibration(&board)?, &measured).context("its rates do not repeat")?;
     Ok(zones::svg(&format!("{} on {}", plan.task_set, board.name), &zones))
 }
 

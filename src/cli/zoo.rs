@@ -12,9 +12,11 @@ use crate::bench::zoo::rivals::{self, Contest};
 use crate::bench::zoo::run::{Group, compare};
 use crate::bench::zoo::{ALL, count};
 use crate::board::BoardRecord;
+use crate::plan::format::{Operator, Plan};
 use crate::planner::floor::Limits;
 use crate::planner::graph::ValueId;
 use crate::planner::optable::OpTable;
+use crate::planner::simulate::{Calibration, Machine, Observed};
 use crate::planner::{CompileOptions, Compiled, Ports, Searcher, boards};
 use crate::runtime;
 use crate::tensor::{DType, Tensor};
@@ -46,6 +48,9 @@ pub struct ZooArguments {
     /// With --rivals: also so many random legal decisions, which the predictions are held against
     #[arg(long, value_name = "N", default_value_t = 0, requires = "rivals")]
     pub agree: usize,
+    /// With --rivals: also fit what the simulator's rules weigh to the frames measured, and write it to boards/<board>/corun
+    #[arg(long, requires = "rivals")]
+    calibrate: bool,
     /// The JSON of an earlier run, for a column of it in the table of --gaps
     #[arg(long, value_name = "FILE.json", requires = "gaps")]
     before: Option<PathBuf>,
@@ -230,16 +235,17 @@ pub fn measure(
     Ok((text, report.json()))
 }
 
-/// Measures the plans of several decisions for each group: the table, and everything as JSON.
-pub fn contest(most: usize, samples: usize, groups: &[Group], setting: &Setting<'_>) -> anyhow::Result<(String, Value)> {
+/// Measures the plans of several decisions for each group, the best `most` of every searcher: the table, and everything as JSON.
+pub fn contest(arguments: &ZooArguments, most: usize, groups: &[Group], setting: &Setting<'_>) -> anyhow::Result<(String, Value)> {
     let provenance = Provenance::here(&setting.board.name, setting.workers, None).on(setting.device.clone());
     let options = CompileOptions {
         ports: Ports::Half,
         rivals: most,
-        samples,
+        samples: arguments.agree,
         ..setting.compile.clone()
     };
     let mut contests = Vec::with_capacity(groups.len());
+    let mut observed = Vec::new();
     let mut ready = Vec::with_capacity(groups.len());
     // Searching takes longer than measuring, so it is done for all groups at once; nothing else runs while one is measured.
     std::thread::scope(|scope| {
@@ -256,12 +262,18 @@ pub fn contest(most: usize, samples: usize, groups: &[Group], setting: &Setting<
     });
     for (group, compiled) in groups.iter().zip(ready) {
         let compiled = compiled??;
+        let plans: Vec<Plan> = std::iter::once(&compiled.plan).chain(&compiled.rivals).cloned().collect();
         let bar = ProgressBar::new((setting.frames * (1 + compiled.rivals.len())) as u64);
         let contest = Contest::run(group, compiled, setting.board, setting.engine, setting.frames, |n| {
             bar.set_position(n as u64)
         });
         bar.finish_and_clear();
-        contests.push(contest?);
+        let contest = contest?;
+        observed.extend(contest.rivals.iter().map(|r| Observed {
+            plan: plans[r.number].clone(),
+            time: r.side.device().median(),
+        }));
+        contests.push(contest);
     }
     let mut table = output::Table::new(&rivals::HEADINGS);
     // Random decisions are there for their errors: they are in the JSON.
@@ -273,13 +285,36 @@ pub fn contest(most: usize, samples: usize, groups: &[Group], setting: &Setting<
     let of_each = contests.iter().map(|c| format!("{}: {}", c.group, rivals::verdict(&c.errors())));
     let errors: Vec<f64> = contests.iter().flat_map(Contest::errors).collect();
     let all = format!("all: {}", rivals::verdict(&errors));
-    let verdicts: Vec<String> = of_each.chain([all]).collect();
+    let mut verdicts: Vec<String> = of_each.chain([all]).collect();
+    if arguments.calibrate {
+        let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+        verdicts.push(calibrate(&observed, &names.join(", "), setting)?);
+    }
     let text = format!("{}{}\n{}", table.render(), verdicts.join("\n"), provenance.line());
     let json = json!({
         "provenance": provenance.json(),
         "contests": contests.iter().map(Contest::json).collect::<Vec<_>>(),
     });
     Ok((text, json))
+}
+
+/// Fits the simulator to measured frames, and keeps the figures in the board's folder.
+fn calibrate(observed: &[Observed], of: &str, setting: &Setting<'_>) -> anyhow::Result<String> {
+    let (board, options) = (setting.board, setting.compile);
+    let times = options
+        .times
+        .as_ref()
+        .context("the board has no table of operators: measure one with `platoon profile`")?;
+    let measured = |plan: &Plan, operator: &Operator| times.of(plan, operator);
+    let start = Machine::of(board).calibrated(options.calibration);
+    let fitted = start.calibration.fit(observed, board, &measured);
+    let machine = start.calibrated(Some(fitted));
+    let errors: Vec<f64> = observed.iter().map(|o| o.error(machine, board, &measured)).collect();
+    let told = format!("{of}; {}", rivals::verdict(&errors));
+    let file = Calibration::path(Path::new("boards"), board);
+    super::gpu::replace(&file, fitted.render(&times.provenance, &told).as_bytes())
+        .with_context(|| format!("{}: cannot be written", file.display()))?;
+    Ok(format!("{}: fitted to {told}", file.display()))
 }
 
 /// How the program was called, by its own name.

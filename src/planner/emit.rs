@@ -5,7 +5,7 @@ use super::memory::{self, Placement};
 use super::report::Report;
 use super::schedule::{self, Decisions, Problem, ScheduleError};
 use super::search::{self, Effort};
-use super::simulate::{self, Costs};
+use super::simulate::{self, Costs, Machine};
 use super::{CompileOptions, Compiled, PlannerError, Searcher};
 use crate::backend::cuda::sources;
 use crate::board::{BackendKind, BoardRecord};
@@ -156,7 +156,8 @@ pub(super) fn emit(
         needs: &lowered.needs,
     };
     let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
-    let mut costs = Costs::of(&plan.operators, board, &measured);
+    let machine = Machine::of(board).calibrated(options.calibration);
+    let mut costs = Costs::on(machine, &plan.operators, board, &measured);
     if options.searcher == Searcher::Platoon {
         for (index, operator) in plan.operators.iter().enumerate() {
             costs.offer(index, board, &others(&plan, operator, target, options));

@@ -61,6 +61,7 @@ use optable::OpTable;
 use passes::{PassError, PassSet};
 use report::Report;
 use schedule::ScheduleError;
+use simulate::Calibration;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tasks::crops::CropsError;
@@ -176,6 +177,8 @@ pub struct CompileOptions {
     pub generic_kernels: bool,
     /// The board's measured times, which tactics are chosen by and predictions made from; `None` for estimates.
     pub times: Option<Arc<OpTable>>,
+    /// What the simulator's rules weigh on the board; `None` for what they do on the H200.
+    pub calibration: Option<Calibration>,
 }
 
 impl Default for CompileOptions {
@@ -194,6 +197,7 @@ impl Default for CompileOptions {
             passes: PassSet::ALL,
             generic_kernels: false,
             times: None,
+            calibration: None,
         }
     }
 }

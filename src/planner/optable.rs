@@ -46,6 +46,23 @@ pub struct Provenance {
     pub date: String,
 }
 
+impl Provenance {
+    /// The lines at the head of a file of figures, one a field.
+    pub fn header(&self) -> String {
+        let plain = |t: &str| t.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines = [
+            ("board", plain(&self.board)),
+            ("architecture", plain(&self.architecture)),
+            ("units", self.units.to_string()),
+            ("gpu", plain(&self.gpu)),
+            ("driver", self.driver.to_string()),
+            ("toolkit", self.toolkit.to_string()),
+            ("date", plain(&self.date)),
+        ];
+        lines.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
+    }
+}
+
 /// What was measured of one tactic of one operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
@@ -221,21 +238,7 @@ impl OpTable {
 
     /// The table as text.
     pub fn render(&self) -> String {
-        let p = &self.provenance;
-        let mut text = format!("{TITLE}, format {FORMAT}\n");
-        let plain = |t: &str| t.split_whitespace().collect::<Vec<_>>().join(" ");
-        for (name, value) in [
-            ("board", plain(&p.board)),
-            ("architecture", plain(&p.architecture)),
-            ("units", p.units.to_string()),
-            ("gpu", plain(&p.gpu)),
-            ("driver", p.driver.to_string()),
-            ("toolkit", p.toolkit.to_string()),
-            ("date", plain(&p.date)),
-        ] {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name}: {value}");
-        }
+        let mut text = format!("{TITLE}, format {FORMAT}\n{}", self.provenance.header());
         text.push_str("columns: operator, tactic, sources, median ns, spread ns, runs\n");
         for (key, m) in &self.times {
             let _ = writeln!(

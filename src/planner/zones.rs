@@ -5,7 +5,7 @@ use super::emit::Scheduled;
 use super::picture::{colour, plain};
 use super::schedule::Problem;
 use super::search::{Curve, Point, Zones, zones};
-use super::simulate::{Costs, Measured};
+use super::simulate::{Calibration, Costs, Machine, Measured};
 use super::{PlannerError, Searcher};
 use crate::board::BoardRecord;
 use crate::ids::OperatorId;
@@ -48,18 +48,28 @@ impl Bare {
             needs: &self.needs,
         }
     }
+
+    fn costs<'a>(&'a self, board: &BoardRecord, calibration: Option<Calibration>, measured: Measured<'a>) -> Costs<'a> {
+        Costs::on(Machine::of(board).calibrated(calibration), &self.operators, board, measured)
+    }
 }
 
 /// The sweet zones of a checked plan's networks on its board, whatever its own schedule; `None` where its rates do not repeat.
-pub fn of_plan(plan: &Plan, board: &BoardRecord, measured: Measured<'_>) -> Option<Zones> {
+pub fn of_plan(plan: &Plan, board: &BoardRecord, calibration: Option<Calibration>, measured: Measured<'_>) -> Option<Zones> {
     let bare = Bare::of(plan);
-    zones(&bare.problem(plan), &Costs::of(&bare.operators, board, measured))
+    zones(&bare.problem(plan), &bare.costs(board, calibration, measured))
 }
 
 /// The plans behind the points of zones, in the order of [`points`]: the networks of `plan`, each time regulated otherwise.
-pub fn plans(plan: &Plan, zones: &Zones, board: &BoardRecord, measured: Measured<'_>) -> Result<Vec<Plan>, PlannerError> {
+pub fn plans(
+    plan: &Plan,
+    zones: &Zones,
+    board: &BoardRecord,
+    calibration: Option<Calibration>,
+    measured: Measured<'_>,
+) -> Result<Vec<Plan>, PlannerError> {
     let bare = Bare::of(plan);
-    let costs = Costs::of(&bare.operators, board, measured);
+    let costs = bare.costs(board, calibration, measured);
     let scheduled = Scheduled {
         plan,
         problem: bare.problem(plan),

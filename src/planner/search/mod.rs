@@ -176,12 +176,11 @@ fn run(
         Searcher::Gacer => rivals::gacer(judge, plain, granularity(true, true)),
         Searcher::Platoon => {
             let together = Candidate::plain(problem, field, true);
-            let mut starts: Vec<(Score, Candidate)> = kept.iter().map(|(_, score, c)| (*score, c.clone())).collect();
+            let mut known: Vec<(Score, Candidate)> = kept.iter().map(|(_, score, c)| (*score, c.clone())).collect();
             for baseline in [plain.clone(), together] {
-                starts.push((judge.score(&baseline), baseline));
+                known.push((judge.score(&baseline), baseline));
             }
-            starts.sort_by_key(|(score, _)| *score);
-            let starts: Vec<Candidate> = starts.into_iter().map(|(_, c)| c).take(own::STARTS).collect();
+            let starts = own::starts(judge, plain, &known);
             own::platoon(judge, &starts, lots);
         }
     }

@@ -41,10 +41,11 @@ pub struct Wave {
 }
 
 impl Wave {
-    fn speed(&self, demand: u64, bay: &Bay) -> u64 {
+    /// Work that a block does in a nanosecond, of [`ONE`], where so much bandwidth is wanted, and others have so much to do.
+    fn speed(&self, demand: u64, bay: &Bay, others: u64) -> u64 {
         // Wanted over had, of the board's bandwidth and of the unit's throughput.
         let over = |load: u64, bound: u64| ONE + load.saturating_sub(ONE) * bound / ONE;
-        let slowest = over(demand * ONE / WHOLE, self.bound).max(over(bay.wanted, ONE));
+        let slowest = over(demand * ONE / WHOLE, self.bound).max(over(bay.wanted, ONE)) + others;
         (ONE * ONE / slowest).max(1)
     }
 }
@@ -57,6 +58,9 @@ pub struct Bays {
     waves: Vec<Wave>,
     /// What the blocks at work want of the board's bandwidth, of [`WHOLE`].
     demand: u64,
+    /// What they want of all units' throughput: each launch, and all.
+    loads: Vec<u64>,
+    load: u64,
 }
 
 impl Bays {
@@ -67,6 +71,8 @@ impl Bays {
             bays: Vec::new(),
             waves: Vec::new(),
             demand: 0,
+            loads: Vec::new(),
+            load: 0,
         }
     }
 
@@ -74,6 +80,8 @@ impl Bays {
     pub fn clear(&mut self) {
         self.waves.clear();
         self.demand = 0;
+        self.load = 0;
+        self.loads.iter_mut().for_each(|l| *l = 0);
         self.bays.clear();
         self.bays.push(Bay {
             units: self.machine.units,
@@ -102,6 +110,12 @@ impl Bays {
             left -= units;
         }
         blocks - left
+    }
+
+    fn speed(&self, wave: &Wave) -> u64 {
+        let others = self.load - self.loads[wave.flight as usize];
+        let slower = self.machine.calibration.mutual * others / (u64::from(self.machine.units) * ONE);
+        wave.speed(self.demand, &self.bays[wave.bay as usize], slower)
     }
 
     /// Leaves `units` of a bay's units in it; the others become a bay of their own with the same waves.
@@ -170,6 +184,12 @@ impl Bays {
             let bay = &mut self.bays[wave.bay as usize];
             wave.at_work = true;
             bay.wanted += wave.using * u64::from(wave.each);
+            let (flight, load) = (wave.flight as usize, wave.using * u64::from(wave.each) * u64::from(bay.units));
+            if self.loads.len() <= flight {
+                self.loads.resize(flight + 1, 0);
+            }
+            self.loads[flight] += load;
+            self.load += load;
             self.demand += wave.demand * u64::from(wave.each) * u64::from(bay.units);
         }
     }
@@ -177,10 +197,7 @@ impl Bays {
     /// When the next blocks begin to work or have ended, if nothing else happens; `None` if none lie here that will.
     pub fn next(&self, now: u64) -> Option<u64> {
         let at = |wave: &Wave| match wave.at_work {
-            true => {
-                let speed = wave.speed(self.demand, &self.bays[wave.bay as usize]);
-                now.saturating_add(wave.left.div_ceil(speed))
-            }
+            true => now.saturating_add(wave.left.div_ceil(self.speed(wave))),
             false => wave.from,
         };
         self.waves.iter().map(at).filter(|&at| at != u64::MAX).min()
@@ -188,10 +205,11 @@ impl Bays {
 
     /// Lets blocks work for a while, in which none begin or end.
     pub fn advance(&mut self, time: u64) {
-        let (bays, demand) = (&self.bays, self.demand);
-        for wave in self.waves.iter_mut().filter(|w| w.at_work) {
-            let done = time.saturating_mul(wave.speed(demand, &bays[wave.bay as usize]));
-            wave.left = wave.left.saturating_sub(done);
+        for index in 0..self.waves.len() {
+            if self.waves[index].at_work {
+                let done = time.saturating_mul(self.speed(&self.waves[index]));
+                self.waves[index].left = self.waves[index].left.saturating_sub(done);
+            }
         }
     }
 
@@ -204,6 +222,9 @@ impl Bays {
         (0..2).for_each(|r| bay.free[r] += wave.room[r] * wave.each);
         bay.wanted -= wave.using * u64::from(wave.each);
         bay.waves -= 1;
+        let load = wave.using * u64::from(wave.each) * u64::from(units);
+        self.loads[wave.flight as usize] -= load;
+        self.load -= load;
         self.demand -= wave.demand * u64::from(wave.each) * u64::from(units);
         if bay.waves == 0 {
             self.join(wave.bay as usize);
@@ -224,5 +245,100 @@ impl Bays {
     pub fn held(&self) -> u64 {
         let scarce = |b: &Bay| u64::from(GRAIN - b.free[0].min(b.free[1]));
         self.bays.iter().map(|b| scarce(b) * u64::from(b.units)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::{BackendKind, BoardRecord};
+    use crate::units::Nanos;
+
+    fn bays(units: u32) -> Bays {
+        let board = BoardRecord {
+            name: "test".into(),
+            backend: BackendKind::Cuda,
+            architecture: "any".into(),
+            units,
+            memory_budget: 1 << 30,
+            macs_per_ns: 1.0,
+            bytes_per_ns: 1.0,
+            issue: Nanos(0),
+        };
+        let mut bays = Bays::new(Machine::of(&board));
+        bays.clear();
+        bays
+    }
+
+    fn cost(room: Room, using: u64) -> Cost {
+        Cost {
+            room,
+            using: using as u32,
+            ..Cost::default()
+        }
+    }
+
+    /// Runs what lies on the units to its end: when each launch's last block ended.
+    fn run(bays: &mut Bays) -> Vec<(u32, u64)> {
+        let (mut now, mut ended) = (0, Vec::new());
+        bays.begin(now);
+        while let Some(next) = bays.next(now) {
+            bays.advance(next - now);
+            now = next;
+            bays.begin(now);
+            while let Some((flight, _)) = bays.pop() {
+                ended.retain(|(other, _)| *other != flight);
+                ended.push((flight, now));
+            }
+        }
+        ended
+    }
+
+    #[test]
+    fn blocks_go_where_there_is_most_room_and_no_further() {
+        let mut bays = bays(8);
+        let (half, whole) = (cost([GRAIN / 2, 10], 0), cost([GRAIN, 10], 0));
+        assert_eq!(bays.place(0, &half, 5, 100, 0), 5, "a block a unit");
+        assert_eq!(bays.place(1, &whole, 8, 50, 0), 3, "units that hold others have no room for them");
+        assert_eq!(bays.place(2, &half, 9, 10, 0), 5, "the other halves");
+        assert_eq!(bays.held(), 8 * u64::from(GRAIN));
+        assert_eq!(run(&mut bays), [(2, 10), (1, 50), (0, 100)]);
+        assert_eq!(
+            (bays.held(), bays.bays.iter().filter(|b| b.units > 0).count()),
+            (0, 1),
+            "one bay again"
+        );
+        let mut scarce = cost([10, GRAIN / 3], 0);
+        assert_eq!(
+            bays.place(0, &scarce, 100, 10, 0),
+            24,
+            "registers run out where shared memory does not"
+        );
+        scarce.room = [10, 0];
+        assert_eq!(bays.place(1, &scarce, 8, 10, 0), 8);
+    }
+
+    #[test]
+    fn blocks_slow_each_other_down_where_they_want_too_much_of_a_unit() {
+        let mut bays = bays(2);
+        let busy = cost([GRAIN / 4, 0], ONE);
+        // One unit has two blocks, the other one.
+        assert_eq!(bays.place(0, &busy, 3, 100, 0), 3);
+        assert_eq!(run(&mut bays), [(0, 200)]);
+        let easy = cost([GRAIN / 4, 0], ONE / 2);
+        assert_eq!(bays.place(0, &easy, 4, 100, 0), 4);
+        assert_eq!(run(&mut bays), [(0, 100)]);
+    }
+
+    #[test]
+    fn blocks_that_lie_early_wait_for_their_time() {
+        let mut bays = bays(1);
+        assert_eq!(bays.place(0, &cost([GRAIN, 0], 0), 1, 100, u64::MAX), 1);
+        bays.begin(0);
+        assert_eq!(bays.next(0), None, "nothing happens by itself");
+        assert_eq!(bays.held(), u64::from(GRAIN), "but the room is taken");
+        bays.release(0, 40);
+        assert_eq!(bays.next(0), Some(40));
+        assert_eq!(run(&mut bays), [(0, 140)]);
     }
 }

@@ -36,6 +36,8 @@ pub struct Cost {
     pub groups: [Group; 2],
     /// Blocks that the whole board holds at once.
     pub most: u32,
+    /// Units of the board.
+    pub units: u32,
     /// Parts of a unit that a block holds.
     pub room: Room,
     /// Demand of a block on the board's bandwidth, of `WHOLE`.
@@ -51,8 +53,13 @@ impl Cost {
     pub fn alone(&self) -> u64 {
         let [long, short] = self.groups;
         let most = u64::from(self.most.max(1));
-        let waves = u64::from(long.blocks + short.blocks).div_ceil(most);
-        self.launch.saturating_add(waves.saturating_mul(long.time))
+        let blocks = u64::from(long.blocks + short.blocks);
+        let waves = blocks.div_ceil(most);
+        // Blocks that want more of a unit together than it has slow each other down.
+        let each = blocks.min(most).div_ceil(u64::from(self.units.max(1)));
+        let wanted = (each * u64::from(self.using)).max(ONE);
+        self.launch
+            .saturating_add((waves.saturating_mul(long.time)).saturating_mul(wanted) / ONE)
     }
 
     /// Unit time that its blocks hold together of either kind of room, in parts of a unit and nanoseconds.
@@ -106,10 +113,12 @@ impl<'a> Costs<'a> {
                 chunks: Vec::new(),
                 ..operator.clone()
             };
-            let time = measured(&uncut).map(|t| t.0.saturating_add(machine.chain)).unwrap_or_else(|| {
-                basis = Basis::Estimated;
-                estimate(operator, board).0
-            });
+            let time = measured(&uncut)
+                .map(|t| t.0.saturating_add(machine.calibration.chain))
+                .unwrap_or_else(|| {
+                    basis = Basis::Estimated;
+                    estimate(operator, board).0
+                });
             vec![Known::of(operator, Footprint::of(operator, board), time, &machine)]
         });
         let known = known.collect();
@@ -134,7 +143,7 @@ impl<'a> Costs<'a> {
                 let known = Known::of(
                     &other,
                     Footprint::of(&other, board),
-                    time.0.saturating_add(self.machine.chain),
+                    time.0.saturating_add(self.machine.calibration.chain),
                     &self.machine,
                 );
                 self.known[operator].push(known);
@@ -202,7 +211,7 @@ impl<'a> Costs<'a> {
             return known.tile;
         };
         let rounds: u64 = tiles.iter().map(|&t| known.rounds(t, &self.machine)).sum();
-        let launches = known.launch.saturating_sub(self.machine.chain) * chunks.len() as u64;
+        let launches = known.launch.saturating_sub(self.machine.calibration.chain) * chunks.len() as u64;
         (time.0.saturating_sub(launches) / rounds.max(1)).max(1)
     }
 }
@@ -215,13 +224,16 @@ impl Known {
             tactic: operator.tactic,
             footprint,
             blocks: tiles.min(footprint.most),
-            launch: (machine.issue + machine.chain).min(time / 2),
+            launch: (machine.issue + machine.calibration.chain).min(time / 2),
             tile: 1,
             rest: 0,
             bytes,
             macs,
         };
-        let (all, rounds) = (time - known.launch, known.rounds(tiles, machine));
+        // Blocks of its own kind are beside each tile.
+        let each = u64::from(known.blocks.min(known.abreast(machine)).div_ceil(machine.units));
+        let wanted = (each * known.using(machine)).max(ONE);
+        let (all, rounds) = ((time - known.launch) * ONE / wanted, known.rounds(tiles, machine));
         known.tile = (all / rounds).max(1);
         known.rest = all.saturating_sub(known.tile * rounds);
         known
@@ -231,6 +243,11 @@ impl Known {
     fn abreast(&self, machine: &Machine) -> u32 {
         let each = self.footprint.room.iter().map(|&part| GRAIN / part.max(1)).min();
         machine.units.saturating_mul(each.unwrap_or(1).max(1)).max(1)
+    }
+
+    /// Part of a unit's throughput that a block wants at least, of [`ONE`]: as many as fit want all of it, more or less.
+    fn using(&self, machine: &Machine) -> u64 {
+        machine.calibration.share * u64::from(machine.units) / u64::from(self.abreast(machine))
     }
 
     /// Tiles one after another where so many are shared out at full width, at least 1.
@@ -256,10 +273,11 @@ impl Known {
             (moved * u128::from(ONE) / could.max(1)).min(u128::from(ONE)) as u64
         };
         let units = u64::from(abreast.min(machine.units)).max(1);
-        let moving = used(self.bytes, machine.bytes);
+        let moving = used(self.bytes, machine.shared_bytes());
         // Arithmetic is that of the units that it runs on.
         let computing = (used(self.macs, machine.macs) * u64::from(machine.units) / units).min(ONE);
-        let using = computing.max(machine.share) * units / u64::from(abreast.max(1));
+        // Blocks that leave room for others of their kind leave them throughput, too.
+        let using = (computing * units / u64::from(abreast.max(1))).max(self.using(machine));
         let (rounds, more) = (u64::from(tiles / blocks), tiles % blocks);
         let group = |blocks, rounds: u64| Group {
             blocks,
@@ -272,6 +290,7 @@ impl Known {
                 more => [group(more, rounds + 1), group(blocks - more, rounds)],
             },
             most,
+            units: machine.units,
             room: self.footprint.room,
             demand: (WHOLE * moving / ONE / u64::from(abreast.max(1))) as u32,
             bound: (moving * 100 / BOUND).min(ONE) as u32,

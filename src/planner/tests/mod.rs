@@ -186,14 +186,14 @@ fn sweet_zones_begin_at_free_streams_and_wherever_a_plan_came_from() {
             ..CompileOptions::default()
         };
         let plan = compile(&graphs, &options).plan;
-        let zones = zones::of_plan(&plan, &oracle::board(), &|_| None).unwrap();
+        let zones = zones::of_plan(&plan, &oracle::board(), None, &|_| None).unwrap();
         (plan, zones)
     };
     let ((free, found), (_, same)) = (of(Searcher::Streams), of(Searcher::Platoon));
     assert_eq!(found, same);
     let all = || std::iter::once(&found.pointers).chain(&found.chunks);
     assert!(all().all(|c| c.points[0].predicted == free.prediction.longest()));
-    let plans = zones::plans(&free, &found, &oracle::board(), &|_| None).unwrap();
+    let plans = zones::plans(&free, &found, &oracle::board(), None, &|_| None).unwrap();
     let predicted = all().flat_map(|c| &c.points).map(|p| p.predicted);
     assert!(
         plans.iter().map(|p| p.prediction.longest()).eq(predicted),
