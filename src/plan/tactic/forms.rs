@@ -32,7 +32,10 @@ pub fn before_copy(operator: &Operator) -> &[Call] {
 
 /// True if everything that an operator computes is f16; a copy at its end may widen that.
 pub fn computes_halves(operator: &Operator) -> bool {
-    let stored = operator.outputs.iter().all(|v| Some(v.dtype) == operator.calls.last().map(|c| c.dtype));
+    let stored = operator
+        .outputs
+        .iter()
+        .all(|v| Some(v.dtype) == operator.calls.last().map(|c| c.dtype));
     stored && before_copy(operator).iter().all(|c| c.dtype == DType::F16)
 }
 

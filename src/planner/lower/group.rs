@@ -277,7 +277,11 @@ fn copied_product(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node
 /// A matrix of halves times constant weights.
 fn is_matrix_product(graph: &Graph, producers: &[Option<usize>], node: usize) -> bool {
     let node = &graph.nodes[node];
-    let constants = node.inputs.iter().skip(1).all(|&v| strided::constant(graph, producers, v).is_some());
+    let constants = node
+        .inputs
+        .iter()
+        .skip(1)
+        .all(|&v| strided::constant(graph, producers, v).is_some());
     let halves = node.inputs.iter().chain(&node.outputs).all(|&v| graph.value(v).dtype == DType::F16);
     node.op == Op::Primitive(Primitive::MatMul) && constants && halves
 }

@@ -40,7 +40,10 @@ fn find(graph: &Graph, node: usize) -> Option<(ValueId, Tensor)> {
     let turns = channels > 1 && u64::from(rows) * u64::from(columns) > 1;
     let flat = graph.value(x).shape.rank() == 2 && graph.value(x).shape.dim(0) == samples;
     let (_, made) = index.primitive(graph, picture)?;
-    let stored_so = matches!(made, Primitive::Conv { .. } | Primitive::Pool { .. } | Primitive::Unary(_) | Primitive::Binary(_));
+    let stored_so = matches!(
+        made,
+        Primitive::Conv { .. } | Primitive::Pool { .. } | Primitive::Unary(_) | Primitive::Binary(_)
+    );
     let (tensor, at) = strided::constant(graph, &index.producers, weights).filter(|_| turns && flat && stored_so)?;
     let outputs = at.layout.shape.dims().get(1).copied().filter(|_| at.layout.shape.rank() == 2)?;
     let apart = at.view(&ViewOp::Reshape, Shape::new(&[channels, rows, columns, outputs])?)?;

@@ -193,7 +193,10 @@ mod tests {
         assert!(!params(1032).is_narrow(), "keys between pieces");
         assert!(!Params { count: 65, ..params(1024) }.is_narrow(), "too many keys");
         assert!(!Params { width: 16, ..params(1024) }.is_narrow(), "values of another width");
-        let turned = Params { keys: view(1024, [64, 1]), ..params(1024) };
+        let turned = Params {
+            keys: view(1024, [64, 1]),
+            ..params(1024)
+        };
         assert!(!turned.is_narrow(), "elements of a key apart");
     }
 }

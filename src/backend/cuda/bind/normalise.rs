@@ -46,7 +46,10 @@ impl AffineParams {
         let halves = dtype_number(DType::F16);
         let side_by_side = |view: &DeviceView| view.dtype == halves && (view.strides[axis] == 1 || params.extent == 1);
         let rows = side_by_side(&params.frame.y) && side_by_side(&params.x);
-        let rounded = operator.calls.iter().all(|c| c.dtype == DType::F16 && c.rounding == Rounding::Rounded);
+        let rounded = operator
+            .calls
+            .iter()
+            .all(|c| c.dtype == DType::F16 && c.rounding == Rounding::Rounded);
         let [_, mul, add] = operator.calls.as_slice() else {
             return None;
         };

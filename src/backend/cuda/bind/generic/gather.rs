@@ -125,7 +125,11 @@ impl Params {
         if ![y.address, data.address].iter().all(|a| a.is_multiple_of(u64::from(PIECE))) {
             return None;
         }
-        for stride in y.strides[..last].iter_mut().chain(&mut data.strides[..last]).chain([&mut self.step]) {
+        for stride in y.strides[..last]
+            .iter_mut()
+            .chain(&mut data.strides[..last])
+            .chain([&mut self.step])
+        {
             *stride = in_pieces(*stride, piece)?;
         }
         elements.extents[last] = Divisor::new(row / piece);

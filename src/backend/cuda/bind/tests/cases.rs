@@ -463,10 +463,16 @@ fn repeated(vector: View, dims: &[u32]) -> View {
 
 fn attentions(all: &mut Cases) {
     // Heads, queries, elements of a key, keys, elements of a value.
-    for (dtype, [heads, queries, depth, keys, width]) in FLOATS
-        .into_iter()
-        .flat_map(|d| [[2, 21, 8, 21, 8], [1, 40, 16, 64, 16], [1, 32, 64, 33, 64], [3, 70, 5, 1, 33], [1, 3, 96, 200, 96]].map(|s| (d, s)))
-    {
+    for (dtype, [heads, queries, depth, keys, width]) in FLOATS.into_iter().flat_map(|d| {
+        [
+            [2, 21, 8, 21, 8],
+            [1, 40, 16, 64, 16],
+            [1, 32, 64, 33, 64],
+            [3, 70, 5, 1, 33],
+            [1, 3, 96, 200, 96],
+        ]
+        .map(|s| (d, s))
+    }) {
         all.add(format!("attention of {queries} to {keys} keys of {depth} {dtype}"), |b| {
             let q = b.tensor(dtype, &[2, heads, queries, depth], Form::Plain);
             let k = b.tensor(dtype, &[2, heads, depth, keys], Form::Slice);
