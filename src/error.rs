@@ -1,6 +1,7 @@
 //! Errors on board: small, `Copy`, with stable numbers and ids instead of strings.
 
 use crate::ids::{SegmentId, SlotId, TenantId};
+use std::fmt;
 
 /// Why frames cannot go on. Kept by the lifecycle's `Faulted` state and reported with every later call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,11 +46,12 @@ pub enum Fault {
 }
 
 /// What a fault says of segments that may be to blame beside the named one.
-fn among(suspects: u16) -> String {
-    match suspects {
-        0 | 1 => String::new(),
-        n => format!(", or it was one of {} other segments that were running", n - 1),
-    }
+fn among(suspects: u16) -> impl fmt::Display {
+    // No string is made: this is said on board.
+    fmt::from_fn(move |f| match suspects {
+        0 | 1 => Ok(()),
+        n => write!(f, ", or it was one of {} other segments that were running", n - 1),
+    })
 }
 
 impl Fault {

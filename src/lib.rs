@@ -33,6 +33,7 @@
 //! | [`plan`] | the contract between the halves: plans, tables, weights, and what must hold of them |
 //! | [`backend`] | what runs a plan: `cpu`, and `cuda` on NVIDIA GPUs |
 //! | [`runtime`] | on board: lifecycle, slots, the frame loop |
+//! | [`capi`] | the same for C and C++: `platoon.h` |
 //! | [`planner`] | offline: import, passes, lowering, schedules, memory, emission |
 //! | [`scenes`] | a synthetic camera and its ground truth |
 //! | [`replay`] | recorded and synthetic frames through the loop: results, overlays, reports |
@@ -49,6 +50,8 @@ pub mod backend;
 #[cfg(feature = "bench")]
 pub mod bench;
 pub mod board;
+#[cfg(feature = "capi")]
+pub mod capi;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod error;

@@ -3,7 +3,7 @@
 use super::lower::{Lowered, Room};
 use super::memory::{self, Placement};
 use super::report::Report;
-use super::schedule::{self, Problem, ScheduleError};
+use super::schedule::{self, Decisions, Problem, ScheduleError};
 use super::search::{self, Effort, Ranked};
 use super::simulate::{self, Costs};
 use super::{CompileOptions, Compiled, PlannerError, Searcher};
@@ -174,7 +174,9 @@ pub(super) fn emit(
     let report = Report::of(&finished, &placement, board, &found);
     // Of the others, those that miss deadlines or find no room are no rivals.
     let rivals = found.rivals(options.rivals).filter_map(|r| scheduled.finish(r).ok());
-    let rivals = rivals.map(|(plan, _)| plan).collect();
+    let samples = search::samples(&problem, &costs, options.seed, options.samples);
+    let samples = samples.iter().filter_map(|d| scheduled.plan(Searcher::Random, d).ok());
+    let rivals = rivals.chain(samples).map(|(plan, _)| plan).collect();
     Ok(Compiled {
         plan: finished,
         rivals,
@@ -194,9 +196,14 @@ struct Scheduled<'a> {
 impl Scheduled<'_> {
     /// The checked plan of a decision, and where its buffers lie.
     fn finish(&self, ranked: &Ranked) -> Result<(Plan, Placement), PlannerError> {
-        let schedule = schedule::apply(&self.problem, &ranked.decisions)?;
+        self.plan(ranked.searcher, &ranked.decisions)
+    }
+
+    /// The checked plan of what a searcher decided.
+    fn plan(&self, searcher: Searcher, decisions: &Decisions) -> Result<(Plan, Placement), PlannerError> {
+        let schedule = schedule::apply(&self.problem, decisions)?;
         let mut plan = self.plan.clone();
-        plan.searcher = ranked.searcher.name().to_string();
+        plan.searcher = searcher.name().to_string();
         plan.prediction = simulate::predict(&plan.tenants, &schedule, self.costs, self.best_effort)?;
         let placement = memory::place(&schedule.operators, &mut plan.buffers, schedule.streams.len(), &schedule.cycle)?;
         (plan.operators, plan.streams, plan.cycle) = (schedule.operators, schedule.streams, schedule.cycle);

@@ -36,11 +36,11 @@ pub struct Provenance {
     pub architecture: String,
     /// Its units.
     pub units: u32,
-    /// The GPU, in the driver's words.
+    /// The GPU, in the driver's words; on the CPU backend the processor in its own.
     pub gpu: String,
-    /// The newest CUDA version that the driver serves.
+    /// The newest CUDA version that the driver serves; [`Toolkit::NONE`] on the CPU backend.
     pub driver: Toolkit,
-    /// The toolkit that compiled the kernels.
+    /// The toolkit that compiled the kernels; [`Toolkit::NONE`] on the CPU backend.
     pub toolkit: Toolkit,
     /// When it was measured, in the words of whoever measured; empty if they gave none.
     pub date: String,
@@ -128,7 +128,7 @@ impl OpTable {
 
     /// A table for times that are not kept: those of one run on a board.
     pub fn unplaced(board: &BoardRecord) -> OpTable {
-        let none = Toolkit { major: 0, minor: 0 };
+        let none = Toolkit::NONE;
         OpTable::new(Provenance {
             board: board.name.clone(),
             architecture: board.architecture.clone(),
@@ -333,8 +333,12 @@ fn cut(operator: &Operator) -> String {
     }
 }
 
-/// Digest of what a kernel is compiled from, for an architecture, by a toolkit.
+/// Digest of what a kernel is compiled from, for an architecture, by a toolkit. The processor's kernels are part of the program:
+/// its version stands for them.
 fn tactic_sources(kernel: Kernel, provenance: &Provenance) -> Digest {
+    if provenance.toolkit == Toolkit::NONE {
+        return Digest::of(concat!("platoon ", env!("CARGO_PKG_VERSION")).as_bytes());
+    }
     let units = sources::UNITS.iter().filter(|u| sources::serves(u.name, kernel));
     let digests = units.map(|u| sources::unit_digest(u, &provenance.architecture, provenance.toolkit).to_string());
     Digest::of(digests.collect::<String>().as_bytes())

@@ -44,6 +44,18 @@ impl Engine {
         Ok(self.result(ticket, tenant)?.status)
     }
 
+    /// True while the next frame would have to wait for frames in flight, because it changes the task set.
+    pub fn waits_to_switch(&mut self) -> Result<bool, RunError> {
+        if self.selected == self.active {
+            return Ok(false);
+        }
+        match self.until(Some(Duration::ZERO), |engine| engine.slots.oldest().is_none()) {
+            Ok(()) => Ok(false),
+            Err(RunError::Timeout) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Waits until no frame is in flight.
     pub(super) fn drain(&mut self) -> Result<(), RunError> {
         self.until(None, |engine| engine.slots.oldest().is_none())
@@ -80,7 +92,12 @@ impl Engine {
                 return Err(self.fail(fault));
             }
             if limit.is_some_and(|l| now >= l) {
-                return Err(RunError::Timeout);
+                // Who only polls hears of a fault too: a device is asked for one while the host sleeps.
+                self.prepared()?.sleep(seen, Duration::ZERO);
+                return match self.prepared()?.fault() {
+                    Some(fault) => Err(self.fail(fault)),
+                    None => Err(RunError::Timeout),
+                };
             }
             if spins < SPIN_ROUNDS {
                 spins += 1;

@@ -3,14 +3,14 @@
 use super::images::Newest;
 use super::lifecycle::{Lifecycle, State};
 use super::realtime::{Realtime, Refused};
-use super::result::Place;
+use super::result::{Place, extent};
 use super::slot::Slots;
 use super::stats::PlanStats;
 use crate::backend::trace::TraceEvent;
 use crate::backend::{InjectedFault, Prepared, Submission, Wait};
 use crate::board::BackendKind;
 use crate::error::{Fault, RunError};
-use crate::ids::PlanId;
+use crate::ids::{PlanId, TenantId};
 use crate::limits::MAX_TENANTS;
 use crate::plan::deployment::Deployment;
 use crate::plan::format::Plan;
@@ -144,6 +144,11 @@ impl Engine {
         self.selected
     }
 
+    /// The number of the next frame.
+    pub fn next_frame(&self) -> u64 {
+        self.next_frame
+    }
+
     /// Everything the engine was opened on.
     pub fn deployment(&self) -> &Deployment {
         &self.deployment
@@ -152,6 +157,13 @@ impl Engine {
     /// Latencies and counts of a plan's frames so far; a frame is counted when a call of this engine notices its end.
     pub fn stats(&self, plan: PlanId) -> Option<&PlanStats> {
         self.facts.get(plan.index()).map(|f| &f.stats)
+    }
+
+    /// Bytes that hold any result of a tenant of the plan: the room [`super::TenantResult::copied`] needs. 0 where there is no such
+    /// tenant.
+    pub fn result_bytes(&self, plan: PlanId, tenant: TenantId) -> usize {
+        let places = self.facts.get(plan.index()).and_then(|f| f.outputs.get(tenant.index()));
+        places.map_or(0, |places| extent(places).len())
     }
 
     /// Names of the threads that the engine started.

@@ -4,7 +4,7 @@ use super::engine::Engine;
 use super::images::{Image, ImageHeader};
 use super::lifecycle::State;
 use super::result::Place;
-use super::slot::{Stage, Ticket};
+use super::slot::{Held, Stage, Ticket};
 use crate::backend::Job;
 use crate::error::RunError;
 use crate::ids::{CameraId, SlotId, TenantId};
@@ -68,6 +68,13 @@ impl Draft<'_> {
         Err(RunError::Input(u16::try_from(port).unwrap_or(u16::MAX)))
     }
 
+    /// Sets the draft aside, so that the engine can be used while its images are being written. [`Engine::resume`] gives it
+    /// back; until then no other frame can be begun.
+    pub fn hold(mut self) -> Held {
+        self.sent = true;
+        self.engine.slots.hold(self.slot)
+    }
+
     /// Submits the frame. Waits for nothing.
     pub fn submit(mut self) -> Result<Ticket, RunError> {
         let ticket = self.engine.launch(self.slot)?;
@@ -85,16 +92,30 @@ impl Drop for Draft<'_> {
 }
 
 impl Engine {
-    /// Takes a slot for the next frame. [`RunError::Busy`] if there is none; after a change of the task set it waits for
-    /// the frames in flight.
+    /// Takes a slot for the next frame. [`RunError::Busy`] if there is none, [`RunError::State`] while a draft is held;
+    /// after a change of the task set it waits for the frames in flight.
     pub fn begin(&mut self) -> Result<Draft<'_>, RunError> {
         self.lifecycle.usable()?;
         self.advance()?;
+        if self.slots.is_drafting() {
+            return Err(RunError::State);
+        }
         self.slots.free()?;
         self.switch()?;
         let slot = self.slots.free()?;
         self.slots.take(slot);
         self.inputs_set.iter_mut().for_each(|ports| ports.fill(false));
+        Ok(Draft {
+            engine: self,
+            slot,
+            sent: false,
+        })
+    }
+
+    /// Takes up a draft that was set aside. [`RunError::Ticket`] if it is another engine's.
+    pub fn resume(&mut self, held: Held) -> Result<Draft<'_>, RunError> {
+        self.lifecycle.usable()?;
+        let slot = self.slots.unhold(held)?;
         Ok(Draft {
             engine: self,
             slot,

@@ -35,4 +35,4 @@ pub use lifecycle::State;
 pub use load::OpenError;
 pub use report::{FrameReport, TenantReport};
 pub use result::{Crop, Detection, LabelMap, TenantResult};
-pub use slot::Ticket;
+pub use slot::{Held, Ticket};

@@ -5,6 +5,7 @@ use crate::ids::SlotId;
 use crate::plan::format::{Plan, Port, Role, Space, Tenant};
 use crate::primitive::Fit;
 use crate::task::{ResultKind, Status};
+use std::ops::Range;
 
 /// Where a port's bytes lie among a slot's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,14 @@ fn place_of(plan: &Plan, port: &Port, offset: impl Fn(Space) -> Option<u64>) -> 
     })
 }
 
+/// The stretch of a slot's results in which all of these lie.
+pub(super) fn extent(places: &[Place]) -> Range<usize> {
+    let full = || places.iter().filter(|p| p.bytes > 0);
+    let start = full().map(|p| p.offset).min().unwrap_or(0);
+    let end = full().map(|p| p.offset + p.bytes).max().unwrap_or(0);
+    start..end
+}
+
 /// Which memory a result is read from.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
@@ -51,6 +60,8 @@ pub(super) enum Source<'a> {
     Slot(&'a dyn Prepared, SlotId),
     /// The engine's copy of the tenant's latest result.
     Latest(&'a [u8]),
+    /// A copy of a part of it, which begins at this byte.
+    Part(usize, &'a [u8]),
     /// There is no result.
     Nothing,
 }
@@ -92,6 +103,8 @@ pub struct Crop {
 /// A label map: one class a pixel of the network's output.
 #[derive(Clone, Copy)]
 pub struct LabelMap<'a> {
+    /// Which output of the tenant it is.
+    pub port: usize,
     /// The head's name.
     pub name: &'a str,
     /// Which picture of the batch.
@@ -137,7 +150,41 @@ impl<'a> TenantResult<'a> {
         match self.source {
             Source::Slot(prepared, slot) => prepared.output(slot, offset, bytes).unwrap_or_default(),
             Source::Latest(all) => all.get(offset..).and_then(|rest| rest.get(..bytes)).unwrap_or_default(),
+            Source::Part(base, part) => {
+                let rest = offset.checked_sub(base).and_then(|at| part.get(at..));
+                rest.and_then(|rest| rest.get(..bytes)).unwrap_or_default()
+            }
             Source::Nothing => &[],
+        }
+    }
+
+    /// True if the result's bytes stay as they are, where they are, until the ticket is released. False for a result of an
+    /// earlier frame that stands in for one that is not there yet.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.source, Source::Slot(..))
+    }
+
+    /// The same result, copied into `room`; what does not fit is missing. [`super::Engine::result_bytes`] says how much fits
+    /// every result of a tenant.
+    pub fn copied<'b>(&self, room: &'b mut [u8]) -> TenantResult<'b>
+    where
+        'a: 'b,
+    {
+        let base = extent(self.places).start;
+        for (port, place) in self.places.iter().enumerate() {
+            let to = place.offset - base.min(place.offset);
+            if let Some(to) = room.get_mut(to..).and_then(|rest| rest.get_mut(..place.bytes)) {
+                let from = self.bytes(port);
+                let bytes = from.len().min(to.len());
+                to[..bytes].copy_from_slice(&from[..bytes]);
+            }
+        }
+        TenantResult {
+            source: match self.source {
+                Source::Nothing => Source::Nothing,
+                _ => Source::Part(base, room),
+            },
+            ..*self
         }
     }
 
@@ -213,6 +260,7 @@ impl<'a> TenantResult<'a> {
             let (height, width) = (shape.dim(shape.rank().checked_sub(2)?), shape.dim(shape.rank() - 1));
             let (height, width) = (height as usize, width as usize);
             Some(LabelMap {
+                port: index,
                 name: &port.name,
                 image: usize::from(port.image),
                 width,

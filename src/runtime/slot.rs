@@ -29,6 +29,14 @@ impl Ticket {
     }
 }
 
+/// A draft that was set aside. One that is dropped keeps its slot, and no frame can be begun any more.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a draft that is not resumed keeps its slot"]
+pub struct Held {
+    engine: u64,
+    slot: SlotId,
+}
+
 /// Where a slot stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -125,6 +133,22 @@ impl Slots {
         let s = self.get_mut(slot);
         s.stage = Stage::Draft;
         s.given = 0;
+    }
+
+    /// True while a slot is being filled.
+    pub(super) fn is_drafting(&self) -> bool {
+        self.slots.iter().any(|s| s.stage == Stage::Draft)
+    }
+
+    /// The token of a slot that is being filled.
+    pub(super) fn hold(&self, slot: SlotId) -> Held {
+        let engine = self.engine;
+        Held { engine, slot }
+    }
+
+    /// The slot of a token.
+    pub(super) fn unhold(&self, held: Held) -> Result<SlotId, RunError> {
+        (held.engine == self.engine).then_some(held.slot).ok_or(RunError::Ticket)
     }
 
     /// The drafted slot is in flight now; its ticket.

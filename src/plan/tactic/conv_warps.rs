@@ -76,6 +76,15 @@ impl Share {
         }
     }
 
+    /// The numbers of pieces that kernels have places for, in ascending order: fewer take fewer registers.
+    fn places(self) -> &'static [u32] {
+        match self {
+            Share::Taps => &[WARP_PIECES],
+            Share::Affine | Share::Gate => &[1, 2, WARP_PIECES],
+            Share::Single => &[1, 2, WARP_PIECES, SINGLE_PIECES],
+        }
+    }
+
     /// What a product with such a prologue shares out.
     pub fn of(product: &Product<'_>, prologue: Option<&Prologue>) -> Share {
         match prologue {
@@ -100,15 +109,16 @@ impl Share {
 }
 
 impl WarpsTile {
-    /// The kernel's name in `conv_warps.cu`.
-    pub fn function(&self, share: Share) -> String {
+    /// The name in `conv_warps.cu` of the kernel whose warps have places for `pieces` pieces.
+    pub fn function(&self, share: Share, pieces: u32) -> String {
         let name = match share {
             Share::Taps => "taps",
             Share::Affine => "affine",
             Share::Gate => "gate",
             Share::Single => "single",
         };
-        format!("conv_warps_{}x{}_{name}", self.tile.0, self.tile.1)
+        let places = share.places().iter().copied().find(|&p| p >= pieces).unwrap_or(SINGLE_PIECES);
+        format!("conv_warps_{}x{}_{name}_{places}", self.tile.0, self.tile.1)
     }
 
     /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
@@ -208,14 +218,12 @@ mod tests {
                 (Share::Single, "SINGLE"),
             ];
             for (share, name) in shares.into_iter().filter(|(share, _)| entry.serves(*share)) {
-                let line = format!(
-                    "\nCONV_WARPS({}, {}, {}, {name})\n",
-                    entry.function(share),
-                    entry.tile.0,
-                    entry.tile.1
-                );
-                assert_eq!(source.matches(&line).count(), 1, "{line}");
-                lines.insert(line);
+                for places in share.places() {
+                    let (function, tile) = (entry.function(share, *places), entry.tile);
+                    let line = format!("\nCONV_WARPS({function}, {}, {}, {name}, {places}, ", tile.0, tile.1);
+                    assert_eq!(source.matches(&line).count(), 1, "{line}");
+                    lines.insert(line);
+                }
             }
         }
         assert_eq!(source.lines().filter(|l| l.starts_with("CONV_WARPS(")).count(), lines.len());
@@ -231,5 +239,8 @@ mod tests {
         assert_eq!(Share::Taps.pieces(96), (3, 9));
         assert_eq!(Share::Single.pieces(1344), (6, 7));
         assert_eq!(Share::Single.pieces(SINGLE_CHANNELS), (SINGLE_PIECES, SHARERS));
+        assert_eq!(MENU[0].function(Share::Gate, 3), "conv_warps_16x32_gate_4");
+        assert_eq!(MENU[0].function(Share::Gate, 1), "conv_warps_16x32_gate_1");
+        assert_eq!(MENU[3].function(Share::Single, 5), "conv_warps_16x16_single_6");
     }
 }

@@ -95,6 +95,11 @@ pub const MENU: &[WgmmaTile] = &[
     one((256, 64), 4, 1),
     cluster((64, 64), 6, 2),
     cluster((64, 32), 8, 2),
+    one((128, 32), 2, 4),
+    one((64, 32), 2, 6),
+    one((64, 32), 4, 4),
+    turns((128, 32), 4, 2),
+    turns((64, 32), 4, 4),
 ];
 
 impl WgmmaTile {

@@ -8,6 +8,7 @@ use super::conv_mma::{self, MmaTile};
 use super::conv_patch::{self, Kept, PatchTile};
 use super::conv_warps::{self, Share, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
+use super::depthwise_strip::{self, Strip};
 use super::forms::{before_copy, need};
 use super::prologue::Prologue;
 use super::stem::{self, StemTile};
@@ -103,8 +104,9 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         _ => conv_mma::product(plan, body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
     };
     let pictures = [Kernel::Prepare, Kernel::Decode, Kernel::Squeeze].into_iter();
-    let others = pictures.chain(plain::KERNELS).chain([Kernel::Generic]).map(Tactic::of);
-    products.into_iter().chain(others).collect()
+    let others = pictures.chain(plain::KERNELS).map(Tactic::of);
+    let generic = [Tactic::of(Kernel::Generic)];
+    products.into_iter().chain(others).chain(Strip::tactics()).chain(generic).collect()
 }
 
 /// The tactics of the kernels whose warps share out K, best first.
@@ -201,6 +203,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
             need(operator.calls.len() == 1, Misfit::Tail)
+        }
+        (Kernel::ConvDepthwise, P::Conv { .. }) if tactic != Tactic::of(tactic.kernel) => {
+            plain::fits(Tactic::of(tactic.kernel), plan, operator)?;
+            depthwise_strip::fits(tactic, operator)
         }
         _ => plain::fits(tactic, plan, operator),
     }

@@ -10,6 +10,7 @@ pub mod conv_warps;
 pub mod conv_wgmma;
 mod cpu;
 mod cuda;
+pub mod depthwise_strip;
 mod forms;
 pub mod pictures;
 mod plain;

@@ -14,11 +14,15 @@ mod menu;
 mod own;
 mod pointers;
 mod rivals;
+mod sample;
+mod zones;
 
 #[cfg(test)]
 mod tests;
 
 pub use judge::Score;
+pub use sample::samples;
+pub use zones::{Curve, Zones, zones};
 
 use super::Searcher;
 use super::lots::Lots;

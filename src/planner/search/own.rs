@@ -16,8 +16,58 @@ pub const STARTS: usize = 2;
 const RUN: usize = 12;
 /// Most waits between two tenants in a set.
 const EDGES: usize = 24;
-/// Kinds of changes.
-const KINDS: usize = 12;
+/// A kind of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Another tactic or launch width for an operator.
+    Way,
+    /// Another tactic or launch width for some operators in a row.
+    Ways,
+    /// Another way to cut an operator.
+    Cut,
+    /// A new wait between two tenants.
+    AddEdge,
+    /// One wait less.
+    RemoveEdge,
+    /// A wait somewhere else.
+    MoveEdge,
+    /// Another rank for a stream.
+    Rank,
+    /// Another stream for a tenant.
+    Stream,
+    /// A new barrier.
+    Insert,
+    /// One barrier less.
+    Remove,
+    /// A pointer of a barrier somewhere else.
+    Shift,
+}
+
+/// All kinds, as often as they are drawn.
+const KINDS: [Kind; 13] = [
+    Kind::Way,
+    Kind::Way,
+    Kind::Ways,
+    Kind::Cut,
+    Kind::AddEdge,
+    Kind::RemoveEdge,
+    Kind::MoveEdge,
+    Kind::Rank,
+    Kind::Stream,
+    Kind::Insert,
+    Kind::Remove,
+    Kind::Shift,
+    Kind::Shift,
+];
+/// Kinds that show one effect, and all of them.
+pub const TASTES: [&[Kind]; 6] = [
+    &[Kind::Way, Kind::Ways],
+    &[Kind::Cut],
+    &[Kind::AddEdge, Kind::AddEdge, Kind::MoveEdge],
+    &[Kind::Insert, Kind::Insert, Kind::Shift],
+    &[Kind::Rank, Kind::Stream],
+    &KINDS,
+];
 
 /// Searches from each of `starts`, best first, as long as the judge's stretch lasts.
 pub fn platoon(judge: &mut Judge<'_>, starts: &[Candidate], lots: &mut Lots) {
@@ -39,7 +89,7 @@ fn anneal(judge: &mut Judge<'_>, start: &Candidate, reserve: u64, lots: &mut Lot
     let mut changed = candidate.clone();
     while judge.left() > reserve {
         changed.clone_from(&candidate);
-        change(judge, &mut changed, lots);
+        change(judge, &mut changed, KINDS[lots.below(KINDS.len())], lots);
         if changed == candidate {
             // A change that cannot be made is a change looked at, or a problem without choices would never end.
             judge.skip();
@@ -59,20 +109,20 @@ fn anneal(judge: &mut Judge<'_>, start: &Candidate, reserve: u64, lots: &mut Lot
 }
 
 /// One random change.
-fn change(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
+pub fn change(judge: &Judge<'_>, candidate: &mut Candidate, kind: Kind, lots: &mut Lots) {
     let set = lots.below(judge.field.sets.len());
-    match lots.below(KINDS) {
-        0 | 1 => way(judge, candidate, 1, lots),
-        2 => way(judge, candidate, RUN, lots),
-        3 => cut(judge, candidate, lots),
-        4 => add_edge(judge, candidate, set, lots),
-        5 => remove_edge(candidate, set, lots),
-        6 => move_edge(judge, candidate, set, lots),
-        7 => rivals::rank(candidate, lots),
-        8 => stream(candidate, lots),
-        9 => rivals::insert(judge, candidate, set, lots),
-        10 => rivals::remove(candidate, set, lots),
-        _ => rivals::shift(judge, candidate, set, lots),
+    match kind {
+        Kind::Way => way(judge, candidate, 1, lots),
+        Kind::Ways => way(judge, candidate, RUN, lots),
+        Kind::Cut => cut(judge, candidate, lots),
+        Kind::AddEdge => add_edge(judge, candidate, set, lots),
+        Kind::RemoveEdge => remove_edge(candidate, set, lots),
+        Kind::MoveEdge => move_edge(judge, candidate, set, lots),
+        Kind::Rank => rivals::rank(candidate, lots),
+        Kind::Stream => stream(candidate, lots),
+        Kind::Insert => rivals::insert(judge, candidate, set, lots),
+        Kind::Remove => rivals::remove(candidate, set, lots),
+        Kind::Shift => rivals::shift(judge, candidate, set, lots),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::board::{BackendKind, BoardRecord};
 
-/// Parts of a unit: every number of residents up to 10 divides it.
+/// Parts of a unit's room: every number of blocks up to 10 divides it.
 pub const GRAIN: u32 = 2520;
 /// A whole board's bandwidth or arithmetic, in the parts that demands are counted in.
 pub const WHOLE: u64 = 1 << 26;
@@ -18,6 +18,9 @@ const CHAIN_PART: u64 = 50;
 const CROWD_PART: u64 = 167;
 /// Part of an SM's throughput that blocks use which have it to themselves, of `costs::ONE`.
 const SHARE: u64 = 1000;
+
+/// From the last block of a launch at work to the blocks of one that follows early, in percent of an issue.
+const LEAD_PART: u64 = 50;
 
 /// The board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,10 @@ pub struct Machine {
     pub crowd: u64,
     /// Part of a unit's throughput that blocks use which have it to themselves, of `costs::ONE`.
     pub share: u64,
+    /// Launches of a stream begin early.
+    pub early: bool,
+    /// Nanoseconds from the last block at work to the blocks of the launch that follows early.
+    pub lead: u64,
     /// Nanoseconds from the end of the last segment waited for to the segment that waits.
     pub sync: u64,
 }
@@ -59,6 +66,8 @@ impl Machine {
             chain: board.issue.0 * CHAIN_PART / 100,
             crowd: if gpu { board.issue.0 * CROWD_PART / 100 } else { 0 },
             share: if gpu { SHARE } else { 0 },
+            early: gpu,
+            lead: if gpu { board.issue.0 * LEAD_PART / 100 } else { 0 },
             sync: if gpu { board.issue.0 / SYNC_PART } else { 0 },
         }
     }
@@ -66,10 +75,5 @@ impl Machine {
     /// Parts of units that there are.
     pub fn pool(&self) -> u64 {
         u64::from(self.units) * u64::from(GRAIN)
-    }
-
-    /// Parts of a unit that one of so many residents holds.
-    pub fn hold(&self, residents: u32) -> u32 {
-        (GRAIN / residents.max(1)).max(1)
     }
 }

@@ -7,12 +7,14 @@
 //! Several streams share a pool of units (SMs or workers) and the memory's bandwidth; a launch is so many blocks that stay
 //! where they are until they are done. `engine` says the rules, `costs` where the figures come from.
 
+mod bays;
 mod costs;
 mod engine;
 mod footprint;
 mod frame;
 mod machine;
 mod predict;
+mod room;
 mod trace;
 
 #[cfg(test)]

@@ -7,11 +7,12 @@ mod files;
 pub mod nets;
 mod oracle;
 mod pooled;
+mod rates;
 mod views;
 
 use super::passes::PassSet;
 use super::simulate::Costs;
-use super::{CompileOptions, Compiled, Searcher, picture};
+use super::{CompileOptions, Compiled, Searcher, picture, zones};
 use crate::tensor::DType;
 use nets::random;
 use oracle::{close, compile, compile_with, evaluate, run, same_bits};
@@ -173,4 +174,23 @@ fn a_plan_is_drawn_with_every_step_and_the_same_every_time() {
     assert_eq!(drawn.matches(" us</title></rect>").count(), steps);
     assert!(drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>") && drawn.contains("residue"));
     assert!(plan.tenants.iter().all(|t| drawn.contains(&format!(">{}</text>", t.name))));
+}
+
+#[test]
+fn sweet_zones_begin_at_free_streams_and_wherever_a_plan_came_from() {
+    let graphs: Vec<_> = (0..2).map(|i| random(40 + i, 8).0).collect();
+    let of = |searcher| {
+        let options = CompileOptions {
+            searcher,
+            budget: 200,
+            ..CompileOptions::default()
+        };
+        let plan = compile(&graphs, &options).plan;
+        let zones = zones::of_plan(&plan, &oracle::board(), &|_| None).unwrap();
+        (plan, zones)
+    };
+    let ((free, zones), (_, same)) = (of(Searcher::Streams), of(Searcher::Platoon));
+    assert_eq!(zones, same);
+    assert_eq!(zones.pointers.points[0], (0, free.prediction.longest()));
+    assert!(zones.chunks.iter().all(|c| c.points[0] == (1, free.prediction.longest())));
 }

@@ -32,7 +32,6 @@ constexpr u32 PIECE_CHANNELS = 32;
 constexpr u32 LANE_CHANNELS = 8;
 
 constexpr u32 warps_of(Share share) { return share == Share::TAPS ? 9 : 8; }
-constexpr u32 pieces_of(Share share) { return share == Share::SINGLE ? 6 : 4; }  // most of a warp
 
 __device__ __forceinline__ u32 two_scaled(u32 x, u32 factor) {
     u32 y;
@@ -44,11 +43,11 @@ __device__ __forceinline__ uint4 load_halves(u64 address, bool live) {
     return live ? *reinterpret_cast<const uint4*>(address) : make_uint4(0, 0, 0, 0);
 }
 
-// A block: its warps along K; a tile of 16 DOWN pixels by 8 ACROSS channels.
-template <u32 DOWN_, u32 ACROSS_, Share S>
+// A block: its warps along K, of PIECES pieces at the most; a tile of 16 DOWN pixels by 8 ACROSS channels.
+template <u32 DOWN_, u32 ACROSS_, Share S, u32 PIECES>
 struct Block {
     static constexpr u32 WARPS = warps_of(S), THREADS = WARPS * WARP, DOWN = DOWN_, ACROSS = ACROSS_;
-    static constexpr u32 PIXELS = DOWN * 16, CHANNELS = ACROSS * 8, PIECES = pieces_of(S);
+    static constexpr u32 PIXELS = DOWN * 16, CHANNELS = ACROSS * 8;
     static constexpr u32 ROW = CHANNELS + 8;  // floats from pixel to pixel of a warp's sums, against bank conflicts
     static_assert(PIXELS * ACROSS <= THREADS, "a thread finishes one group at the most");
 
@@ -236,20 +235,39 @@ __device__ __forceinline__ void convolve(const ConvWarps& p) {
     }
 }
 
-// Kernels of the menu (plan/tactic/conv_warps.rs): pixels and channels of a tile, what the warps share out.
-#define CONV_WARPS(name, pixels, channels, share)                                                                       \
-    extern "C" __global__ void __launch_bounds__(warps_of(Share::share) * WARP, 1) name(const __grid_constant__ ConvWarps p) { \
-        convolve<Block<pixels / 16, channels / 8, Share::share>>(p);                                                    \
+// Kernels of the menu (plan/tactic/conv_warps.rs): pixels and channels of a tile, what the warps share out, pieces of a warp, and
+// blocks that share an SM.
+#define CONV_WARPS(name, pixels, channels, share, pieces, blocks)                                                            \
+    extern "C" __global__ void __launch_bounds__(warps_of(Share::share) * WARP, blocks) name(const __grid_constant__ ConvWarps p) { \
+        convolve<Block<pixels / 16, channels / 8, Share::share, pieces>>(p);                                                 \
     }
 
-CONV_WARPS(conv_warps_16x32_taps, 16, 32, TAPS)
-CONV_WARPS(conv_warps_16x16_taps, 16, 16, TAPS)
-CONV_WARPS(conv_warps_32x32_taps, 32, 32, TAPS)
-CONV_WARPS(conv_warps_16x32_affine, 16, 32, AFFINE)
-CONV_WARPS(conv_warps_16x16_affine, 16, 16, AFFINE)
-CONV_WARPS(conv_warps_32x32_affine, 32, 32, AFFINE)
-CONV_WARPS(conv_warps_16x32_gate, 16, 32, GATE)
-CONV_WARPS(conv_warps_16x16_gate, 16, 16, GATE)
-CONV_WARPS(conv_warps_32x32_gate, 32, 32, GATE)
-CONV_WARPS(conv_warps_16x32_single, 16, 32, SINGLE)
-CONV_WARPS(conv_warps_16x16_single, 16, 16, SINGLE)
+CONV_WARPS(conv_warps_16x32_taps_4, 16, 32, TAPS, 4, 1)
+CONV_WARPS(conv_warps_16x16_taps_4, 16, 16, TAPS, 4, 1)
+CONV_WARPS(conv_warps_32x32_taps_4, 32, 32, TAPS, 4, 1)
+CONV_WARPS(conv_warps_16x32_affine_1, 16, 32, AFFINE, 1, 2)
+CONV_WARPS(conv_warps_16x32_affine_2, 16, 32, AFFINE, 2, 2)
+CONV_WARPS(conv_warps_16x32_affine_4, 16, 32, AFFINE, 4, 1)
+CONV_WARPS(conv_warps_16x16_affine_1, 16, 16, AFFINE, 1, 2)
+CONV_WARPS(conv_warps_16x16_affine_2, 16, 16, AFFINE, 2, 2)
+CONV_WARPS(conv_warps_16x16_affine_4, 16, 16, AFFINE, 4, 1)
+CONV_WARPS(conv_warps_32x32_affine_1, 32, 32, AFFINE, 1, 2)
+CONV_WARPS(conv_warps_32x32_affine_2, 32, 32, AFFINE, 2, 1)
+CONV_WARPS(conv_warps_32x32_affine_4, 32, 32, AFFINE, 4, 1)
+CONV_WARPS(conv_warps_16x32_gate_1, 16, 32, GATE, 1, 2)
+CONV_WARPS(conv_warps_16x32_gate_2, 16, 32, GATE, 2, 2)
+CONV_WARPS(conv_warps_16x32_gate_4, 16, 32, GATE, 4, 1)
+CONV_WARPS(conv_warps_16x16_gate_1, 16, 16, GATE, 1, 2)
+CONV_WARPS(conv_warps_16x16_gate_2, 16, 16, GATE, 2, 2)
+CONV_WARPS(conv_warps_16x16_gate_4, 16, 16, GATE, 4, 1)
+CONV_WARPS(conv_warps_32x32_gate_1, 32, 32, GATE, 1, 2)
+CONV_WARPS(conv_warps_32x32_gate_2, 32, 32, GATE, 2, 1)
+CONV_WARPS(conv_warps_32x32_gate_4, 32, 32, GATE, 4, 1)
+CONV_WARPS(conv_warps_16x32_single_1, 16, 32, SINGLE, 1, 2)
+CONV_WARPS(conv_warps_16x32_single_2, 16, 32, SINGLE, 2, 2)
+CONV_WARPS(conv_warps_16x32_single_4, 16, 32, SINGLE, 4, 1)
+CONV_WARPS(conv_warps_16x32_single_6, 16, 32, SINGLE, 6, 1)
+CONV_WARPS(conv_warps_16x16_single_1, 16, 16, SINGLE, 1, 2)
+CONV_WARPS(conv_warps_16x16_single_2, 16, 16, SINGLE, 2, 2)
+CONV_WARPS(conv_warps_16x16_single_4, 16, 16, SINGLE, 4, 1)
+CONV_WARPS(conv_warps_16x16_single_6, 16, 16, SINGLE, 6, 1)

@@ -51,8 +51,9 @@ struct Tile {
 
 template <class S>
 __device__ __forceinline__ Tile tile_at(const ConvWgmmaParams& p, u32 index) {
-    const u32 rows = index / p.channel_tiles;
-    const u32 run = rows / p.run_tiles;
+    // Often there is one tile of channels, and one run.
+    const u32 rows = p.channel_tiles == 1 ? index : index / p.channel_tiles;
+    const u32 run = p.run_stride == 0 ? 0 : rows / p.run_tiles;
     const u32 offset = (rows - run * p.run_tiles) * S::TILE_M;
     Tile t;
     t.channel = (index - rows * p.channel_tiles) * S::TILE_N;
@@ -373,7 +374,8 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 load_biases(strip_ahead, p.epilogue, t.channel, p.channels, lane);
                 load_joined(strip_ahead, p.epilogue, rows, t.channel, p.channels, lane);
             }
-            multiply<S>(sums, chain_begin(p, rank + 1) - chain_begin(p, rank), base, group, lane, ring);
+            const u32 blocks = CHAINS == Chains::ONE ? p.k_blocks : chain_begin(p, rank + 1) - chain_begin(p, rank);
+            multiply<S>(sums, blocks, base, group, lane, ring);
             if constexpr (CHAINS == Chains::IN_TURN) {
 #pragma unroll 1
                 for (u32 chain = 1; chain < p.splits; ++chain) {
@@ -453,3 +455,8 @@ CONV_WGMMA_ONE(256, 128, 3, 1)
 CONV_WGMMA_ONE(256, 64, 4, 1)
 CONV_WGMMA_CLUSTER(64, 64, 6, 2)
 CONV_WGMMA_CLUSTER(64, 32, 8, 2)
+CONV_WGMMA_ONE(128, 32, 2, 4)
+CONV_WGMMA_ONE(64, 32, 2, 6)
+CONV_WGMMA_ONE(64, 32, 4, 4)
+CONV_WGMMA_TURNS(128, 32, 4, 2)
+CONV_WGMMA_TURNS(64, 32, 4, 4)
