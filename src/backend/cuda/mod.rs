@@ -12,7 +12,6 @@
 //! | `issue` | commands into streams, for a capture or live |
 //! | `prepare`, `warm_up`, `frames` | from a deployment to the loop |
 
-mod ahead;
 pub mod architecture;
 pub mod archive;
 pub mod bind;

@@ -292,7 +292,6 @@ impl Builder<'_> {
             layout: slot.words.layout(),
             segment_words: !self.options.no_segment_words,
             early: !self.options.no_early_launches && self.context.facts().capability.0 >= 9,
-            cache: self.context.facts().cache,
             faults: &self.options.faults,
         };
         let program = frame.program().map_err(|(operator, source)| CudaError::Bind {

@@ -3,18 +3,17 @@
 //! The same list is captured into a graph or issued command by command. Lanes are streams: one root, where a frame begins
 //! and ends, so that frames follow one another; one for each of the plan's streams; one beside each of them for marks, so
 //! that nothing but the frame's end waits for a mark; one for each camera's image; one for each tenant's inputs and
-//! results; one for weights that are asked for ahead of their use. The list is in an order in which every wait comes after the record that it waits for.
+//! results. The list is in an order in which every wait comes after the record that it waits for.
 
-use super::ahead::{self, Need, Part};
-use super::bind::{Addresses, Area, BindError, Kernel, Launch, Weights};
+use super::bind::{Addresses, Area, BindError, Kernel, Launch};
 use super::marks::{self, Mark};
 use super::ports::{Stretch, inputs, outputs};
 use super::words::Layout;
 use crate::backend::progress::Places;
 use crate::backend::{FaultPlace, InjectedFault};
 use crate::ids::{CameraId, OperatorId, SegmentId, StreamId, TenantId};
-use crate::plan::format::{FrameSchedule, Operand, Operator, Plan, Space, Step};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::plan::format::{FrameSchedule, Operand, Operator, Plan, Space};
+use std::collections::BTreeMap;
 
 /// A lane's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,14 +70,9 @@ impl Lanes {
         StreamId::from_index(index)
     }
 
-    /// Where weights are asked for ahead of their use.
-    fn ahead(self) -> Lane {
-        Lane(1 + 2 * self.streams + self.cameras + self.tenants)
-    }
-
     /// Number of lanes.
     pub fn count(self) -> usize {
-        2 + 2 * self.streams + self.cameras + self.tenants
+        1 + 2 * self.streams + self.cameras + self.tenants
     }
 }
 
@@ -167,8 +161,6 @@ pub struct Frame<'a> {
     pub segment_words: bool,
     /// True if launches may begin before the one in front of them has ended.
     pub early: bool,
-    /// Bytes of the GPU's cache.
-    pub cache: u64,
     /// Faults to inject.
     pub faults: &'a [InjectedFault],
 }
@@ -197,17 +189,6 @@ impl Frame<'_> {
 
     fn stream(&self, segment: usize) -> StreamId {
         self.schedule.segments[segment].stream
-    }
-
-    /// The weights of every step that is the first of the frame to read them.
-    fn weights(&self) -> Vec<Option<(Area, Weights)>> {
-        let mut known = BTreeSet::new();
-        let mut first = |step: &Step| {
-            let weights = self.kernels.get(step.operator.index())?.weights()?;
-            let area = self.at.pack(weights.pack).ok()?;
-            known.insert(weights.pack.0).then_some((area, weights))
-        };
-        self.schedule.segments.iter().flat_map(|s| &s.steps).map(&mut first).collect()
     }
 }
 
@@ -276,24 +257,11 @@ struct Builder<'a> {
     open: Vec<Lane>,
     /// Per lane: what comes next has nothing but the launch in front of it to wait for.
     follows: Vec<bool>,
-    /// Weights by step, and what is asked for of them, by moment.
-    weights: Vec<Option<(Area, Weights)>>,
-    asked: Vec<Vec<Part>>,
-    /// Steps that are launched.
-    steps: usize,
 }
 
 impl<'a> Builder<'a> {
     fn new(frame: &'a Frame<'a>) -> Builder<'a> {
         let lanes = Lanes::of(frame.plan());
-        let weights = frame.weights();
-        let need = |w: &Option<(Area, Weights)>| {
-            w.map_or(Need::default(), |(area, weights)| Need {
-                bytes: area.bytes,
-                divides: weights.step.is_some(),
-            })
-        };
-        let asked = ahead::requests(&weights.iter().map(need).collect::<Vec<_>>(), frame.cache);
         Builder {
             frame,
             lanes,
@@ -307,23 +275,7 @@ impl<'a> Builder<'a> {
             unmarked: vec![None; frame.plan().streams.len()],
             open: Vec::new(),
             follows: vec![false; lanes.count()],
-            weights,
-            asked,
-            steps: 0,
         }
-    }
-
-    /// Asks for the weights of this moment, behind `event`.
-    fn ask_ahead(&mut self, event: impl FnOnce(&mut Self) -> EventId) {
-        let Some(parts) = self.asked.get(self.steps).filter(|parts| !parts.is_empty()) else {
-            return;
-        };
-        let of = |p: &Part| self.weights[p.step].map(|(area, weights)| (area, weights, p.part));
-        let launch = ahead::launch(&parts.iter().filter_map(of).collect::<Vec<_>>());
-        let (lane, event) = (self.lanes.ahead(), event(self));
-        self.wait(lane, event);
-        self.launch(lane, None, launch);
-        self.keep_open(lane);
     }
 
     fn launch(&mut self, lane: Lane, operator: Option<OperatorId>, launch: Launch) {
@@ -365,7 +317,6 @@ impl<'a> Builder<'a> {
         let stamp = frame.word(frame.layout.begin());
         self.launch(Lanes::ROOT, None, marks::begin(frame.block, frame.at.slot, stamp));
         self.begun = self.record(Lanes::ROOT);
-        self.ask_ahead(|it| it.begun);
     }
 
     /// Images of the cameras that some step reads.
@@ -442,8 +393,6 @@ impl<'a> Builder<'a> {
             for launch in launches.map_err(|e| (step.operator, e))? {
                 self.launch(lane, Some(step.operator), launch);
             }
-            self.steps += 1;
-            self.ask_ahead(|it| it.record(lane));
         }
         if frame.segment_words || self.ends.awaited[index] {
             self.ended[index] = Some(self.record(lane));

@@ -62,7 +62,6 @@ macro_rules! header {
 
 /// Every unit, by name in ascending order.
 pub const UNITS: &[Unit] = &[
-    unit!("ahead"),
     unit!("argmax"),
     unit!("attention"),
     unit!("conv_deep", HOPPER),

@@ -189,9 +189,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             conv_patch::fits(entry, &conv_patch::product(plan, operator)?, operator.class.split_k)
         }
         (Kernel::StreamWgmma, P::Conv { .. } | P::MatMul) => {
-            StreamTile::of(tactic).ok_or(Misfit::Tile)?;
-            let splits = conv_wgmma::splits(&stream_wgmma::product(plan, operator)?);
-            need(operator.class.split_k == splits, Misfit::Class)
+            let entry = StreamTile::of(tactic).ok_or(Misfit::Tile)?;
+            let product = stream_wgmma::product(plan, operator)?;
+            need(operator.class.split_k == conv_wgmma::splits(&product), Misfit::Class)?;
+            need(entry.serves(&product, operator.class.split_k), Misfit::Tile)
         }
         (Kernel::Recurrent, P::Lstm { .. }) if operator.class.family == Family::TensorCore => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;

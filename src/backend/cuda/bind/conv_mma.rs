@@ -6,7 +6,7 @@
 use super::constants::floats;
 use super::epilogue::{Constants, Epilogue, pack_bias};
 use super::views::Divisor;
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Weights};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::{Operator, Plan, View};
 use crate::plan::tactic::conv_mma::{self as tiles, K_BLOCK, Loader, MmaTile, Splits};
 use crate::plan::tactic::pictures;
@@ -376,13 +376,6 @@ impl ConvMma {
 }
 
 impl Kernel for ConvMma {
-    fn weights(&self) -> Option<Weights> {
-        Some(Weights {
-            pack: self.packed.weights,
-            step: None,
-        })
-    }
-
     fn workspace(&self) -> u64 {
         match self.partial_bytes() {
             0 => 0,

@@ -5,7 +5,7 @@
 
 use super::conv_wgmma::{MISFIT, is_plain, pack_weights};
 use super::epilogue::{ChannelsLast, Epilogue, flags, pack_bias};
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap, Weights};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::conv_patch::{CHANNELS, COLUMNS, Kept, PatchTile, Store, TAPS, product};
 use crate::plan::tactic::conv_wgmma::BLOCK_K;
@@ -179,13 +179,6 @@ impl ConvPatch {
 }
 
 impl Kernel for ConvPatch {
-    fn weights(&self) -> Option<Weights> {
-        Some(Weights {
-            pack: self.weights,
-            step: None,
-        })
-    }
-
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let params = self.params(at, region)?;
         let most = match u32::from(width) {

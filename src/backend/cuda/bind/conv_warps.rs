@@ -5,7 +5,7 @@
 
 use super::conv_mma::{Convolution, Packed, channels, convolution, hexadecimal, pack_weights};
 use super::epilogue::{GROUP, pack_bias};
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Weights};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::conv_mma::K_BLOCK;
 use crate::plan::tactic::conv_warps::{Share, WarpsTile, product};
@@ -86,13 +86,6 @@ fn pack_affine(packer: &mut Packer<'_>, prologue: &Affine, k_padded: u32) -> Res
 }
 
 impl Kernel for ConvWarps {
-    fn weights(&self) -> Option<Weights> {
-        Some(Weights {
-            pack: self.packed.weights,
-            step: None,
-        })
-    }
-
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         if region.is_empty() {
             return Ok(Vec::new());

@@ -5,7 +5,7 @@
 
 use super::epilogue::{Constants, Epilogue, GROUP, flags, function, pack_bias};
 use super::swizzle::{Halves, swizzled_blocks};
-use super::{Addresses, BindError, Im2colMap, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, Weights};
+use super::{Addresses, BindError, Im2colMap, Kernel, Launch, PackId, Packer, Swizzle, TensorMap};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains, WgmmaTile, corners, k_blocks, product};
 use crate::plan::tactic::product::Product;
@@ -83,8 +83,6 @@ pub(super) struct Plain {
     pub bias: Option<PackId>,
     /// Chains of products.
     pub splits: u32,
-    /// Bytes of the weights' blocks of one step along K.
-    pub step: u64,
 }
 
 impl Plain {
@@ -95,7 +93,6 @@ impl Plain {
             weights: pack_weights(packer, &product)?,
             bias: pack_bias(packer, &product)?,
             splits: u32::from(operator.class.split_k.max(1)),
-            step: u64::from(product.out.extents[3].next_multiple_of(GROUP as u32)) * u64::from(K_BYTES),
         })
     }
 }
@@ -278,13 +275,6 @@ pub(super) fn params(
 }
 
 impl Kernel for ConvWgmma {
-    fn weights(&self) -> Option<Weights> {
-        Some(Weights {
-            pack: self.constants.weights,
-            step: Some(self.constants.step),
-        })
-    }
-
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
         let params = params(at, &self.operator, &product, region, self.entry.tile, &self.constants)?;

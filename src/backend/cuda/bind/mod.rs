@@ -239,25 +239,11 @@ impl Addresses<'_> {
     }
 }
 
-/// Packed weights that every launch of an operator reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weights {
-    /// Where they are.
-    pub pack: PackId,
-    /// Bytes that all blocks read at about the same time, where these follow each other: a step along K.
-    pub step: Option<u64>,
-}
-
 /// An operator ready to be launched.
 pub trait Kernel: Send {
     /// Bytes of workspace that a launch in flight needs; zeros before the first launch, and counters in it are left zero.
     fn workspace(&self) -> u64 {
         0
-    }
-
-    /// What is worth being in the cache before a launch begins; `None` where that is little.
-    fn weights(&self) -> Option<Weights> {
-        None
     }
 
     /// The launches of a chunk, in order, under launch width `width` (0 for as many blocks as there are tiles).

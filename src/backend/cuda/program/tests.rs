@@ -179,7 +179,6 @@ fn told_of(plan: Plan, faults: &[InjectedFault], change: impl FnOnce(&mut Frame<
         },
         segment_words: true,
         early: false,
-        cache: 0,
         faults,
     };
     change(&mut frame);

@@ -11,7 +11,6 @@ const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
 const COMPUTE_CAPABILITY_MINOR: u32 = 76;
 const MULTIPROCESSOR_COUNT: u32 = 16;
 const INTEGRATED: u32 = 18;
-const CACHE_SIZE: u32 = 38;
 
 /// Why there is no GPU to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,8 +52,6 @@ pub struct Facts {
     pub sms: u32,
     /// Bytes of its memory, 0 if the driver does not say.
     pub memory: u64,
-    /// Bytes of its second-level cache.
-    pub cache: u64,
     /// True if it shares the host's memory.
     pub integrated: bool,
     /// The CUDA version of the driver: 1000 * major + 10 * minor.
@@ -113,7 +110,6 @@ fn find() -> Result<(&'static Api, i32, Facts), ProbeError> {
         capability: (attribute(COMPUTE_CAPABILITY_MAJOR)?, attribute(COMPUTE_CAPABILITY_MINOR)?),
         sms: attribute(MULTIPROCESSOR_COUNT)?,
         memory: if known.is_ok() { memory as u64 } else { 0 },
-        cache: u64::from(attribute(CACHE_SIZE)?),
         integrated: attribute(INTEGRATED)? != 0,
         driver: u32::try_from(version).unwrap_or(0),
     };

@@ -147,7 +147,7 @@ fn single_pixels_have_small_tiles_and_widened_results() {
     let placed = Placed::new(&bench, &packs, 1 << 40);
     let whole = Region::whole(chosen.outputs[0].layout.shape);
     let launch = kernel.launches(&placed.addresses(&bench), &whole, 0).unwrap().remove(0);
-    assert_eq!(launch.function, format!("conv_warps_16x{}_single", tactic.tile.1));
+    assert_eq!(launch.function, format!("conv_warps_16x{}_single_6", tactic.tile.1));
     let widened = |bits: u32| bits & flags::WIDENED != 0 && bits & flags::WIDE_STORE == 0;
     let epilogue = launch.params.len() - 32 - std::mem::size_of::<crate::backend::cuda::bind::epilogue::Epilogue>();
     let bits = launch.params[epilogue + 76..epilogue + 80].try_into().unwrap();
