@@ -103,10 +103,16 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         },
         _ => conv_mma::product(plan, body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
     };
-    let pictures = [Kernel::Prepare, Kernel::Decode, Kernel::Squeeze].into_iter();
-    let others = pictures.chain(plain::KERNELS).map(Tactic::of);
-    let generic = [Tactic::of(Kernel::Generic)];
-    products.into_iter().chain(others).chain(Strip::tactics()).chain(generic).collect()
+    let single = |kernels: &[Kernel]| kernels.iter().copied().map(Tactic::of).collect::<Vec<_>>();
+    [
+        products,
+        single(&[Kernel::Prepare, Kernel::Decode]),
+        squeeze::tactics().collect(),
+        single(&plain::KERNELS),
+        Strip::tactics().collect(),
+        single(&[Kernel::Generic]),
+    ]
+    .concat()
 }
 
 /// The tactics of the kernels whose warps share out K, best first.
@@ -157,8 +163,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
     let body = cut.as_ref().unwrap_or(operator);
     let first = body.calls.first().ok_or(Misfit::Primitive)?;
     if tactic.kernel == Kernel::Squeeze {
-        need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
-        return squeeze::fits(plan, operator);
+        return squeeze::fits(tactic, plan, operator);
     }
     if let Some(body) = pooled::cut(operator) {
         let entry = PatchTile::of(tactic).ok_or(Misfit::Tile)?;
