@@ -24,10 +24,10 @@ pub fn measure(
     let mut compiled = row.compile(board, compile, 0)?;
     let plan = compiled.plan.clone();
     let measured = |o: &Operator| compile.times.as_ref()?.of(&plan, o);
-    let Some(mut found) = zones::of_plan(&plan, board, options.calibration, &measured) else {
+    let Some(mut found) = zones::of_plan(&plan, board, compile.calibration, &measured) else {
         return Ok(None);
     };
-    compiled.rivals = zones::plans(&plan, &found, board, options.calibration, &measured).map_err(|error| BenchError::Plan {
+    compiled.rivals = zones::plans(&plan, &found, board, compile.calibration, &measured).map_err(|error| BenchError::Plan {
         name: row.name.clone(),
         error: Box::new(error),
     })?;

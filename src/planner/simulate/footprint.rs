@@ -10,10 +10,12 @@ use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::conv_patch::{COLUMNS, Kept, PatchTile};
 use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
-use crate::plan::tactic::stem::{BLOCK_CHANNELS, PROCESSORS, StemTile};
+use crate::plan::tactic::stem::{BLOCK_CHANNELS, StemTile};
 use crate::primitive::{Primitive, Region};
 use crate::tensor::Shape;
 
+/// Blocks of a patch's convolution at most: one a multiprocessor of a large GPU.
+const PATCH_BLOCKS: u32 = 132;
 /// Elements that a thread of a plain kernel works on.
 const THREAD_ELEMENTS: u64 = 8;
 /// Threads of a block of plain kernels that go pixel by pixel, and of elementwise ones.
@@ -97,7 +99,7 @@ impl Footprint {
             }
             Kernel::ConvMma => product(operator.class.split_k),
             Kernel::ConvPatch => {
-                most = PROCESSORS;
+                most = PATCH_BLOCKS;
                 let pooled = operator.calls.iter().any(|c| matches!(c.primitive, Primitive::Pool { .. }));
                 Tiles::Patches {
                     rows: PatchTile::of(tactic).map_or(1, |e| u64::from(e.rows)),
@@ -111,9 +113,10 @@ impl Footprint {
                 each: 1,
             },
             Kernel::Stem => {
-                most = PROCESSORS;
+                let entry = StemTile::of(tactic);
+                most = entry.map_or(u32::MAX, |e| u32::from(e.blocks));
                 Tiles::Segments {
-                    pixels: StemTile::of(tactic).map_or(1, |e| u64::from(e.pixels)),
+                    pixels: entry.map_or(1, |e| u64::from(e.pixels)),
                     channels: u64::from(BLOCK_CHANNELS),
                 }
             }
