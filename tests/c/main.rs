@@ -64,6 +64,17 @@ fn nothing_takes_memory_once_an_engine_is_open() {
 }
 
 #[test]
+fn the_program_behind_the_figures_of_the_guide_runs() {
+    if !needs("the_program_behind_the_figures_of_the_guide_runs", &["gcc"]) {
+        return;
+    }
+    let plans = plans::by_hand();
+    let program = build(&c("start"), Link::Shared);
+    let arguments = [plans.parent().unwrap().as_os_str(), "by-hand".as_ref(), "b".as_ref()];
+    assert!(run(&program, &arguments).contains("open to sealed"));
+}
+
+#[test]
 fn valgrind_finds_nothing() {
     if !needs("valgrind_finds_nothing", &["gcc", "valgrind"]) {
         return;

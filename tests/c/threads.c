@@ -60,6 +60,45 @@ static void *look(void *argument) {
     return NULL;
 }
 
+static platoon_draft draft;
+
+/* Writes one camera's image of the open draft in place. */
+static void *fill(void *argument) {
+    uint32_t camera = (uint32_t)(uintptr_t)argument;
+    uint8_t *data;
+    uint64_t bytes;
+    OK(platoon_draft_image(engine, draft, camera, &data, &bytes));
+    CHECK(bytes == PIXELS);
+    paint(data, camera, 7);
+    OK(platoon_draft_set_image(engine, draft, camera, WIDTH, HEIGHT, WIDTH, PLATOON_GRAY8));
+    return NULL;
+}
+
+/* Two threads fill one frame, which gives what the same images copied give. */
+static void together(void) {
+    pthread_t threads[2];
+    platoon_ticket filled, copied;
+    OK(platoon_begin(engine, &draft));
+    for (uintptr_t camera = 0; camera < 2; camera++) CHECK(pthread_create(&threads[camera], NULL, fill, (void *)camera) == 0);
+    for (int i = 0; i < 2; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    OK(platoon_draft_submit(engine, draft, &filled));
+    uint8_t a[PIXELS], b[PIXELS];
+    paint(a, 0, 7);
+    paint(b, 1, 7);
+    platoon_image images[2] = {gray(a), gray(b)};
+    OK(platoon_submit(engine, images, 2, &copied));
+    PLATOON_SIZED(platoon_report, report);
+    PLATOON_SIZED(platoon_result, first);
+    PLATOON_SIZED(platoon_result, second);
+    OK(platoon_wait(engine, copied, PLATOON_FOREVER, &report));
+    OK(platoon_result_of(engine, filled, 1, &first));
+    OK(platoon_result_of(engine, copied, 1, &second));
+    CHECK(first.currency == PLATOON_FRESH && second.currency == PLATOON_FRESH && first.tensors[0].device == 0);
+    CHECK(memcmp(first.tensors[0].data, second.tensors[0].data, first.tensors[0].bytes) == 0);
+    OK(platoon_release(engine, filled));
+    OK(platoon_release(engine, copied));
+}
+
 static platoon_ticket never;
 
 /* Waits for a frame that does not end before the engine is closed. */
@@ -103,6 +142,8 @@ int main(int argc, char **argv) {
     OK(platoon_health_of(engine, &health));
     CHECK(health.next_frame == 2 * ROUNDS && health.tickets == 0);
 
+    OK(platoon_select(engine, "a"));
+    together();
     platoon_image images[2] = {gray(a), gray(b)};
     OK(platoon_submit(engine, images, 2, &never));
     CHECK(pthread_create(&threads[0], NULL, wait_for_ever, NULL) == 0);
