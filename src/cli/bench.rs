@@ -3,7 +3,7 @@
 use super::options::Common;
 use super::table::{self, Peers, TableArguments};
 use super::zoo::{self, Setting, ZooArguments};
-use super::{Outcome, compile, gpu, looped, output};
+use super::{Outcome, compile, follow, gpu, looped, output, zones};
 use crate::backend::Wait;
 use crate::bench::mixes::Mix;
 use crate::bench::ours::Ours;
@@ -106,7 +106,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
     if arguments.table.follow {
         let network = arguments.zoo.zoo.first().map(String::as_str).unwrap_or_default();
-        table::follow(common, network, &board, &options)?;
+        follow::run(common, network, &board, &options)?;
         return Ok(Outcome::Good);
     }
     if arguments.table.wanted() {
@@ -200,7 +200,7 @@ fn the_table(common: &Common, arguments: &Arguments, board: &BoardRecord, option
     // Mixes of the zoo need no task file.
     let rows = table::rows(&arguments.mix, common.tasks_if_any()?.as_ref())?;
     if let Some(file) = &arguments.table.zones {
-        return table::zones(&rows, file, &setting);
+        return zones::run(&rows, file, &setting);
     }
     let program = python(arguments);
     let compilers = Some(table::abreast().1);

@@ -8,6 +8,7 @@ mod compile;
 mod conditions;
 mod dataset;
 mod doctor;
+mod follow;
 mod gpu;
 mod infer;
 mod inspect;
@@ -23,6 +24,7 @@ mod scenes;
 mod table;
 mod verify;
 mod what_if;
+mod zones;
 mod zoo;
 
 use clap::{Parser, Subcommand};

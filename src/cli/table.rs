@@ -1,29 +1,26 @@
-//! `platoon bench --table`: the papers' table. And the process that runs one network of it under MPS.
+//! `platoon bench --table`: the papers' table.
 
 use super::conditions::{clocks, conditions};
 use super::options::Common;
 use super::zoo::{Another, Setting};
 use super::{gpu, output};
-use crate::backend::Wait;
 use crate::bench::BenchError;
 use crate::bench::peers::{Mode, Peer, Way};
 use crate::bench::report::Provenance;
 use crate::bench::table::contest::{Contest, Others};
 use crate::bench::table::mps::{Daemon, Followers, shares};
+use crate::bench::table::picture;
 use crate::bench::table::report::{Measured, Report, Seconds};
 use crate::bench::table::rows::Row;
 use crate::bench::table::targets::{Verdict, floor};
-use crate::bench::table::{follow, picture, zones};
-use crate::board::{BackendKind, BoardRecord};
+use crate::board::BackendKind;
 use crate::planner::floor::Limits;
 use crate::planner::tasks::Tasks;
-use crate::planner::{self, CompileOptions, Compiled, Searcher, boards};
-use crate::runtime;
+use crate::planner::{CompileOptions, Compiled, Searcher, boards};
 use crate::tensor::DType;
 use anyhow::Context;
 use clap::Args;
 use indicatif::ProgressBar;
-use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -270,54 +267,6 @@ impl Table<'_> {
             seconds: ready.seconds,
         })
     }
-}
-
-/// Measures and draws the sweet zones of a row.
-pub fn zones(rows: &[Row], file: &Path, setting: &Setting<'_>) -> anyhow::Result<String> {
-    let [row] = rows else {
-        return Err(output::wrong_usage("--zones draws one row: name it with one --mix"));
-    };
-    let bar = ProgressBar::new(setting.frames as u64);
-    let told = |done| bar.set_position(done as u64);
-    let found = zones::measure(row, setting.board, setting.compile, setting.engine, setting.frames, told);
-    bar.finish_and_clear();
-    let found = found?.context("its rates do not repeat")?;
-    let picture = planner::zones::svg(&format!("{} on {}", row.name, setting.board.name), &found);
-    std::fs::write(file, picture).with_context(|| format!("{}: cannot be written", file.display()))?;
-    let mut table = output::Table::new(&["over", "of", "count", "predicted ms", "measured ms"]);
-    let curves = std::iter::once(("sync points", &found.pointers)).chain(found.chunks.iter().map(|c| ("chunks", c)));
-    for (over, curve) in curves {
-        for point in &curve.points {
-            table.row([
-                over.to_string(),
-                curve.name.clone(),
-                point.count.to_string(),
-                format!("{:.3}", point.predicted.as_ms()),
-                point.measured.map_or("-".into(), |m| format!("{:.3}", m.as_ms())),
-            ]);
-        }
-    }
-    Ok(format!("{}written to {}", table.render(), file.display()))
-}
-
-/// Runs the one network of a process under MPS, planned for as many SMs as it is given, with the tactics of the whole board.
-pub fn follow(common: &Common, network: &str, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<()> {
-    let sms = gpu::sms()?;
-    let own = BoardRecord {
-        name: format!("{}-mps{sms}", board.name),
-        units: sms,
-        ..board.clone()
-    };
-    let row = Row::of(network, None)?;
-    let compiled = row.compile(&own, options, 0)?;
-    let engine = runtime::Options {
-        wait: Wait::Spin,
-        ..common.engine_options(&own)
-    };
-    let mut stage = row.open(compiled, &own, &engine)?;
-    let followed = follow::follow(&mut stage, sms, io::stdin().lock(), io::stdout().lock());
-    stage.close();
-    Ok(followed?)
 }
 
 /// What an action gives, and the seconds that it takes.
