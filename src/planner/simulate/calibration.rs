@@ -34,6 +34,8 @@ pub struct Calibration {
     pub lead: u64,
     /// Nanoseconds that a sync point costs.
     pub sync: u64,
+    /// Nanoseconds that a block takes besides its tiles: it begins, fetches what all of them need, and ends.
+    pub block: u64,
     /// Part of a unit's throughput that blocks want which fill it, in 1024ths.
     pub share: u64,
     /// How much slower blocks get while other launches keep all units busy, in 1024ths.
@@ -53,19 +55,20 @@ pub struct Observed {
 
 impl Calibration {
     /// Names in a file.
-    const NAMES: [&'static str; 7] = ["chain_ns", "crowd_ns", "lead_ns", "sync_ns", "share", "mutual", "bytes"];
+    const NAMES: [&'static str; 8] = ["chain_ns", "crowd_ns", "lead_ns", "sync_ns", "block_ns", "share", "mutual", "bytes"];
 
-    fn figures(&mut self) -> [&mut u64; 7] {
+    fn figures(&mut self) -> [&mut u64; 8] {
         let Calibration {
             chain,
             crowd,
             lead,
             sync,
+            block,
             share,
             mutual,
             bytes,
         } = self;
-        [chain, crowd, lead, sync, share, mutual, bytes]
+        [chain, crowd, lead, sync, block, share, mutual, bytes]
     }
 
     /// Where the file of a board lies: in the folder of the board's name beside it.

@@ -77,12 +77,15 @@ struct Known {
     /// Its blocks in one piece.
     blocks: u32,
     launch: u64,
+    /// What a block takes besides its tiles.
+    block: u64,
     /// A tile.
     tile: u64,
     /// Rounding of the waves, added to the launch.
     rest: u64,
     bytes: u64,
-    macs: u64,
+    /// What a block wants of its unit's throughput, of [`ONE`].
+    using: u64,
 }
 
 /// Measured times: of the operator as it is cut, nothing else.
@@ -210,9 +213,15 @@ impl<'a> Costs<'a> {
         let Some(time) = (self.measured)(&cut) else {
             return known.tile;
         };
-        let rounds: u64 = tiles.iter().map(|&t| known.rounds(t, &self.machine)).sum();
+        let (waves, rounds) = tiles.iter().fold((0, 0), |(waves, rounds), &tiles| {
+            let (own, each) = known.rounds(tiles, &self.machine);
+            (waves + own, rounds + own * each)
+        });
         let launches = known.launch.saturating_sub(self.machine.calibration.chain) * chunks.len() as u64;
-        (time.0.saturating_sub(launches) / rounds.max(1)).max(1)
+        let blocks = known.block * waves;
+        // Blocks slow down beside their like, chunk by chunk as in one piece.
+        let alone = time.0.saturating_sub(launches) * ONE / known.wanted(&self.machine);
+        (alone.saturating_sub(blocks) / rounds.max(1)).max(1)
     }
 }
 
@@ -225,18 +234,27 @@ impl Known {
             footprint,
             blocks: tiles.min(footprint.most),
             launch: (machine.issue + machine.calibration.chain).min(time / 2),
+            block: 0,
             tile: 1,
             rest: 0,
             bytes,
-            macs,
+            using: 0,
         };
-        // Blocks of its own kind are beside each tile.
-        let each = u64::from(known.blocks.min(known.abreast(machine)).div_ceil(machine.units));
-        let wanted = (each * known.using(machine)).max(ONE);
-        let (all, rounds) = ((time - known.launch) * ONE / wanted, known.rounds(tiles, machine));
-        known.tile = (all / rounds).max(1);
-        known.rest = all.saturating_sub(known.tile * rounds);
+        let (waves, rounds) = known.rounds(tiles, machine);
+        let all = time - known.launch;
+        known.using = known.throughput(macs, all, machine);
+        let wave = all * ONE / known.wanted(machine) / waves;
+        // With its tiles a block takes at least twice as long as without them.
+        known.block = machine.calibration.block.min(wave / 2);
+        known.tile = ((wave - known.block) / rounds).max(1);
+        known.rest = all.saturating_sub((known.block + known.tile * rounds) * waves * known.wanted(machine) / ONE);
         known
+    }
+
+    /// What blocks of a launch at full width want together of each unit's throughput, at least [`ONE`].
+    fn wanted(&self, machine: &Machine) -> u64 {
+        let each = u64::from(self.blocks.min(self.abreast(machine)).div_ceil(machine.units));
+        (each * self.using).max(ONE)
     }
 
     /// Blocks that the whole board holds at once.
@@ -245,15 +263,26 @@ impl Known {
         machine.units.saturating_mul(each.unwrap_or(1).max(1)).max(1)
     }
 
-    /// Part of a unit's throughput that a block wants at least, of [`ONE`]: as many as fit want all of it, more or less.
-    fn using(&self, machine: &Machine) -> u64 {
-        machine.calibration.share * u64::from(machine.units) / u64::from(self.abreast(machine))
+    /// What a block wants of its unit's throughput, of [`ONE`], where the operator computes so much in so many nanoseconds: its
+    /// part of the arithmetic of the units that it runs on, at least its share among as many of its kind as fit. So blocks
+    /// that leave room for others leave them throughput, too.
+    fn throughput(&self, macs: u64, time: u64, machine: &Machine) -> u64 {
+        let abreast = u64::from(self.blocks.min(self.abreast(machine)).max(1));
+        let units = u64::from(machine.units);
+        let could = u128::from(machine.macs) * u128::from(time.max(1)) * u128::from(abreast.min(units));
+        let computed = u128::from(macs) * u128::from(machine.scale) * u128::from(units) * u128::from(ONE);
+        let computing = (computed / could.max(1)).min(u128::from(ONE)) as u64;
+        let least = machine.calibration.share * units / u64::from(self.abreast(machine));
+        (computing * abreast.min(units) / abreast).max(least)
     }
 
-    /// Tiles one after another where so many are shared out at full width, at least 1.
-    fn rounds(&self, tiles: u32, machine: &Machine) -> u64 {
+    /// Waves of blocks where so many tiles are shared out at full width, and tiles of a block, both at least 1.
+    fn rounds(&self, tiles: u32, machine: &Machine) -> (u64, u64) {
         let blocks = tiles.min(self.footprint.most).max(1);
-        u64::from(tiles.div_ceil(blocks)) * u64::from(blocks.div_ceil(self.abreast(machine)))
+        (
+            u64::from(blocks.div_ceil(self.abreast(machine))),
+            u64::from(tiles.div_ceil(blocks)).max(1),
+        )
     }
 
     /// The cost of `tiles` tiles that are `part` of `whole` of the operator, each of which takes `tile` nanoseconds.
@@ -264,24 +293,17 @@ impl Known {
             1.. if self.footprint.resizable => full.min(u32::from(width)),
             _ => full,
         };
-        // What the operator uses of bandwidth and arithmetic alone and at full width.
+        // What it moves, of what the board could meanwhile, alone and at full width.
         let abreast = full.min(most);
-        let time = self.rounds(tiles, machine).saturating_mul(tile);
-        let used = |amount: u64, rate: u64| {
-            let could = u128::from(rate).saturating_mul(u128::from(time));
-            let moved = (u128::from(amount) * u128::from(part) / u128::from(whole.max(1))) * u128::from(machine.scale);
-            (moved * u128::from(ONE) / could.max(1)).min(u128::from(ONE)) as u64
-        };
-        let units = u64::from(abreast.min(machine.units)).max(1);
-        let moving = used(self.bytes, machine.shared_bytes());
-        // Arithmetic is that of the units that it runs on.
-        let computing = (used(self.macs, machine.macs) * u64::from(machine.units) / units).min(ONE);
-        // Blocks that leave room for others of their kind leave them throughput, too.
-        let using = (computing * units / u64::from(abreast.max(1))).max(self.using(machine));
+        let (waves, each) = self.rounds(tiles, machine);
+        let time = waves.saturating_mul(self.block + each * tile);
+        let could = u128::from(machine.shared_bytes()).saturating_mul(u128::from(time));
+        let moved = (u128::from(self.bytes) * u128::from(part) / u128::from(whole.max(1))) * u128::from(machine.scale);
+        let moving = (moved * u128::from(ONE) / could.max(1)).min(u128::from(ONE)) as u64;
         let (rounds, more) = (u64::from(tiles / blocks), tiles % blocks);
         let group = |blocks, rounds: u64| Group {
             blocks,
-            time: rounds.saturating_mul(tile).max(1),
+            time: (self.block + rounds.saturating_mul(tile)).max(1),
         };
         Cost {
             launch: self.launch + self.rest * part / whole.max(1),
@@ -294,7 +316,7 @@ impl Known {
             room: self.footprint.room,
             demand: (WHOLE * moving / ONE / u64::from(abreast.max(1))) as u32,
             bound: (moving * 100 / BOUND).min(ONE) as u32,
-            using: using as u32,
+            using: self.using as u32,
         }
     }
 }

@@ -15,8 +15,10 @@ const CHAIN_PART: u64 = 33;
 const CROWD_PART: u64 = 139;
 /// launches that come early,
 const LEAD_PART: u64 = 22;
-/// sync points: much more than in a graph of empty kernels, where an H200's streams meet in 0.3 microseconds.
+/// sync points: much more than in a graph of empty kernels, where an H200's streams meet in 0.3 microseconds;
 const SYNC_PART: u64 = 222;
+/// blocks besides their tiles.
+const BLOCK_PART: u64 = 67;
 /// The other figures of the H200, see [`Calibration`].
 const SHARE: u64 = 800;
 const MUTUAL: u64 = 700;
@@ -54,6 +56,7 @@ impl Machine {
             crowd: 0,
             lead: 0,
             sync: 0,
+            block: 0,
             share: 0,
             mutual: 0,
             bytes: 100,
@@ -62,6 +65,7 @@ impl Machine {
             crowd: issues(CROWD_PART),
             lead: issues(LEAD_PART),
             sync: issues(SYNC_PART),
+            block: issues(BLOCK_PART),
             share: SHARE,
             mutual: MUTUAL,
             bytes: SHARED_BYTES,
