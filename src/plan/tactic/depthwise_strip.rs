@@ -22,7 +22,15 @@ const fn strip(run: u16, depth: u16) -> Strip {
 }
 
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
-pub const MENU: &[Strip] = &[strip(4, 4), strip(4, 7), strip(4, 14), strip(4, 28), strip(2, 2), strip(2, 4), strip(2, 7)];
+pub const MENU: &[Strip] = &[
+    strip(4, 4),
+    strip(4, 7),
+    strip(4, 14),
+    strip(4, 28),
+    strip(2, 2),
+    strip(2, 4),
+    strip(2, 7),
+];
 
 /// Channels and pixels begin at multiples of so many elements.
 const ALIGNED: u32 = 4;
@@ -114,7 +122,11 @@ mod tests {
         let source = include_str!("../../backend/cuda/kernels/depthwise_strip.cu");
         for (entry, (taps, step)) in MENU.iter().flat_map(|e| [(3, 1), (3, 2), (5, 1), (5, 2)].map(|w| (e, w))) {
             let function = entry.function(taps, step);
-            let line = format!("\nDEPTHWISE_STRIP({function}, {taps}, {step}, {}, {}, ", entry.run, entry.channels(taps) / 2);
+            let line = format!(
+                "\nDEPTHWISE_STRIP({function}, {taps}, {step}, {}, {}, ",
+                entry.run,
+                entry.channels(taps) / 2
+            );
             assert_eq!(source.matches(&line).count(), 1, "{line}");
         }
     }

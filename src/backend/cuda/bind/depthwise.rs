@@ -73,7 +73,15 @@ impl Kernel for Depthwise {
         }
         let constants = [at.pack(self.weights)?.address, at.pack(self.bias)?.address];
         if let Some(strip) = Strip::of(self.operator.tactic) {
-            return Ok(vec![depthwise_strip::launch(at, &self.operator, &self.window, strip, constants, region, width)?]);
+            return Ok(vec![depthwise_strip::launch(
+                at,
+                &self.operator,
+                &self.window,
+                strip,
+                constants,
+                region,
+                width,
+            )?]);
         }
         if let Some(launch) = depthwise_slab::launch(at, &self.operator, &self.window, constants, region, width)? {
             return Ok(vec![launch]);
