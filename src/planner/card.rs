@@ -6,6 +6,7 @@
 //! digest = "695e…"                # SHA-256 of the file, hexadecimal; checked before the network is read
 //! source = "where the weights come from, with a commit"
 //! licence = "Apache-2.0"
+//! dtype = "f32"                    # may be left out: stay in f32 where a plan asks for f16, for a network whose results f16 moves
 //!
 //! [input]                          # how a camera picture becomes the network's input
 //! tensor = "images"                # may be left out where there is only one
@@ -59,6 +60,9 @@ pub struct Card {
     pub source: String,
     /// Their licence.
     pub licence: String,
+    /// The network stays in f32 where a plan asks for f16: its results are too sensitive to rounding, its own weights' above
+    /// all. On a GPU that costs the tensor cores.
+    pub single: bool,
     /// How a picture becomes the network's input.
     pub input: CardInput,
     /// How the outputs are read.
@@ -361,6 +365,14 @@ mod tests {
         let other = ABC.replace("ba78", "0000");
         let card = load(&format!("{CARD}digest = \"sha256:{other}\"\n")).unwrap();
         assert_eq!(card.digest.unwrap().to_string(), other);
+    }
+
+    #[test]
+    fn a_card_may_keep_its_network_in_f32_and_nothing_else() {
+        assert!(!load(CARD).unwrap().single);
+        assert!(load(&format!("{CARD}dtype = \"f32\"\n")).unwrap().single);
+        let (line, reason) = refused(&format!("{CARD}dtype = \"f16\"\n"));
+        assert!(line == 5 && reason.contains("`f32`"), "{reason}");
     }
 
     #[test]

@@ -159,7 +159,7 @@ pub struct CompileOptions {
     pub progress: Progress,
     /// Store deadlines that the prediction misses instead of refusing. Board `host` is always best-effort.
     pub best_effort: bool,
-    /// Element type of activations and weights: f32 or f16.
+    /// Element type of activations and weights: f32 or f16; a card may keep its network in f32.
     pub dtype: DType,
     /// With f16: the type of tensor inputs and results of networks without a card, which declare f32.
     pub ports: Ports,
@@ -351,7 +351,7 @@ fn tenant(
         Some(source) => attach::attach_crops(graph, &spec.card, &source, table)?,
         None => attach::attach(graph, &spec.card, ids, table)?,
     };
-    Ok(if options.dtype == DType::F16 {
+    Ok(if options.dtype == DType::F16 && !spec.card.single {
         half_floats::convert(attached, Ports::Declared)
     } else {
         attached
@@ -460,8 +460,9 @@ pub fn source_digest(tasks: &Tasks, name: &str, board: &BoardRecord, options: &C
             spec.name, spec.cameras, spec.rate, spec.urgency, spec.sources
         ));
         text.push_str(&format!(
-            "{} {:?} {:?} {}\n",
+            "{} {} {:?} {:?} {}\n",
             card.name,
+            card.single,
             card.input,
             card.decode,
             file_digest(&card.onnx)?

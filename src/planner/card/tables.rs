@@ -17,6 +17,7 @@ struct CardTable {
     digest: Option<Spanned<String>>,
     source: String,
     licence: String,
+    dtype: Option<DTypeName>,
     input: Option<InputTable>,
     detection: Option<Spanned<DetectionTable>>,
     segmentation: Option<Spanned<SegmentationTable>>,
@@ -52,6 +53,13 @@ struct CropTable {
     classes: Spanned<Vec<String>>,
     margin: Option<Spanned<f32>>,
     count: Option<Spanned<u32>>,
+}
+
+/// The one type that a card may insist on: f16 is the plan's to choose.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum DTypeName {
+    F32,
 }
 
 #[derive(Deserialize)]
@@ -154,6 +162,7 @@ pub(super) fn parse(document: &Document) -> Result<Card, TomlError> {
         digest,
         source: table.source,
         licence: table.licence,
+        single: matches!(table.dtype, Some(DTypeName::F32)),
         input: input(document, table.input)?,
         decode,
         accuracy: table.accuracy.map(|t| accuracy(document, t)).transpose()?,

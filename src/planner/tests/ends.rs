@@ -41,6 +41,7 @@ pub fn card(decode: Decode) -> Card {
             crops: None,
         },
         decode,
+        single: false,
         accuracy: None,
     }
 }

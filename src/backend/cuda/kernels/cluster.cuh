@@ -89,8 +89,8 @@ __device__ __forceinline__ void send_pair(u32 address, u32 a, u32 b, u32 barrier
 // Makes this thread's stores to shared memory visible to the copy engine.
 __device__ __forceinline__ void copy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Copies a run of bytes, a multiple of 16, of this block's shared memory to an address of `remote_address`; the bytes count
-// at a barrier of the same block. This block must not end before they are there.
+// Copies a run of bytes, a multiple of 16, of this block's shared memory to an address of `remote_address` in another block; the
+// bytes count at a barrier of that block. This block must not end before they are there.
 __device__ __forceinline__ void send_run(u32 to, u32 from, u32 bytes, u32 barrier) {
     asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "r"(from),
                  "r"(bytes), "r"(barrier)

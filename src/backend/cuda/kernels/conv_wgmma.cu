@@ -38,7 +38,7 @@ struct Shape {
     static constexpr u32 STAGE_BYTES = IMAGE_BYTES + WEIGHT_BYTES;
     // Shared memory: stages, barriers, and then a strip for each warp, or in a cluster the chains' sums of a part of the tile.
     static constexpr u32 BARRIERS = DEPTH * STAGE_BYTES;    // of a stage two, 16 bytes apart
-    static constexpr u32 SUMS = BARRIERS + DEPTH * 16;      // barrier that counts the bytes of sums
+    static constexpr u32 SUMS = BARRIERS + DEPTH * 16;      // barrier that counts the bytes of other blocks' sums
     static constexpr u32 STRIPS = BARRIERS + BARRIER_BYTES;
     static constexpr u32 SHARE = STRIPS, SHARE_ROW_BYTES = N * 4, SHARE_BYTES = M * SHARE_ROW_BYTES;
     static_assert(SHARE_BYTES <= BARRIERS, "a chain's sums fit the stages");
@@ -233,23 +233,23 @@ __device__ __forceinline__ u32 groups_before(const ConvWgmmaParams& p, const Cha
 // same group of neighbouring rows meets different banks.
 __device__ __forceinline__ u32 group_offset(u32 row, u32 group) { return (group ^ row % 4) * (GROUP * 4); }
 
-// Gives the sums of a warp's rows, of one chain, to the block that finishes them. They pass through the memory of the stages,
-// which nobody may read or fill meanwhile.
+// Gives the sums of a warp's rows, of one chain, to the block that finishes them. To another block they pass through the memory
+// of the stages, which nobody may read or fill meanwhile; what this block finishes itself is written where it belongs.
 template <class S>
 __device__ __forceinline__ void give(const float (&sums)[S::TILE_N / 2], u32 first_row, u32 chain, u32 part, u32 base, u32 lane) {
     constexpr u32 ROW_BYTES = S::SHARE_ROW_BYTES;
-    const u32 own = base + first_row * ROW_BYTES, fragment = own + lane / 4 * ROW_BYTES + lane % 4 * 8;
+    const u32 owner = first_row / part, share = base + S::SHARE + (chain * part + first_row % part) * ROW_BYTES;
+    const bool mine = owner == chain;
+    const u32 own = mine ? share : base + first_row * ROW_BYTES, fragment = own + lane / 4 * ROW_BYTES + lane % 4 * 8;
 #pragma unroll
     for (u32 j = 0; j < S::TILE_N / GROUP; ++j) {
         const u32 to = fragment + group_offset(lane / 4, j);
         store_pair(to, sums[4 * j], sums[4 * j + 1]);
         store_pair(to + 8 * ROW_BYTES, sums[4 * j + 2], sums[4 * j + 3]);
     }
-    copy_fence();
+    if (!mine) copy_fence();
     __syncwarp();
-    if (lane != 0) return;
-    const u32 owner = first_row / part, to = chain * part + first_row % part;
-    send_run(remote_address(base + S::SHARE + to * ROW_BYTES, owner), own, WARP_ROWS * ROW_BYTES, remote_address(base + S::SUMS, owner));
+    if (!mine && lane == 0) send_run(remote_address(share, owner), own, WARP_ROWS * ROW_BYTES, remote_address(base + S::SUMS, owner));
 }
 
 // Adds the chains of a group of channels, in order; they lie `step` bytes apart. Threads with `turned` read the second half
@@ -420,9 +420,10 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             }
             if constexpr (CHAINS == Chains::CLUSTER) {
                 cluster_wait();
-                if (threadIdx.x == 0) barrier_arrive_expecting(base + S::SUMS, S::SHARE_BYTES);
+                if (threadIdx.x == 0) barrier_arrive_expecting(base + S::SUMS, S::SHARE_BYTES - part * S::SHARE_ROW_BYTES);
                 workers_meet<S::WORKERS>();
                 give<S>(sums, first_row, rank, part, base, lane);
+                workers_meet<S::WORKERS>();  // the own sums are there
                 barrier_wait(base + S::SUMS, turn);
                 turn ^= 1;
                 __syncwarp();
