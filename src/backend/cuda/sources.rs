@@ -111,6 +111,7 @@ pub const HEADERS: &[Header] = &[
     header!("epilogue.cuh"),
     header!("generic.cuh"),
     header!("groups.cuh"),
+    header!("halves.cuh"),
     header!("hopper.cuh"),
     header!("math.cuh"),
     header!("matrix.cuh"),

@@ -105,7 +105,10 @@ impl Kernel for Resampling {
         let linear = halves && (self.rows.taps, self.columns.taps) == (2, 2) && self.operator.calls.len() == 1;
         let (function, frame) = match linear && !channels.is_multiple_of(GROUP) {
             false => ("resize", PixelFrame::new(at, &self.operator, region, across)?),
-            true => ("resize_linear", by_channels(at, &self.operator, region, across.div_ceil(LINEAR_RUN))?),
+            true => (
+                "resize_linear",
+                by_channels(at, &self.operator, region, across.div_ceil(LINEAR_RUN))?,
+            ),
         };
         let params = Params {
             frame,
@@ -124,7 +127,9 @@ impl Kernel for Resampling {
 /// The frame of a chunk whose threads take a channel each, of one of `across` runs of a row.
 fn by_channels(at: &Addresses<'_>, operator: &Operator, region: &Region, across: u32) -> Result<PixelFrame, BindError> {
     let frame = PixelFrame::new(at, operator, region, across)?;
-    let count = (frame.count / frame.groups.divisor).checked_mul(frame.channels).filter(|&n| n < 1 << 31);
+    let count = (frame.count / frame.groups.divisor)
+        .checked_mul(frame.channels)
+        .filter(|&n| n < 1 << 31);
     let count = count.ok_or(BindError::Large("a chunk"))?;
     Ok(PixelFrame {
         groups: Divisor::new(frame.channels),

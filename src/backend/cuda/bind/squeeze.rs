@@ -148,7 +148,11 @@ impl Kernel for Squeeze {
             padding: 0,
         };
         let launch = |function: String, parts: Divisor, threads| -> Result<Launch, BindError> {
-            let tiles = params.samples.div_ceil(params.span).checked_mul(parts.divisor).filter(|&n| n < 1 << 31);
+            let tiles = params
+                .samples
+                .div_ceil(params.span)
+                .checked_mul(parts.divisor)
+                .filter(|&n| n < 1 << 31);
             let tiles = tiles.ok_or(BindError::Large("a batch"))?;
             Ok(Launch::new("squeeze", function, tiles, width, threads, &params))
         };

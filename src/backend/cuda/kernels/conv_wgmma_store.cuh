@@ -6,6 +6,7 @@
 #pragma once
 
 #include "epilogue.cuh"
+#include "halves.cuh"
 #include "hopper.cuh"
 
 constexpr u32 WARP_ROWS = 16;                   // rows of a fragment
@@ -150,31 +151,11 @@ __device__ __forceinline__ uint4 each_half(const uint4& bits, const F& f) {
     return make_uint4(pair(bits.x), pair(bits.y), pair(bits.z), pair(bits.w));
 }
 
-// The sums of two pairs of halves, each rounded once: what adding them in f32 and rounding then gives, since f32 has more than
-// twice the digits of a half and two more (Figueroa, "When is double rounding innocuous?", SIGNUM Newsletter 30, 1995). With
-// `RELU` those below 0 become 0; NaN and a zero's sign stay.
-template <bool RELU>
-__device__ __forceinline__ u32 join_halves(u32 a, u32 b) {
-    u32 sum, below;
-    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
-    if constexpr (!RELU) return sum;
-    asm("set.gt.u32.f16x2 %0, %1, %2;" : "=r"(below) : "r"(0), "r"(sum));
-    return sum & ~below;
-}
-
 // Adds 8 channels of the other tensor.
 __device__ __forceinline__ uint4 join(const uint4& a, const uint4& b, const Epilogue& e) {
-    if (e.function == EPILOGUE_ADD_RELU) {
-        return make_uint4(join_halves<true>(a.x, b.x), join_halves<true>(a.y, b.y), join_halves<true>(a.z, b.z), join_halves<true>(a.w, b.w));
-    }
-    return make_uint4(join_halves<false>(a.x, b.x), join_halves<false>(a.y, b.y), join_halves<false>(a.z, b.z), join_halves<false>(a.w, b.w));
-}
-
-// x * clip(x / 6 + 1/2, 0, 1). What the saturation makes of a NaN is no matter, as it is multiplied by it.
-__device__ __forceinline__ float hard_swish(float x) {
-    float factor;
-    asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(factor) : "f"(x), "f"(1.0f / 6.0f), "f"(0.5f));
-    return __fmul_rn(x, factor);
+    const uint4 sum = make_uint4(add_halves(a.x, b.x), add_halves(a.y, b.y), add_halves(a.z, b.z), add_halves(a.w, b.w));
+    if (e.function != EPILOGUE_ADD_RELU) return sum;
+    return make_uint4(relu_halves(sum.x), relu_halves(sum.y), relu_halves(sum.z), relu_halves(sum.w));
 }
 
 // Applies a function of one value that is no clip to 8 rounded channels.

@@ -5,7 +5,9 @@
 // tap rows from the first to the last as the input rows come by. Rows are in flight one ahead.
 #include "chain.cuh"
 #include "divide.cuh"
+#include "halves.cuh"
 #include "math.cuh"
+#include "run.cuh"
 
 struct DepthwiseStrip {
     u64 x, y;                  // of sample 0, row 0, pixel 0, channel 0
@@ -59,12 +61,6 @@ __device__ __forceinline__ void load_if(u32 (&v)[PAIRS], u64 from, u32 there) {
     }
 }
 
-__device__ __forceinline__ u32 two_rounded(float low, float high) {
-    u32 bits;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-    return bits;
-}
-
 template <u32 PAIRS>
 __device__ __forceinline__ void widen(const u32 (&bits)[PAIRS], float (&v)[PAIRS * 2]) {
 #pragma unroll
@@ -72,20 +68,6 @@ __device__ __forceinline__ void widen(const u32 (&bits)[PAIRS], float (&v)[PAIRS
         v[2 * i] = half_to_float(static_cast<u16>(bits[i]));
         v[2 * i + 1] = half_to_float(static_cast<u16>(bits[i] >> 16));
     }
-}
-
-// Both halves where they are not below 0, else 0; NaN and a zero's sign stay.
-__device__ __forceinline__ u32 relu_halves(u32 x) {
-    u32 below;
-    asm("set.gt.u32.f16x2 %0, %1, %2;" : "=r"(below) : "r"(0), "r"(x));
-    return x & ~below;
-}
-
-// x * clip(x / 6 + 1/2, 0, 1). What the saturation makes of a NaN is no matter, as it is multiplied by it.
-__device__ __forceinline__ float hard_swish(float x) {
-    float factor;
-    asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(factor) : "f"(x), "f"(1.0f / 6.0f), "f"(0.5f));
-    return __fmul_rn(x, factor);
 }
 
 // Applies `f` to two sums, behind the rounding that the plan asks for.
