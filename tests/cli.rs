@@ -13,6 +13,8 @@ mod gpu;
 #[allow(dead_code)] // other binaries use other parts
 #[path = "common/onnx.rs"]
 mod onnx;
+#[path = "cli/planning.rs"]
+mod planning;
 
 /// Runs the program in `dir`.
 fn platoon(dir: &Path, arguments: &[&str]) -> Output {

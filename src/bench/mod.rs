@@ -14,6 +14,8 @@
 //! | [`report`] | the figures as rows and as JSON, with what they depend on |
 //! | [`tactics`] | the times of all tactics of operators, for a board's table |
 //! | [`profile`] | the time of each operator alone |
+//! | [`stage`] | an engine on a plan and its rivals, timed by two clocks |
+//! | [`table`] | the papers' table: every searcher, MPS and PyTorch on the mixes |
 //! | [`zoo`] | the networks of the papers, built here with seeded weights |
 
 pub mod agree;
@@ -27,6 +29,8 @@ pub mod ours;
 pub mod peers;
 pub mod profile;
 pub mod report;
+pub mod stage;
+pub mod table;
 pub mod tactics;
 pub mod zoo;
 
@@ -110,4 +114,7 @@ pub enum BenchError {
     /// The peer stopped in the middle of a comparison.
     #[error("the peer stopped")]
     Peer(#[from] peers::PeerError),
+    /// MPS, or a process under it, stopped in the middle of a comparison.
+    #[error("MPS stopped")]
+    Mps(#[from] table::mps::MpsError),
 }

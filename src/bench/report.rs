@@ -44,9 +44,8 @@ pub struct Provenance {
 impl Provenance {
     /// Of this machine and this program.
     pub fn here(board: &str, workers: usize, peer: Option<(String, String)>) -> Provenance {
-        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Provenance {
-            processor: processor(&info).unwrap_or("unknown").to_string(),
+            processor: processor_here(),
             architecture: std::env::consts::ARCH.to_string(),
             isa: Isa::detect().name().to_string(),
             cores: std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -70,9 +69,14 @@ impl Provenance {
             Some((name, version)) => format!("{name} {version}, {} threads, one network after another", self.workers),
             None => "no peer".to_string(),
         };
+        format!("{}; {peer}", self.machine())
+    }
+
+    /// The same without the peer.
+    pub fn machine(&self) -> String {
         let device = self.device.as_ref().map(|d| format!("{d}; host ")).unwrap_or_default();
         format!(
-            "{device}{} ({}, {} of {} cores); platoon {}; {peer}",
+            "{device}{} ({}, {} of {} cores); platoon {}",
             self.processor, self.isa, self.workers, self.cores, self.version
         )
     }
@@ -92,6 +96,12 @@ impl Provenance {
             "peer": self.peer.as_ref().map(|(name, version)| json!({ "name": name, "version": version, "threads": self.workers })),
         })
     }
+}
+
+/// This machine's processor in its own words.
+pub fn processor_here() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    processor(&info).unwrap_or("unknown").to_string()
 }
 
 /// The processor's name in the text of `/proc/cpuinfo`.

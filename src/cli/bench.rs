@@ -1,6 +1,7 @@
 //! `platoon bench`: task sets or the zoo against a peer in the same run, and where their time goes.
 
 use super::options::Common;
+use super::table::{self, Peers, TableArguments};
 use super::zoo::{self, Setting, ZooArguments};
 use super::{Outcome, compile, gpu, looped, output};
 use crate::backend::Wait;
@@ -38,10 +39,15 @@ Examples:
   platoon bench --profile urban/scout              or of one of its tenants
   platoon bench --zoo r50 d121:1 --dtype f16       networks with seeded weights against PyTorch
   platoon bench --zoo r50+v16+m3 --batch 1         three of them side by side
+  platoon bench --zoo r50+v16+m3 --board h200 --searcher platoon --rivals 2 --agree 200
+                                                   their plans and 200 random ones beside the predictions
   platoon bench --zoo all --board h200 --gaps gaps.md  their operators beside the shortest times that the board allows
   platoon bench --zoo all --export weights/        their weights, inputs and results, to compare elsewhere
   platoon bench --loop --mix urban --board h200    what a frame costs the host, and how evenly frames take their time
   platoon bench --loop --zoo r50+v16+m3 --sms 16   the same of networks side by side, on 16 SMs
+  platoon bench --table out --board h200           the papers' table: all mixes, all searchers, MPS, PyTorch
+  platoon bench --table out --board h200 --mix r50+v16+m3 --mix urban --torch eager --no-mps
+  platoon bench --zones zones.svg --board h200 --mix r50+v16+m3   frame time over sync points and over chunks
 
 Both sides take turns in one run, on as many threads as there are workers. `frame` is a task set's whole frame: camera
 images prepared, networks side by side, results decoded. `networks` is tensors in, tensors out, which is what the peer
@@ -59,7 +65,7 @@ What --export writes, src/bench/zoo/compare.py compares with torchvision on the 
 --loop runs frame after frame, 10000 unless --frames says otherwise: at once as on board, on a GPU also without the progress words
 of segments, and segment by segment. `host` is what binding and launching take, without the pixels' copy. There is no peer.")]
 pub struct Arguments {
-    /// A task set to compare; may be given several times [default: all of the file]
+    /// A task set to compare, or a row of the table; may be given several times [default: all]
     #[arg(long, value_name = "NAME")]
     mix: Vec<String>,
     /// Counted frames of each side [default: 40; of a loop 10000]
@@ -83,6 +89,8 @@ pub struct Arguments {
     #[command(flatten)]
     zoo: ZooArguments,
     #[command(flatten)]
+    table: TableArguments,
+    #[command(flatten)]
     compile: compile::HowToCompile,
 }
 
@@ -94,6 +102,15 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     if arguments.looped {
         output::print(&loops(common, arguments, &board, &options)?)?;
+        return Ok(Outcome::Good);
+    }
+    if arguments.table.follow {
+        let network = arguments.zoo.zoo.first().map(String::as_str).unwrap_or_default();
+        table::follow(common, network, &board, &options)?;
+        return Ok(Outcome::Good);
+    }
+    if arguments.table.wanted() {
+        output::print(&the_table(common, arguments, &board, &options)?)?;
         return Ok(Outcome::Good);
     }
     if !arguments.zoo.zoo.is_empty() {
@@ -157,16 +174,43 @@ fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, optio
         return zoo::export(groups, &setting, folder);
     }
     if let Some(most) = arguments.zoo.rivals {
-        let (text, json) = zoo::contest(most.get(), &groups, &setting)?;
+        let (text, json) = zoo::contest(&arguments.zoo, most.get(), &groups, &setting)?;
         write_json(arguments, &json)?;
         return Ok(text);
     }
     let program = python(arguments);
-    let another = || Peer::pytorch(program.as_deref().unwrap_or_default(), engine.sms);
+    let another = || Peer::pytorch(program.as_deref().unwrap_or_default(), engine.sms, None);
     let peer = program.as_ref().and_then(|_| at_hand(another()));
     let (text, json) = zoo::measure(&arguments.zoo, groups, &setting, peer, &another)?;
     write_json(arguments, &json)?;
     Ok(text)
+}
+
+/// The papers' table, or the sweet zones of one of its rows.
+fn the_table(common: &Common, arguments: &Arguments, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<String> {
+    let (workers, engine) = engine(common, arguments, board);
+    let setting = Setting {
+        board,
+        compile: options,
+        engine: &engine,
+        workers,
+        frames: arguments.frames(),
+        device: device(common, board),
+    };
+    // Mixes of the zoo need no task file.
+    let rows = table::rows(&arguments.mix, common.tasks_if_any()?.as_ref())?;
+    if let Some(file) = &arguments.table.zones {
+        return table::zones(&rows, file, &setting);
+    }
+    let program = python(arguments);
+    let compilers = Some(table::abreast().1);
+    let another = || Peer::pytorch(program.as_deref().unwrap_or_default(), engine.sms, compilers);
+    let peers = Peers {
+        mode: arguments.zoo.mode(),
+        another: program.is_some().then_some(&another as zoo::Another<'_>),
+    };
+    let most = arguments.zoo.rivals.map_or(table::MOST, NonZeroUsize::get);
+    table::measure(common, &arguments.table, rows, &setting, peers, most)
 }
 
 /// Our workers, which the peer gets as many threads as, and how engines are opened with them.

@@ -1,9 +1,12 @@
 //! From a task file to plans on disk: what `plan` always does, and `replay` where something is missing or stale.
 
 use super::options::ActivationType;
+use crate::backend::cpu::simd::Isa;
+use crate::bench::report;
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::deployment::Deployment;
 use crate::planner::optable::{self, OpTable};
+use crate::planner::simulate::Calibration;
 use crate::planner::tasks::Tasks;
 use crate::planner::{self, CompileOptions, Compiled, Progress, Searcher};
 use anyhow::Context;
@@ -78,6 +81,7 @@ impl HowToCompile {
     pub fn options(&self, board: &BoardRecord) -> anyhow::Result<CompileOptions> {
         Ok(CompileOptions {
             times: measured(board)?,
+            calibration: calibration(board)?,
             searcher: self.searcher.unwrap_or(SearcherName::Streams).searcher(),
             seed: self.seed,
             budget: self.budget,
@@ -120,12 +124,30 @@ fn bar() -> Progress {
     })
 }
 
-/// The measured times of a GPU's board, from the folder `boards`.
+/// What the simulator's rules weigh on a board, from the folder `boards`.
+pub fn calibration(board: &BoardRecord) -> anyhow::Result<Option<Calibration>> {
+    Ok(Calibration::load(&Calibration::path(Path::new("boards"), board), board)?)
+}
+
+/// The measured times of a board, from the folder `boards`. Those of a processor are refused on another.
 pub fn measured(board: &BoardRecord) -> anyhow::Result<Option<Arc<OpTable>>> {
-    match board.backend {
-        BackendKind::Cpu => Ok(None),
-        BackendKind::Cuda => Ok(OpTable::load(&optable::path(Path::new("boards"), board), board)?.map(Arc::new)),
+    let file = optable::path(Path::new("boards"), board);
+    let table = OpTable::load(&file, board)?;
+    if let Some(table) = table.as_ref().filter(|_| board.backend == BackendKind::Cpu) {
+        let (there, here) = (&table.provenance.gpu, processor());
+        anyhow::ensure!(
+            *there == here,
+            "{}: measured on a processor `{there}`, this one is `{here}`: measure again with `platoon profile --board {}`",
+            file.display(),
+            board.name
+        );
     }
+    Ok(table.map(Arc::new))
+}
+
+/// This machine's processor as tables name it: with the instructions that its kernels use.
+pub fn processor() -> String {
+    format!("{}, {}", report::processor_here(), Isa::detect().name())
 }
 
 /// Compiles the named task sets and writes them to `folder`, telling `progress` the name of each before its turn. What was

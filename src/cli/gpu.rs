@@ -33,6 +33,11 @@ pub fn absent() -> Option<String> {
     raw::probe().err().map(|error| output::chain(&error))
 }
 
+/// The SMs that this process may use: under MPS those of its share.
+pub fn sms() -> anyhow::Result<u32> {
+    Ok(raw::probe()?.sms)
+}
+
 /// A GPU in words.
 pub fn described(facts: &Facts) -> String {
     format!("{}, {}, {} SMs", facts.name, facts.architecture(), facts.sms)

@@ -9,8 +9,8 @@ use crate::plan::file::decode;
 use crate::plan::format::{Basis, Digest, Operator, Plan};
 use crate::plan::table::Entry;
 use crate::planner::floor::Limits;
-use crate::planner::simulate::Costs;
-use crate::planner::{boards, picture};
+use crate::planner::simulate::{Costs, Machine};
+use crate::planner::{boards, picture, zones};
 use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
@@ -25,6 +25,9 @@ Examples:
   platoon inspect plans/host/urban.plan --svg urban.svg
                                                   its frames as a picture: streams, segments, chunks,
                                                   sync points and idle units, as the simulator sees them
+  platoon inspect plans/host/urban.plan --zones zones.svg
+                                                  how its predicted frame changes with the number of sync
+                                                  points, and with the chunks of operators
 
 The file need not be sound: it is shown as it is. `platoon verify` says whether it holds.")]
 pub struct Arguments {
@@ -37,11 +40,15 @@ pub struct Arguments {
     /// Draw the timeline of its frames instead; the plan must be sound and its board known
     #[arg(long, value_name = "FILE.svg", conflicts_with = "json")]
     svg: Option<PathBuf>,
+    /// Draw the sweet zones of its networks instead: frame time over sync points, and over chunks
+    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["json", "svg"])]
+    zones: Option<PathBuf>,
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let plan = read_plan(&arguments.file)?;
-    if let Some(file) = &arguments.svg {
+    let drawn = arguments.svg.as_ref().map(|file| (file, draw as Draw));
+    if let Some((file, draw)) = drawn.or(arguments.zones.as_ref().map(|file| (file, draw_zones as Draw))) {
         let picture = draw(common, plan).with_context(|| arguments.file.display().to_string())?;
         std::fs::write(file, picture).with_context(|| format!("{}: cannot be written", file.display()))?;
         output::print(&format!("written to {}", file.display()))?;
@@ -59,13 +66,27 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// The picture of a plan, which is checked before it is simulated.
+/// Makes a picture of a plan, which is checked before it is simulated.
+type Draw = fn(&Common, Plan) -> anyhow::Result<String>;
+
+/// The timeline of a plan.
 fn draw(common: &Common, plan: Plan) -> anyhow::Result<String> {
     let plan = check(plan).context("the plan is not sound")?.into_inner();
     let board = board_of(common, &plan)?;
     let times = compile::measured(&board)?;
     let measured = |o: &Operator| times.as_ref()?.of(&plan, o);
-    Ok(picture::svg(&plan, &Costs::of(&plan.operators, &board, &measured)))
+    let machine = Machine::of(&board).calibrated(compile::calibration(&board)?);
+    Ok(picture::svg(&plan, &Costs::on(machine, &plan.operators, &board, &measured)))
+}
+
+/// The sweet zones of a plan's networks.
+fn draw_zones(common: &Common, plan: Plan) -> anyhow::Result<String> {
+    let plan = check(plan).context("the plan is not sound")?.into_inner();
+    let board = board_of(common, &plan)?;
+    let times = compile::measured(&board)?;
+    let measured = |o: &Operator| times.as_ref()?.of(&plan, o);
+    let zones = zones::of_plan(&plan, &board, compile::calibration(&board)?, &measured).context("its rates do not repeat")?;
+    Ok(zones::svg(&format!("{} on {}", plan.task_set, board.name), &zones))
 }
 
 /// The board that a plan was made for: the one that is named, else whichever of the folder `boards` it is.

@@ -5,6 +5,7 @@
 
 mod bench;
 mod compile;
+mod conditions;
 mod dataset;
 mod doctor;
 mod gpu;
@@ -19,7 +20,9 @@ mod plan;
 mod profile;
 mod replay;
 mod scenes;
+mod table;
 mod verify;
+mod what_if;
 mod zoo;
 
 use clap::{Parser, Subcommand};

@@ -8,6 +8,7 @@ use crate::runtime;
 use crate::tensor::DType;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use std::ffi::OsString;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
@@ -102,6 +103,11 @@ impl Common {
         }
     }
 
+    /// The task file, for what can do without one.
+    pub fn tasks_if_any(&self) -> anyhow::Result<Option<Tasks>> {
+        self.tasks.exists().then(|| self.tasks()).transpose()
+    }
+
     /// What runs a board's plans.
     pub fn backend(&self, board: &BoardRecord) -> BackendKind {
         match self.backend {
@@ -129,6 +135,16 @@ impl Common {
             workers: self.workers.map(NonZeroUsize::get),
             ..runtime::Options::default()
         }
+    }
+
+    /// The options that let another process of this program run on the same board with the same kernels.
+    pub fn again(&self) -> Vec<OsString> {
+        let mut options: Vec<OsString> = vec!["--kernels".into(), self.kernels().into()];
+        let board = self.board.as_ref().map(|name| ["--board".to_string(), name.clone()]);
+        let sms = self.sms.map(|sms| ["--sms".to_string(), sms.to_string()]);
+        let backend = self.names_backend().then(|| ["--backend".to_string(), "cuda".to_string()]);
+        options.extend([board, sms, backend].into_iter().flatten().flatten().map(OsString::from));
+        options
     }
 
     /// The folder of kernel archives.

@@ -1,11 +1,12 @@
 //! `platoon plan`: task sets to plans.
 
 use super::options::Common;
-use super::{Outcome, compile, output};
+use super::{Outcome, compile, output, what_if};
 use crate::bench::choice;
 use crate::board::BoardRecord;
 use crate::plan::format::{Basis, Plan};
 use crate::planner::Compiled;
+use crate::planner::what_if::Change;
 use crate::runtime;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -22,6 +23,8 @@ Examples:
                                                search for the schedule that the simulator finds shortest
   platoon plan --measure                       search by every method, run the best of each and the
                                                baselines in turns, and keep the fastest
+  platoon plan --task-set urban --what-if drop:surface --what-if batch:scout:2 --what-if board:orin
+                                               what each change would do to its frame; nothing is written
 
 Plans go to <plans>/<board>/: <task-set>.plan, table, weights/. Times are simulated, from the board's measured
 operators or from estimates; --measure and a replay measure. The fastest has the shortest p99, then the shortest
@@ -40,6 +43,10 @@ pub struct Arguments {
     /// Frames of each plan that are measured
     #[arg(long, value_name = "N", default_value_t = 200, requires = "measure", value_parser = clap::value_parser!(u32).range(1..))]
     frames: u32,
+    /// Say what a change would do to the predicted frame, and write nothing; may be given several times, each by itself:
+    /// drop:TENANT, batch:TENANT:N (pictures or crops), board:NAME
+    #[arg(long, value_name = "CHANGE", conflicts_with = "measure")]
+    what_if: Vec<Change>,
     /// Print the table as JSON
     #[arg(long)]
     json: bool,
@@ -61,6 +68,11 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         [] => tasks.sets.keys().map(String::as_str).collect(),
         some => some.iter().map(String::as_str).collect(),
     };
+    if !arguments.what_if.is_empty() {
+        let changes = &arguments.what_if;
+        output::print(&what_if::run(common, &tasks, &wanted, changes, &arguments.compile, arguments.json)?)?;
+        return Ok(Outcome::Good);
+    }
     let folder = common.folder(&board);
     let options = match arguments.measure {
         true => arguments.compile.options_to_measure(&board)?,

@@ -1,7 +1,9 @@
-//! `platoon profile`: the times of all tactics of operators on a board, which the planner then chooses by.
+//! `platoon profile`: the times of all tactics of operators on a board, a GPU or this machine's processor, which the planner then
+//! chooses by.
 
 use super::options::{ActivationType, Common};
-use super::{Outcome, gpu, output};
+use super::{Outcome, compile, gpu, output};
+use crate::backend::cuda::architecture::Toolkit;
 use crate::backend::cuda::archive;
 use crate::backend::cuda::raw;
 use crate::bench::ours::deployment;
@@ -10,11 +12,13 @@ use crate::bench::{BenchError, zoo};
 use crate::board::{BackendKind, BoardRecord};
 use crate::planner::optable::{self, OpTable, Provenance};
 use crate::planner::{self, CompileOptions, Compiled};
+use crate::runtime;
 use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,11 +28,12 @@ Examples:
   platoon profile --board h200                            the operators of all task sets of plans/tasks.toml
   platoon profile --board h200 --models r50,v16:1,m3      networks of the zoo, by name and batch
   platoon profile --board h200 --models net.onnx --budget 600
+  platoon profile --board host                            on this machine's processor, with all of its cores
 
-Needs the board's GPU. Every operator is run on its own with every tactic that can compute it, and the medians go to
+Needs the board's GPU, or is the board. Every operator is run on its own with every tactic that can compute it, and the medians go to
 boards/<board>/optable, from which plans are made from then on. Ended early, by --budget or by Ctrl-C, it goes on
-where it was the next time; what is known already under the same kernels, compiler, driver and GPU is not measured
-again.")]
+where it was the next time; what is known already under the same kernels, compiler, driver and GPU, or under the same
+program and processor, is not measured again.")]
 pub struct Arguments {
     /// Networks to measure: names of the zoo, or ONNX files with fixed inputs [default: the task file's task sets]
     #[arg(long, value_name = "NAME[:BATCH]|F.onnx", value_delimiter = ',')]
@@ -36,7 +41,7 @@ pub struct Arguments {
     /// A task set to measure; may be given several times
     #[arg(long, value_name = "NAME")]
     task_set: Vec<String>,
-    /// Type that activations are stored in [default: f16]
+    /// Type that activations are stored in [default: f16; f32 on the CPU backend]
     #[arg(long, value_enum)]
     dtype: Option<ActivationType>,
     /// Seconds after which no further operators are begun [default: as long as it takes]
@@ -55,17 +60,22 @@ pub struct Arguments {
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let board = common.board()?;
-    if common.backend(&board) != BackendKind::Cuda {
-        bail!("board {} has no GPU: name a GPU's board with --board", board.name);
+    if common.backend(&board) != board.backend {
+        bail!("board {} is measured on what runs its plans: leave --backend out", board.name);
     }
     let file = arguments.out.clone().unwrap_or_else(|| optable::path(Path::new("boards"), &board));
-    let engine = common.engine_options(&board);
+    let engine = runtime::Options {
+        workers: Some(common.workers.map_or(board.units as usize, NonZeroUsize::get)),
+        ..common.engine_options(&board)
+    };
     let provenance = provenance(common, &board, &arguments.date)?;
     let mut table = match OpTable::load(&file, &board)? {
         Some(known) if same_conditions(&known.provenance, &provenance) => known,
         Some(_) => {
             let file = file.display();
-            output::complain(&format!("{file}: measured with another GPU, driver or compiler: begun anew"));
+            output::complain(&format!(
+                "{file}: measured with another GPU, driver, compiler or processor: begun anew"
+            ));
             OpTable::new(provenance.clone())
         }
         None => OpTable::new(provenance.clone()),
@@ -113,6 +123,17 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
 
 /// What the table is measured with.
 fn provenance(common: &Common, board: &BoardRecord, date: &str) -> anyhow::Result<Provenance> {
+    if board.backend == BackendKind::Cpu {
+        return Ok(Provenance {
+            board: board.name.clone(),
+            architecture: board.architecture.clone(),
+            units: board.units,
+            gpu: compile::processor(),
+            driver: Toolkit::NONE,
+            toolkit: Toolkit::NONE,
+            date: date.to_owned(),
+        });
+    }
     let facts = raw::probe()?;
     let archive = archive::find(&common.kernels(), &board.architecture, facts.driver)?;
     Ok(Provenance {
@@ -120,7 +141,7 @@ fn provenance(common: &Common, board: &BoardRecord, date: &str) -> anyhow::Resul
         architecture: board.architecture.clone(),
         units: board.units,
         gpu: facts.name,
-        driver: crate::backend::cuda::architecture::Toolkit::from_number(facts.driver),
+        driver: Toolkit::from_number(facts.driver),
         toolkit: archive.toolkit(),
         date: date.to_owned(),
     })

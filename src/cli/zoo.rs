@@ -2,19 +2,22 @@
 
 use super::{npy, output};
 use crate::bench::BenchError;
-use crate::bench::peers::{Mode, Peer, PeerError};
+use crate::bench::peers::{Mode, Peer, PeerError, Way};
 use crate::bench::report::Provenance;
+use crate::bench::stage::Results;
 use crate::bench::zoo::build::Model;
 use crate::bench::zoo::gaps::{self, Gaps};
 use crate::bench::zoo::report::{HEADINGS, Measured, Report};
 use crate::bench::zoo::rivals::{self, Contest};
-use crate::bench::zoo::run::{Group, Results, Zoo, compare};
+use crate::bench::zoo::run::{Group, compare};
 use crate::bench::zoo::{ALL, count};
 use crate::board::BoardRecord;
+use crate::plan::format::{Operator, Plan};
 use crate::planner::floor::Limits;
 use crate::planner::graph::ValueId;
 use crate::planner::optable::OpTable;
-use crate::planner::{CompileOptions, Compiled, Ports, boards};
+use crate::planner::simulate::{Calibration, Machine, Observed};
+use crate::planner::{CompileOptions, Compiled, Ports, Searcher, boards};
 use crate::runtime;
 use crate::tensor::{DType, Tensor};
 use anyhow::{Context, ensure};
@@ -27,10 +30,10 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct ZooArguments {
     /// Networks of the zoo instead of task sets: `all`, or NAME[:BATCH], those that run side by side joined by `+`
-    #[arg(long, value_name = "NAME[:BATCH][+..]", num_args = 1.., conflicts_with_all = ["mix", "profile"])]
+    #[arg(long, value_name = "NAME[:BATCH][+..]", num_args = 1.., group = "networks", conflicts_with_all = ["mix", "profile"])]
     pub zoo: Vec<String>,
     /// How PyTorch runs the networks
-    #[arg(long, value_enum, default_value = "inductor", value_name = "MODE", requires = "zoo")]
+    #[arg(long, value_enum, default_value = "inductor", value_name = "MODE", requires = "networks")]
     torch: ModeName,
     /// Write each network's parameters, input and results to DIR/NAME as .npy files instead of measuring
     #[arg(long, value_name = "DIR", requires = "zoo", conflicts_with_all = ["peer", "json", "torch"])]
@@ -38,9 +41,16 @@ pub struct ZooArguments {
     /// Also time every operator alone, and write a Markdown table of networks and operators beside their floors
     #[arg(long, value_name = "FILE.md", requires = "zoo", conflicts_with_all = ["export", "looped"])]
     gaps: Option<PathBuf>,
-    /// Measure our plans beside each other instead, without a peer: the best N of every searcher at work and the baselines
-    #[arg(long, value_name = "N", requires = "zoo", conflicts_with_all = ["export", "looped", "gaps", "torch"])]
+    /// Measure our plans beside each other instead, without a peer: the best N of every searcher at work and the baselines; with
+    /// --table as many of each may qualify [default there: 3]
+    #[arg(long, value_name = "N", requires = "networks", conflicts_with_all = ["export", "looped", "gaps"])]
     pub rivals: Option<NonZeroUsize>,
+    /// With --rivals: also so many random legal decisions, which the predictions are held against
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "rivals")]
+    pub agree: usize,
+    /// With --rivals: also fit what the simulator's rules weigh to the frames measured, and write it to boards/<board>/corun
+    #[arg(long, requires = "rivals")]
+    calibrate: bool,
     /// The JSON of an earlier run, for a column of it in the table of --gaps
     #[arg(long, value_name = "FILE.json", requires = "gaps")]
     before: Option<PathBuf>,
@@ -77,6 +87,11 @@ pub struct Setting<'a> {
 }
 
 impl ZooArguments {
+    /// How PyTorch runs networks.
+    pub fn mode(&self) -> Mode {
+        self.torch.mode()
+    }
+
     /// What was asked for.
     pub fn groups(&self, batch: Option<u32>) -> Result<Vec<Group>, BenchError> {
         let all = || ALL.iter().map(|n| n.name);
@@ -189,7 +204,7 @@ pub fn measure(
         for (number, loaded) in ready.into_iter().enumerate() {
             let mut loaded = loaded?;
             let compiled = floors.is_some().then(|| loaded.compiled.clone());
-            let mut zoo = Zoo::open(&loaded.group, loaded.compiled, setting.board, setting.engine)?;
+            let mut zoo = loaded.group.open(loaded.compiled, setting.board, setting.engine)?;
             let done = number * setting.frames;
             let measured = compare(&mut zoo, loaded.peer.as_mut(), setting.frames, |n| {
                 bar.set_position((done + n) as u64)
@@ -220,28 +235,62 @@ pub fn measure(
     Ok((text, report.json()))
 }
 
-/// Measures the plans of several decisions for each group: the table, and everything as JSON.
-pub fn contest(most: usize, groups: &[Group], setting: &Setting<'_>) -> anyhow::Result<(String, Value)> {
+/// Measures the plans of several decisions for each group, the best `most` of every searcher: the table, and everything as JSON.
+pub fn contest(arguments: &ZooArguments, most: usize, groups: &[Group], setting: &Setting<'_>) -> anyhow::Result<(String, Value)> {
     let provenance = Provenance::here(&setting.board.name, setting.workers, None).on(setting.device.clone());
     let options = CompileOptions {
         ports: Ports::Half,
         rivals: most,
+        samples: arguments.agree,
         ..setting.compile.clone()
     };
     let mut contests = Vec::with_capacity(groups.len());
-    for group in groups {
-        let compiled = group.compile(models(group), setting.board, &options)?;
-        let bar = ProgressBar::new(setting.frames as u64);
+    let mut observed = Vec::new();
+    let mut ready = Vec::with_capacity(groups.len());
+    // Searching takes longer than measuring, so it is done for all groups at once; nothing else runs while one is measured.
+    std::thread::scope(|scope| {
+        let search = |group| {
+            let options = &options;
+            scope.spawn(move || Group::compile(group, models(group), setting.board, options))
+        };
+        let threads: Vec<_> = groups.iter().map(search).collect();
+        ready.extend(
+            threads
+                .into_iter()
+                .map(|t| t.join().map_err(|_| anyhow::anyhow!("searching panicked"))),
+        );
+    });
+    for (group, compiled) in groups.iter().zip(ready) {
+        let compiled = compiled??;
+        let plans: Vec<Plan> = std::iter::once(&compiled.plan).chain(&compiled.rivals).cloned().collect();
+        let bar = ProgressBar::new((setting.frames * (1 + compiled.rivals.len())) as u64);
         let contest = Contest::run(group, compiled, setting.board, setting.engine, setting.frames, |n| {
             bar.set_position(n as u64)
         });
         bar.finish_and_clear();
-        contests.push(contest?);
+        let contest = contest?;
+        observed.extend(contest.rivals.iter().map(|r| Observed {
+            plan: plans[r.number].clone(),
+            time: r.side.device().median(),
+        }));
+        contests.push(contest);
     }
     let mut table = output::Table::new(&rivals::HEADINGS);
-    contests.iter().flat_map(Contest::rows).for_each(|row| table.row(row));
+    // Random decisions are there for their errors: they are in the JSON.
+    let chosen = contests
+        .iter()
+        .flat_map(Contest::rows)
+        .filter(|row| row[1] != Searcher::Random.name());
+    chosen.for_each(|row| table.row(row));
+    let of_each = contests.iter().map(|c| format!("{}: {}", c.group, rivals::verdict(&c.errors())));
     let errors: Vec<f64> = contests.iter().flat_map(Contest::errors).collect();
-    let text = format!("{}{}\n{}", table.render(), rivals::verdict(&errors), provenance.line());
+    let all = format!("all: {}", rivals::verdict(&errors));
+    let mut verdicts: Vec<String> = of_each.chain([all]).collect();
+    if arguments.calibrate {
+        let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+        verdicts.push(calibrate(&observed, &names.join(", "), setting)?);
+    }
+    let text = format!("{}{}\n{}", table.render(), verdicts.join("\n"), provenance.line());
     let json = json!({
         "provenance": provenance.json(),
         "contests": contests.iter().map(Contest::json).collect::<Vec<_>>(),
@@ -249,8 +298,27 @@ pub fn contest(most: usize, groups: &[Group], setting: &Setting<'_>) -> anyhow::
     Ok((text, json))
 }
 
+/// Fits the simulator to measured frames, and keeps the figures in the board's folder.
+fn calibrate(observed: &[Observed], of: &str, setting: &Setting<'_>) -> anyhow::Result<String> {
+    let (board, options) = (setting.board, setting.compile);
+    let times = options
+        .times
+        .as_ref()
+        .context("the board has no table of operators: measure one with `platoon profile`")?;
+    let measured = |plan: &Plan, operator: &Operator| times.of(plan, operator);
+    let start = Machine::of(board).calibrated(options.calibration);
+    let fitted = start.calibration.fit(observed, board, &measured);
+    let machine = start.calibrated(Some(fitted));
+    let errors: Vec<f64> = observed.iter().map(|o| o.error(machine, board, &measured)).collect();
+    let told = format!("{of}; {}", rivals::verdict(&errors));
+    let file = Calibration::path(Path::new("boards"), board);
+    super::gpu::replace(&file, fitted.render(&times.provenance, &told).as_bytes())
+        .with_context(|| format!("{}: cannot be written", file.display()))?;
+    Ok(format!("{}: fitted to {told}", file.display()))
+}
+
 /// How the program was called, by its own name.
-fn command() -> String {
+pub fn command() -> String {
     let arguments = std::env::args().skip(1);
     std::iter::once("platoon".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
@@ -259,7 +327,8 @@ fn command() -> String {
 fn load(group: &Group, setting: &Setting<'_>, dtype: &str, mode: Mode, mut peer: Option<Peer>) -> anyhow::Result<Loaded> {
     if let Some(peer) = &mut peer {
         let networks: Vec<(&str, u32)> = group.members.iter().map(|m| (m.network.name, m.batch)).collect();
-        peer.load_zoo(&networks, dtype, mode, setting.workers).map_err(BenchError::from)?;
+        peer.load_zoo(&networks, dtype, &[Way::single(mode)], setting.workers)
+            .map_err(BenchError::from)?;
     }
     let models = models(group);
     let multiply_adds = models.iter().map(|m| count::multiply_adds(&m.graph)).sum();
@@ -293,7 +362,7 @@ pub fn export(groups: Vec<Group>, setting: &Setting<'_>, folder: &Path) -> anyho
             .map(|n| (n.name.clone(), member.network.data(member.batch)))
             .collect();
         let compiled = group.compile(vec![model], setting.board, setting.compile)?;
-        let mut zoo = Zoo::open(&group, compiled, setting.board, setting.engine)?;
+        let mut zoo = group.open(compiled, setting.board, setting.engine)?;
         let results = zoo.results();
         zoo.close();
         let results = results?.pop().unwrap_or_default();

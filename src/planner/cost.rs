@@ -86,7 +86,8 @@ pub fn estimate(operator: &Operator, board: &BoardRecord) -> Nanos {
 /// A deadline that the prediction misses, where misses are not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "tenant `{tenant}` would finish {late} after its deadline of {deadline}: lengthen the deadline, lower its rate or load, or ask for best effort"
+    "tenant `{tenant}` would finish {late} after its deadline of {deadline}: lengthen the deadline, lower its rate or load, let another \
+     method search, or ask for best effort"
 )]
 pub struct Infeasible {
     /// The tenant.

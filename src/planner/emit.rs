@@ -3,9 +3,9 @@
 use super::lower::{Lowered, Room};
 use super::memory::{self, Placement};
 use super::report::Report;
-use super::schedule::{self, Problem, ScheduleError};
-use super::search::{self, Effort, Ranked};
-use super::simulate::{self, Costs};
+use super::schedule::{self, Decisions, Problem, ScheduleError};
+use super::search::{self, Effort};
+use super::simulate::{self, Costs, Machine};
 use super::{CompileOptions, Compiled, PlannerError, Searcher};
 use crate::backend::cuda::sources;
 use crate::board::{BackendKind, BoardRecord};
@@ -156,7 +156,8 @@ pub(super) fn emit(
         needs: &lowered.needs,
     };
     let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
-    let mut costs = Costs::of(&plan.operators, board, &measured);
+    let machine = Machine::of(board).calibrated(options.calibration);
+    let mut costs = Costs::on(machine, &plan.operators, board, &measured);
     if options.searcher == Searcher::Platoon {
         for (index, operator) in plan.operators.iter().enumerate() {
             costs.offer(index, board, &others(&plan, operator, target, options));
@@ -170,11 +171,15 @@ pub(super) fn emit(
         best_effort: options.best_effort || board.name == "host",
     };
     let best = found.best().ok_or(ScheduleError::Cycle)?;
-    let (finished, placement) = scheduled.finish(best)?;
+    let (finished, placement) = scheduled.finish(best.searcher, &best.decisions)?;
     let report = Report::of(&finished, &placement, board, &found);
     // Of the others, those that miss deadlines or find no room are no rivals.
-    let rivals = found.rivals(options.rivals).filter_map(|r| scheduled.finish(r).ok());
-    let rivals = rivals.map(|(plan, _)| plan).collect();
+    let rivals = found
+        .rivals(options.rivals)
+        .filter_map(|r| scheduled.finish(r.searcher, &r.decisions).ok());
+    let samples = search::samples(&problem, &costs, options.seed, options.samples);
+    let samples = samples.iter().filter_map(|d| scheduled.finish(Searcher::Random, d).ok());
+    let rivals = rivals.chain(samples).map(|(plan, _)| plan).collect();
     Ok(Compiled {
         plan: finished,
         rivals,
@@ -184,19 +189,23 @@ pub(super) fn emit(
 }
 
 /// Everything that plans of several decisions share.
-struct Scheduled<'a> {
-    plan: &'a Plan,
-    problem: Problem<'a>,
-    costs: &'a Costs<'a>,
-    best_effort: bool,
+pub(super) struct Scheduled<'a> {
+    /// A plan without its schedule, or with one that is replaced.
+    pub plan: &'a Plan,
+    /// What is scheduled.
+    pub problem: Problem<'a>,
+    /// What it costs.
+    pub costs: &'a Costs<'a>,
+    /// Store deadlines that are missed instead of refusing.
+    pub best_effort: bool,
 }
 
 impl Scheduled<'_> {
-    /// The checked plan of a decision, and where its buffers lie.
-    fn finish(&self, ranked: &Ranked) -> Result<(Plan, Placement), PlannerError> {
-        let schedule = schedule::apply(&self.problem, &ranked.decisions)?;
+    /// The checked plan of a searcher's decisions, and where its buffers lie.
+    pub(super) fn finish(&self, searcher: Searcher, decisions: &Decisions) -> Result<(Plan, Placement), PlannerError> {
+        let schedule = schedule::apply(&self.problem, decisions)?;
         let mut plan = self.plan.clone();
-        plan.searcher = ranked.searcher.name().to_string();
+        plan.searcher = searcher.name().to_string();
         plan.prediction = simulate::predict(&plan.tenants, &schedule, self.costs, self.best_effort)?;
         let placement = memory::place(&schedule.operators, &mut plan.buffers, schedule.streams.len(), &schedule.cycle)?;
         (plan.operators, plan.streams, plan.cycle) = (schedule.operators, schedule.streams, schedule.cycle);

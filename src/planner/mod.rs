@@ -27,6 +27,7 @@ mod networks;
 pub mod optable;
 pub mod passes;
 pub mod picture;
+pub mod rates;
 pub mod report;
 pub mod schedule;
 pub mod search;
@@ -35,6 +36,8 @@ mod strided;
 pub mod tasks;
 #[cfg(test)]
 mod tests;
+pub mod what_if;
+pub mod zones;
 
 pub use deployment::table;
 pub use document::TomlError;
@@ -58,6 +61,7 @@ use optable::OpTable;
 use passes::{PassError, PassSet};
 use report::Report;
 use schedule::ScheduleError;
+use simulate::Calibration;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tasks::crops::CropsError;
@@ -155,6 +159,8 @@ pub struct CompileOptions {
     /// Of each searcher that is at work, baselines too, the most plans that are made beside the best one: what a measurement
     /// may prefer.
     pub rivals: usize,
+    /// Plans of random legal decisions that are made beside them: what predictions are held against.
+    pub samples: usize,
     /// Who is told how far it is.
     pub progress: Progress,
     /// Store deadlines that the prediction misses instead of refusing. Board `host` is always best-effort.
@@ -171,6 +177,8 @@ pub struct CompileOptions {
     pub generic_kernels: bool,
     /// The board's measured times, which tactics are chosen by and predictions made from; `None` for estimates.
     pub times: Option<Arc<OpTable>>,
+    /// What the simulator's rules weigh on the board; `None` for what they do on the H200.
+    pub calibration: Option<Calibration>,
 }
 
 impl Default for CompileOptions {
@@ -180,6 +188,7 @@ impl Default for CompileOptions {
             seed: 0,
             budget: BUDGET,
             rivals: 0,
+            samples: 0,
             progress: Progress::default(),
             best_effort: false,
             dtype: DType::F32,
@@ -188,6 +197,7 @@ impl Default for CompileOptions {
             passes: PassSet::ALL,
             generic_kernels: false,
             times: None,
+            calibration: None,
         }
     }
 }
@@ -198,7 +208,7 @@ pub struct Compiled {
     /// The plan, checked.
     pub plan: Plan,
     /// Plans of other decisions for the same task set, checked, best by prediction first: those of each searcher that were asked
-    /// for. They share the plan's weight files and differ from it in chunks, widths, streams, order and places in memory.
+    /// for; then those of random decisions. They share the plan's weight files and differ from it in chunks, widths, streams, order and places in memory.
     pub rivals: Vec<Plan>,
     /// Its weight files by digest.
     pub weight_files: Vec<(Digest, Vec<u8>)>,
@@ -246,6 +256,9 @@ pub enum PlannerError {
     /// The deadlines cannot be met.
     #[error(transparent)]
     Infeasible(Box<cost::Infeasible>),
+    /// The frames do not keep up with the cameras.
+    #[error(transparent)]
+    Overrun(Box<rates::Overrun>),
     /// The buffers do not fit.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -306,7 +319,8 @@ boxed!(
     Pass(PassError),
     Lower(LowerError),
     Schedule(ScheduleError),
-    Infeasible(cost::Infeasible)
+    Infeasible(cost::Infeasible),
+    Overrun(rates::Overrun)
 );
 
 /// Bytes a camera's image may take: four a pixel, so that rows of three-byte pixels may be padded.
@@ -404,7 +418,12 @@ pub fn compile_task_set(tasks: &Tasks, name: &str, board: &BoardRecord, options:
         tenants.push((record, attached));
     }
     let lowered = lower::lower(table, tenants, options.passes.on(Target::of(board)))?;
-    emit::emit(name, source, lowered, board, options)
+    let mut compiled = emit::emit(name, source, lowered, board, options)?;
+    if let Some(hz) = tasks.base_hz.filter(|_| !compiled.plan.prediction.best_effort) {
+        rates::keeps_up(&compiled.plan, hz)?;
+        compiled.rivals.retain(|plan| rates::keeps_up(plan, hz).is_ok());
+    }
+    Ok(compiled)
 }
 
 /// Digest of a network's file and of the files of its external data.
@@ -434,6 +453,7 @@ fn digest_text(board: &BoardRecord, options: &CompileOptions) -> String {
         seed,
         budget,
         rivals,
+        samples,
         ..
     } = CompileOptions::default();
     let options = CompileOptions {
@@ -441,6 +461,7 @@ fn digest_text(board: &BoardRecord, options: &CompileOptions) -> String {
         seed,
         budget,
         rivals,
+        samples,
         ..options.clone()
     };
     format!("platoon {version}, plan format {format}, board {record}, kernels {kernels:?}, {options:?}\n")
@@ -453,6 +474,8 @@ pub fn source_digest(tasks: &Tasks, name: &str, board: &BoardRecord, options: &C
     let set = task_set(tasks, name)?;
     let mut text = digest_text(board, options);
     text.push_str(&format!("{name} {:?}\n", cameras(tasks)));
+    // Where no rate is given, none is looked at.
+    text.extend(tasks.base_hz.map(|hz| format!("{hz} frames a second\n")));
     for spec in &set.tenants {
         let card = &spec.card;
         text.push_str(&format!(

@@ -36,14 +36,31 @@ pub struct Provenance {
     pub architecture: String,
     /// Its units.
     pub units: u32,
-    /// The GPU, in the driver's words.
+    /// The GPU, in the driver's words; on the CPU backend the processor in its own.
     pub gpu: String,
-    /// The newest CUDA version that the driver serves.
+    /// The newest CUDA version that the driver serves; [`Toolkit::NONE`] on the CPU backend.
     pub driver: Toolkit,
-    /// The toolkit that compiled the kernels.
+    /// The toolkit that compiled the kernels; [`Toolkit::NONE`] on the CPU backend.
     pub toolkit: Toolkit,
     /// When it was measured, in the words of whoever measured; empty if they gave none.
     pub date: String,
+}
+
+impl Provenance {
+    /// The lines at the head of a file of figures, one a field.
+    pub fn header(&self) -> String {
+        let plain = |t: &str| t.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines = [
+            ("board", plain(&self.board)),
+            ("architecture", plain(&self.architecture)),
+            ("units", self.units.to_string()),
+            ("gpu", plain(&self.gpu)),
+            ("driver", self.driver.to_string()),
+            ("toolkit", self.toolkit.to_string()),
+            ("date", plain(&self.date)),
+        ];
+        lines.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
+    }
 }
 
 /// What was measured of one tactic of one operator.
@@ -128,7 +145,7 @@ impl OpTable {
 
     /// A table for times that are not kept: those of one run on a board.
     pub fn unplaced(board: &BoardRecord) -> OpTable {
-        let none = Toolkit { major: 0, minor: 0 };
+        let none = Toolkit::NONE;
         OpTable::new(Provenance {
             board: board.name.clone(),
             architecture: board.architecture.clone(),
@@ -221,21 +238,7 @@ impl OpTable {
 
     /// The table as text.
     pub fn render(&self) -> String {
-        let p = &self.provenance;
-        let mut text = format!("{TITLE}, format {FORMAT}\n");
-        let plain = |t: &str| t.split_whitespace().collect::<Vec<_>>().join(" ");
-        for (name, value) in [
-            ("board", plain(&p.board)),
-            ("architecture", plain(&p.architecture)),
-            ("units", p.units.to_string()),
-            ("gpu", plain(&p.gpu)),
-            ("driver", p.driver.to_string()),
-            ("toolkit", p.toolkit.to_string()),
-            ("date", plain(&p.date)),
-        ] {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name}: {value}");
-        }
+        let mut text = format!("{TITLE}, format {FORMAT}\n{}", self.provenance.header());
         text.push_str("columns: operator, tactic, sources, median ns, spread ns, runs\n");
         for (key, m) in &self.times {
             let _ = writeln!(
@@ -333,8 +336,12 @@ fn cut(operator: &Operator) -> String {
     }
 }
 
-/// Digest of what a kernel is compiled from, for an architecture, by a toolkit.
+/// Digest of what a kernel is compiled from, for an architecture, by a toolkit. The processor's kernels are part of the program:
+/// its version stands for them.
 fn tactic_sources(kernel: Kernel, provenance: &Provenance) -> Digest {
+    if provenance.toolkit == Toolkit::NONE {
+        return Digest::of(concat!("platoon ", env!("CARGO_PKG_VERSION")).as_bytes());
+    }
     let units = sources::UNITS.iter().filter(|u| sources::serves(u.name, kernel));
     let digests = units.map(|u| sources::unit_digest(u, &provenance.architecture, provenance.toolkit).to_string());
     Digest::of(digests.collect::<String>().as_bytes())

@@ -21,14 +21,15 @@ const FRAMES: usize = 8;
 const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a400"];
 
 /// Escapes text for XML.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
 }
 
-fn colour(tenant: usize) -> &'static str {
+/// The colour of a tenant.
+pub(super) fn colour(tenant: usize) -> &'static str {
     COLOURS[tenant % COLOURS.len()]
 }
 

@@ -4,7 +4,7 @@ use super::{complaint, pictures, platoon, stdout, task_file};
 use std::path::Path;
 
 /// A board file for a GPU that no machine has: nothing here may depend on one being there.
-fn board(dir: &Path) {
+pub fn board(dir: &Path) {
     let board = "\
 name = \"bench\"
 backend = \"cuda\"

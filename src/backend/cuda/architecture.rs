@@ -22,6 +22,9 @@ impl std::fmt::Display for Toolkit {
 }
 
 impl Toolkit {
+    /// Where nothing is compiled.
+    pub const NONE: Toolkit = Toolkit { major: 0, minor: 0 };
+
     /// From the number that drivers and runtimes give: 1000 times the major and 10 times the minor version.
     pub fn from_number(number: u32) -> Toolkit {
         let number = number.min(1000 * u32::from(u16::MAX));

@@ -73,6 +73,7 @@ pub const UNITS: &[Unit] = &[
     unit!("decode"),
     unit!("depthwise"),
     unit!("depthwise_slab"),
+    unit!("depthwise_strip"),
     unit!("elementwise"),
     unit!("generic_map"),
     unit!("generic_sums"),

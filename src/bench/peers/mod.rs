@@ -5,7 +5,7 @@
 mod ort;
 mod pytorch;
 
-pub use pytorch::Mode;
+pub use pytorch::{Mode, Way};
 
 use crate::plan::format::Plan;
 use crate::units::Nanos;
@@ -148,7 +148,7 @@ impl Drop for Peer {
 }
 
 /// The next line as JSON; what the peer reports as failed is an error.
-fn read_answer(answers: &mut impl BufRead) -> Result<Value, PeerError> {
+pub(super) fn read_answer(answers: &mut impl BufRead) -> Result<Value, PeerError> {
     let mut line = String::new();
     let read = io::Read::take(answers, MAX_LINE).read_line(&mut line).map_err(PeerError::Lost)?;
     if read == 0 {
@@ -168,7 +168,7 @@ fn setting(answer: &Value, count: usize) -> Option<&'static str> {
 }
 
 /// The times of an answer under `key`, of which there must be `count`.
-fn times(answer: &Value, key: &str, count: usize) -> Result<Vec<Nanos>, PeerError> {
+pub(super) fn times(answer: &Value, key: &str, count: usize) -> Result<Vec<Nanos>, PeerError> {
     let times: Option<Vec<Nanos>> = answer[key]
         .as_array()
         .and_then(|all| all.iter().map(|n| n.as_u64().map(Nanos)).collect());

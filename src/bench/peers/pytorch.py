@@ -1,16 +1,19 @@
 """PyTorch as the other side of the zoo: one line of JSON in, one line of JSON out. Follows the text of zoo/models.py.
 
 First line out:  {"version": "...", "device": "..."}
-{"load": [{"network": name, "batch": n}, ...], "dtype": "f32"|"f16", "mode": "eager"|"inductor", "streams": bool, "threads": n}
-    ->  {"loaded": count, "mode": "..."}
-{"run": count, "warm": count}  ->  {"ns": [time of the whole set, ...], "network_ns": [the same on a GPU's own clock, ...]}
+{"load": [{"network": name, "batch": n}, ...], "dtype": "f32"|"f16", "threads": n,
+ "ways": [{"mode": "eager"|"inductor", "graph": bool, "streams": bool}, ...]}
+    ->  {"loaded": count, "ways": count}
+{"run": count, "warm": count, "way": index}
+    ->  {"ns": [time of the whole set, ...], "network_ns": [the same on a GPU's own clock, ...]}
 Whatever fails gives {"error": "..."}.
 
-On a GPU the networks are captured into one CUDA graph, one after another or, with `streams`, each on a stream of its own; a
-time is that of the graph's launch and the wait for its end; on the GPU's clock it is that between events around the graph, all
-queued behind a short pause, so that no launch is in it. Inputs and results stay on the GPU. TF32 is off. The variable SMS=n confines the process to n
-multiprocessors by a green context. Without a GPU the networks run one after another on `threads` threads. `inductor` is
-torch.compile in its default mode, with frozen weights.
+On a GPU the networks run one after another or, with `streams`, each on a stream of its own: issued from Python or, with `graph`,
+captured into one CUDA graph. A time is that of the issue and the wait for its end; of a graph there is a second one on the GPU's
+clock, between events around it that are queued behind a short pause, so that no launch is in it. Inputs and results stay on the
+GPU. TF32 is off. The variable SMS=n confines the process to n multiprocessors by a green context. Without a GPU the networks run
+one after another on `threads` threads. `inductor` is torch.compile in its default mode, with frozen weights; a network is
+compiled once for all ways.
 """
 
 import json
@@ -92,23 +95,32 @@ def captured(work):
 
 
 def load(request):
+    """One function a way, which runs the whole set."""
     torch.set_num_threads(request["threads"])
     dtype = {"f32": torch.float32, "f16": torch.float16}[request["dtype"]]
-    networks = [prepared(n["network"], n["batch"], dtype, request["mode"]) for n in request["load"]]
+    modes = sorted({way["mode"] for way in request["ways"]})
+    networks = {mode: [prepared(n["network"], n["batch"], dtype, mode) for n in request["load"]] for mode in modes}
+    return [way_of(networks[way["mode"]], way) for way in request["ways"]]
+
+
+def way_of(networks, way):
     on_gpu = DEVICE == "cuda"
-    streams = [torch.cuda.Stream() for _ in networks] if on_gpu and request.get("streams") else []
+    streams = [torch.cuda.Stream() for _ in networks] if on_gpu and way["streams"] else []
     work = all_of(networks, streams)
     if not on_gpu:
         work()
         return work
-    graph = captured(work)
+    graph = captured(work) if way["graph"] else None
 
-    def replay():
-        graph.replay()
+    def run_once():
+        graph.replay() if graph else work()
         torch.cuda.synchronize()
 
-    replay.graph = graph
-    return replay
+    if graph is None:
+        for _ in range(WARM):
+            run_once()
+    run_once.graph = graph
+    return run_once
 
 
 def on_the_gpu(graph):
@@ -171,8 +183,8 @@ with torch.no_grad():
             if "load" in wanted:
                 loaded = None
                 loaded = load(wanted)
-                say({"loaded": len(wanted["load"]), "mode": wanted["mode"]})
+                say({"loaded": len(wanted["load"]), "ways": len(loaded)})
             else:
-                say(run(loaded, wanted))
+                say(run(loaded[wanted["way"]], wanted))
         except Exception as error:
             say({"error": f"{type(error).__name__}: {error}"})

@@ -1,9 +1,10 @@
 //! The zoo's figures as rows for people and as JSON.
 
 use super::gaps::Gaps;
-use super::run::{Group, Side};
+use super::run::Group;
 use crate::bench::measure::Samples;
 use crate::bench::report::{Provenance, ratio};
+use crate::bench::stage::Side;
 use crate::units::Nanos;
 use serde_json::{Value, json};
 

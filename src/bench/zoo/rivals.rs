@@ -1,15 +1,19 @@
 //! The plans of several decisions for the same networks, measured in turns: which is the fastest, and how far the simulator's
 //! predictions are off.
 
-use super::run::{Group, Side, Zoo};
+use super::run::Group;
 use crate::bench::BenchError;
-use crate::bench::measure::{TURN, WARM};
+use crate::bench::measure::{Samples, TURN, WARM};
+use crate::bench::stage::{Side, Times};
 use crate::board::BoardRecord;
+use crate::ids::TenantId;
+use crate::limits::MAX_PLANS;
 use crate::plan::format::Plan;
 use crate::planner::Compiled;
 use crate::runtime::Options;
 use crate::units::Nanos;
 use serde_json::{Value, json};
+use std::ops::Range;
 
 /// Headings of [`Contest::rows`].
 pub const HEADINGS: [&str; 7] = [
@@ -22,15 +26,24 @@ pub const HEADINGS: [&str; 7] = [
     "over streams",
 ];
 
+/// Plans that one engine runs: nearly as many as a table may hold.
+const TOGETHER: usize = MAX_PLANS - 4;
+
 /// One plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rival {
     /// Who decided.
     pub searcher: String,
+    /// Its place among the plans as they were made: the best by prediction first.
+    pub number: usize,
     /// Its predicted frame.
     pub predicted: Nanos,
     /// What was measured.
     pub side: Side,
+    /// When each tenant is through: predicted, and measured.
+    pub finishes: Vec<(String, Nanos, Samples)>,
+    /// When each segment of its frame began and ended.
+    pub segments: Vec<[Samples; 2]>,
 }
 
 /// The plans of one group.
@@ -43,8 +56,8 @@ pub struct Contest {
 }
 
 impl Contest {
-    /// Runs `frames` counted frames of a compiled group's plan and of each of its rivals, in turns. `progress` gets the number
-    /// of those done.
+    /// Runs `frames` counted frames of a compiled group's plan and of each of its rivals, in turns of those that fit one engine.
+    /// `progress` gets the number of those done, of all plans together.
     pub fn run(
         group: &Group,
         compiled: Compiled,
@@ -53,24 +66,31 @@ impl Contest {
         frames: usize,
         mut progress: impl FnMut(usize),
     ) -> Result<Contest, BenchError> {
-        let rival = |plan: &Plan| Rival {
-            searcher: plan.searcher.clone(),
-            predicted: plan.prediction.longest(),
-            side: Side::default(),
-        };
-        let mut rivals: Vec<Rival> = std::iter::once(&compiled.plan).chain(&compiled.rivals).map(rival).collect();
-        let mut zoo = Zoo::open(group, compiled, board, options)?;
+        let plans = std::iter::once(&compiled.plan).chain(&compiled.rivals);
+        let mut rivals: Vec<Rival> = plans.enumerate().map(|(number, plan)| Rival::of(plan, number)).collect();
         let mut done = 0;
-        while done < frames {
-            let count = TURN.min(frames - done);
-            for (plan, rival) in rivals.iter_mut().enumerate() {
-                zoo.select(plan)?;
-                rival.side.add(zoo.run(WARM, count)?);
+        // The first plan has the weights, so every engine runs it, and it stands for all of them in time.
+        for others in groups(compiled.rivals.len()) {
+            let some = Compiled {
+                rivals: compiled.rivals[others.clone()].to_vec(),
+                ..compiled.clone()
+            };
+            let numbers: Vec<usize> = std::iter::once(0).chain(others.map(|r| r + 1)).collect();
+            let plans: Vec<Plan> = std::iter::once(&some.plan).chain(&some.rivals).cloned().collect();
+            let mut stage = group.open(some, board, options)?;
+            let mut own = 0;
+            while own < frames {
+                let count = TURN.min(frames - own);
+                for (at, &number) in numbers.iter().enumerate() {
+                    stage.select(at)?;
+                    rivals[number].add(&plans[at], stage.run(WARM, count)?);
+                    done += count;
+                    progress(done);
+                }
+                own += count;
             }
-            done += count;
-            progress(done);
+            stage.close();
         }
-        zoo.close();
         // The stored one is to be the fastest in its tail, then in its middle; among equals, what was predicted to be faster.
         rivals.sort_by_key(|r| (r.side.device().quantile(0.99), r.side.device().median()));
         Ok(Contest {
@@ -112,16 +132,60 @@ impl Contest {
     pub fn json(&self) -> Value {
         let one = |r: &Rival| {
             let device = r.side.device();
+            let finish = |(tenant, predicted, measured): &(String, Nanos, Samples)| json!({ "tenant": tenant, "predicted_ms": predicted.as_ms(), "p50_ms": measured.median().as_ms() });
+            let segment = |[start, end]: &[Samples; 2]| json!([start.median().0, end.median().0]);
             json!({
-                "searcher": r.searcher, "predicted_ms": r.predicted.as_ms(), "p50_ms": device.median().as_ms(),
+                "searcher": r.searcher, "number": r.number, "predicted_ms": r.predicted.as_ms(), "p50_ms": device.median().as_ms(),
                 "p99_ms": device.quantile(0.99).as_ms(), "frames": device.count(), "error": r.error(),
+                "finishes": r.finishes.iter().map(finish).collect::<Vec<_>>(),
+                "segments_ns": r.segments.iter().map(segment).collect::<Vec<_>>(),
             })
         };
         json!({ "networks": self.group, "plans": self.rivals.iter().map(one).collect::<Vec<_>>() })
     }
 }
 
+/// The rivals in groups: as many as one engine runs beside the first plan; one empty group if there are none.
+fn groups(rivals: usize) -> Vec<Range<usize>> {
+    let firsts = (0..rivals.max(1)).step_by(TOGETHER - 1);
+    firsts.map(|first| first..(first + TOGETHER - 1).min(rivals)).collect()
+}
+
 impl Rival {
+    fn of(plan: &Plan, number: usize) -> Rival {
+        let frame = plan.cycle.iter().zip(&plan.prediction.frames).next();
+        let finish = |(tenant, predicted): (&TenantId, &Nanos)| {
+            let name = plan.tenants[tenant.index()].name.clone();
+            (name, *predicted, Samples::default())
+        };
+        Rival {
+            searcher: plan.searcher.clone(),
+            number,
+            predicted: plan.prediction.longest(),
+            side: Side::default(),
+            finishes: frame.map_or(Vec::new(), |(own, p)| own.tenants.iter().zip(&p.finish).map(finish).collect()),
+            segments: Vec::new(),
+        }
+    }
+
+    /// Adds frames of its plan. Segments count where all were seen, in plans of one frame a cycle.
+    fn add(&mut self, plan: &Plan, times: Times) {
+        if let [own] = plan.cycle.as_slice() {
+            self.segments.resize_with(own.segments.len(), Default::default);
+            for frame in times.segments.iter().filter(|f| f.len() == own.segments.len()) {
+                for (samples, &(start, end)) in self.segments.iter_mut().zip(frame) {
+                    samples[0].extend([start]);
+                    samples[1].extend([end]);
+                }
+                for (tenant, (_, _, samples)) in own.tenants.iter().zip(&mut self.finishes) {
+                    let ends = own.segments.iter().zip(frame).filter(|(s, _)| s.tenant == *tenant);
+                    samples.extend(ends.map(|(_, &(_, end))| end).max());
+                }
+            }
+        }
+        self.side.add(times);
+    }
+
     fn error(&self) -> f64 {
         let measured = self.side.device().median().0.max(1) as f64;
         self.predicted.0 as f64 / measured - 1.0
@@ -167,8 +231,25 @@ mod tests {
         searchers.sort_unstable();
         assert_eq!(searchers, ["barriers", "sequential", "streams"]);
         assert!(contest.rivals.iter().all(|r| r.side.device().count() == 5 && r.predicted.0 > 0));
+        for rival in &contest.rivals {
+            let last = rival.finishes.iter().map(|(_, _, measured)| measured.median()).max();
+            assert_eq!(rival.finishes.len(), 2);
+            assert!(
+                last > Some(Nanos(0)) && rival.segments.iter().all(|[start, end]| start.median() <= end.median()),
+                "{rival:?}"
+            );
+        }
         let rows = contest.rows();
         assert!(rows.iter().any(|r| r[1] == "streams" && r[6] == "1.000"), "{rows:?}");
+    }
+
+    #[test]
+    fn every_rival_is_in_one_group() {
+        for rivals in [0, 1, TOGETHER - 1, TOGETHER, 5 * TOGETHER] {
+            let all: Vec<usize> = groups(rivals).into_iter().flatten().collect();
+            assert_eq!(all, (0..rivals).collect::<Vec<_>>());
+            assert!(!groups(rivals).is_empty());
+        }
     }
 
     #[test]

@@ -1,26 +1,16 @@
-//! Networks of the zoo at work: what to run, an engine on it, its times and its results.
-//!
-//! A frame has two times. The host's goes from submission until the last result is there: on a GPU the launch, the copies of
-//! inputs and results, and the wait are in it. The networks' own goes from the start of the first segment to the end of the
-//! last, by the stamps of the progress words: nothing but the networks, on the device's clock.
+//! Networks of the zoo at work: what to run, an engine on it, and turns with the peer.
 
 use super::build::Model;
 use super::{ALL, Network, find};
-use crate::bench::measure::{REST, Samples, TURN, WARM};
+use crate::bench::BenchError;
+use crate::bench::measure::{REST, TURN, WARM};
 use crate::bench::peers::Peer;
-use crate::bench::{BenchError, ours};
+use crate::bench::stage::{Inputs, Side, Stage, Times};
 use crate::board::BoardRecord;
-use crate::ids::TenantId;
-use crate::plan::format::Port;
 use crate::planner::{self, CompileOptions, Compiled};
-use crate::runtime::{Draft, Engine, Options};
+use crate::runtime::Options;
 use crate::tensor::{DType, Data, Tensor};
-use crate::units::Nanos;
 use half::f16;
-use std::time::Instant;
-
-/// Frames that the trace holds; one is looked at as soon as it has ended.
-const TRACED: usize = 4;
 
 /// A network with its batch.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +29,6 @@ pub struct Group {
     /// The networks.
     pub members: Vec<Member>,
 }
-
-/// A network's outputs by name.
-pub type Results = Vec<(String, Tensor)>;
 
 impl Group {
     /// Networks by their short names, joined by `+`, each with an own batch behind a `:`; else `batch`, else its usual one.
@@ -98,112 +85,28 @@ impl Group {
     }
 }
 
-/// Times of frames.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Times {
-    /// Whole frames, on the host's clock.
-    pub frame: Vec<Nanos>,
-    /// The networks alone, on the device's clock; empty if it was not asked.
-    pub networks: Vec<Nanos>,
-}
-
-/// An engine on one group, with its inputs: on its plan, and on those of other decisions if there are any.
-pub struct Zoo {
-    engine: Engine,
-    /// The task sets that the plans are told apart by.
-    plans: Vec<String>,
-    inputs: Vec<Tensor>,
-}
-
-impl Zoo {
-    /// Opens an engine on a compiled group.
-    pub fn open(group: &Group, compiled: Compiled, board: &BoardRecord, options: &Options) -> Result<Zoo, BenchError> {
-        let all = std::iter::once(&compiled.plan).chain(&compiled.rivals);
-        let segments = all.flat_map(|p| &p.cycle).map(|f| f.segments.len()).max().unwrap_or(0);
-        let inputs = group.members.iter().zip(&compiled.plan.tenants).map(|(member, tenant)| {
-            let dtype = tenant.inputs.first().map(|port| port.view.dtype);
-            stored(member.network.data(member.batch), dtype)
-        });
-        let inputs = inputs.collect();
-        let compiled = ours::apart(compiled);
-        let plans = compiled.iter().map(|c| c.plan.task_set.clone()).collect();
-        let deployment = ours::deployment(compiled, board)?;
-        let options = Options {
-            trace: segments * TRACED,
-            ..options.clone()
-        };
-        Ok(Zoo {
-            engine: Engine::with(deployment, &options)?,
-            plans,
-            inputs,
-        })
+impl Group {
+    /// Opens an engine on the compiled group with the networks' seeded data.
+    pub fn open(&self, compiled: Compiled, board: &BoardRecord, options: &Options) -> Result<Stage, BenchError> {
+        let inputs = self.inputs(&compiled);
+        Stage::open(compiled, inputs, board, options)
     }
 
-    /// Lets the frames that follow run by the plan (0) or one of its rivals, in their order (from 1).
-    pub fn select(&mut self, plan: usize) -> Result<(), BenchError> {
-        Ok(self.engine.select(&self.plans[plan])?)
-    }
-
-    /// Runs frames one after another: `warm` uncounted ones, then `count` of which the times are returned. Inputs are in
-    /// place before the clock is read.
-    pub fn run(&mut self, warm: usize, count: usize) -> Result<Times, BenchError> {
-        let mut times = Times::default();
-        for run in 0..warm + count {
-            let draft = self.draft()?;
-            let frame = draft.frame();
-            let start = Instant::now();
-            let ticket = draft.submit()?;
-            self.engine.wait(&ticket, None)?;
-            let time = start.elapsed();
-            self.engine.release(ticket)?;
-            if run >= warm {
-                times.frame.push(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
-                times.networks.extend(self.networks(frame));
-            }
+    /// The networks' seeded data for a compiled group.
+    fn inputs(&self, compiled: &Compiled) -> Inputs {
+        let tensors = self
+            .members
+            .iter()
+            .zip(&compiled.plan.tenants)
+            .enumerate()
+            .map(|(tenant, (member, record))| {
+                let dtype = record.inputs.first().map(|port| port.view.dtype);
+                (tenant, 0, stored(member.network.data(member.batch), dtype).bytes().to_vec())
+            });
+        Inputs {
+            tensors: tensors.collect(),
+            ..Inputs::default()
         }
-        Ok(times)
-    }
-
-    /// The time from the start of the frame's first segment to the end of its last.
-    fn networks(&self, frame: u64) -> Option<Nanos> {
-        let (mut start, mut end) = (u64::MAX, 0);
-        self.engine.trace(|event| {
-            if event.frame == frame {
-                (start, end) = (start.min(event.start), end.max(event.end));
-            }
-        });
-        end.checked_sub(start).map(Nanos)
-    }
-
-    /// Runs a frame: the results of each tenant.
-    pub fn results(&mut self) -> Result<Vec<Results>, BenchError> {
-        let ticket = self.draft()?.submit()?;
-        self.engine.wait(&ticket, None)?;
-        let mut all = Vec::with_capacity(self.inputs.len());
-        for tenant in 0..self.inputs.len() {
-            let result = self.engine.result(&ticket, TenantId(tenant as u16))?;
-            let tensor = |(port, bytes): (&Port, &[u8])| {
-                let tensor = Tensor::from_bytes(port.view.dtype, port.view.layout.shape, bytes)?;
-                Some((port.name.clone(), tensor))
-            };
-            all.push(result.tensors().filter_map(tensor).collect());
-        }
-        self.engine.release(ticket)?;
-        Ok(all)
-    }
-
-    /// A frame with its inputs in place.
-    fn draft(&mut self) -> Result<Draft<'_>, BenchError> {
-        let mut draft = self.engine.begin()?;
-        for (tenant, input) in self.inputs.iter().enumerate() {
-            draft.copy_input(TenantId(tenant as u16), 0, input.bytes())?;
-        }
-        Ok(draft)
-    }
-
-    /// Stops the engine.
-    pub fn close(self) {
-        self.engine.close();
     }
 }
 
@@ -216,31 +119,9 @@ fn stored(tensor: Tensor, dtype: Option<DType>) -> Tensor {
     rounded.unwrap_or(tensor)
 }
 
-/// What a side took.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Side {
-    /// Whole frames, on the host's clock.
-    pub frame: Samples,
-    /// The networks alone, on the device's clock; empty if there is none.
-    pub networks: Samples,
-}
-
-impl Side {
-    /// The networks alone; whole frames of a side that has no device.
-    pub fn device(&self) -> &Samples {
-        if self.networks.count() > 0 { &self.networks } else { &self.frame }
-    }
-
-    /// Adds frames.
-    pub fn add(&mut self, times: Times) {
-        self.frame.extend(times.frame);
-        self.networks.extend(times.networks);
-    }
-}
-
 /// Runs `frames` counted frames of each side in turns: our times, and the peer's. `progress` gets the number of those done.
 pub fn compare(
-    ours: &mut Zoo,
+    ours: &mut Stage,
     mut peer: Option<&mut Peer>,
     frames: usize,
     mut progress: impl FnMut(usize),
@@ -253,10 +134,11 @@ pub fn compare(
         own.add(ours.run(WARM, count)?);
         if let (Some(peer), Some(side)) = (&mut peer, &mut other) {
             std::thread::sleep(REST);
-            let (frame, networks) = peer.run_zoo(WARM, count)?;
+            let (frame, networks) = peer.run_zoo(0, WARM, count)?;
             side.add(Times {
                 frame,
                 networks: networks.unwrap_or_default(),
+                segments: Vec::new(),
             });
             std::thread::sleep(REST);
         }

@@ -1,7 +1,7 @@
 //! Sizes against published ones, and activations that stay in range.
 
 use super::count::{multiply_adds, trained};
-use super::run::{Group, Member, Zoo};
+use super::run::{Group, Member};
 use super::*;
 use crate::plan::format::Kernel;
 use crate::planner::{CompileOptions, boards};
@@ -92,7 +92,7 @@ fn results(network: Network, dtype: DType) -> Vec<f32> {
         ..Options::default()
     };
     let compiled = group.compile(vec![network.model(1)], &board, &compile).unwrap();
-    let mut zoo = Zoo::open(&group, compiled, &board, &options).unwrap();
+    let mut zoo = group.open(compiled, &board, &options).unwrap();
     let results = zoo.results().unwrap();
     zoo.close();
     results[0]

@@ -1,7 +1,7 @@
 //! The tiles of the kernels that convolve with `mma.sync`, what they demand of an operator, and how K is split.
 
 use super::Misfit;
-use super::forms::need;
+use super::forms::{computes_halves, need};
 use super::pictures;
 use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
@@ -148,10 +148,10 @@ impl MmaTile {
 /// The product that an operator begins with, if the kernels take it.
 pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
     let product = Product::of(plan, operator)?;
-    let halves = [product.weights.dtype, product.output.dtype] == [DType::F16; 2];
+    let halves = product.weights.dtype == DType::F16;
     let picture = product.x.extents[3] <= pictures::MAX_CHANNELS && product.x.strides.iter().all(|&s| s >= 0);
     let read = product.input.dtype == DType::F16 || picture && product.input.dtype == DType::F32;
-    need(halves && read && operator.calls.iter().all(|c| c.dtype == DType::F16), Misfit::Type)?;
+    need(halves && read && computes_halves(operator), Misfit::Type)?;
     need(
         (picture || product.x.channels_last()) && product.out.channels_last(),
         Misfit::Layout,

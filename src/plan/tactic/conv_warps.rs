@@ -10,12 +10,16 @@ use crate::tensor::Shape;
 
 /// Channels of a piece: what a warp multiplies at a time.
 pub const PIECE_CHANNELS: u32 = 32;
-/// Most pieces of a warp.
+/// Most pieces of a warp, and of one that shares the channels of single pixels.
 const WARP_PIECES: u32 = 4;
+const SINGLE_PIECES: u32 = 6;
 /// Warps that share the channels of a convolution of one tap.
 const SHARERS: u32 = 8;
 /// Most input channels of such a convolution.
 pub const MAX_CHANNELS: u32 = SHARERS * WARP_PIECES * PIECE_CHANNELS;
+/// Most input channels of single pixels, and most weights that they multiply: more are worth streaming.
+const SINGLE_CHANNELS: u32 = SHARERS * SINGLE_PIECES * PIECE_CHANNELS;
+const SINGLE_WEIGHTS: u64 = 1 << 21;
 /// Taps of a larger window: one a warp.
 const TAPS: u32 = 9;
 /// Input channels of a convolution under a larger window that occupy its warps.
@@ -59,6 +63,8 @@ pub enum Share {
     Affine,
     /// The same, behind a factor.
     Gate,
+    /// The same of single pixels as they are: small fully connected layers.
+    Single,
 }
 
 impl Share {
@@ -70,9 +76,19 @@ impl Share {
         }
     }
 
+    /// The numbers of pieces that kernels have places for, in ascending order: fewer take fewer registers.
+    fn places(self) -> &'static [u32] {
+        match self {
+            Share::Taps => &[WARP_PIECES],
+            Share::Affine | Share::Gate => &[1, 2, WARP_PIECES],
+            Share::Single => &[1, 2, WARP_PIECES, SINGLE_PIECES],
+        }
+    }
+
     /// What a product with such a prologue shares out.
-    pub fn of(prologue: Option<&Prologue>) -> Share {
+    pub fn of(product: &Product<'_>, prologue: Option<&Prologue>) -> Share {
         match prologue {
+            None if product.window.taps() == 1 => Share::Single,
             None => Share::Taps,
             Some(Prologue::Affine(_)) => Share::Affine,
             Some(Prologue::Gate(_)) => Share::Gate,
@@ -93,20 +109,27 @@ impl Share {
 }
 
 impl WarpsTile {
-    /// The kernel's name in `conv_warps.cu`.
-    pub fn function(&self, share: Share) -> String {
+    /// The name in `conv_warps.cu` of the kernel whose warps have places for `pieces` pieces.
+    pub fn function(&self, share: Share, pieces: u32) -> String {
         let name = match share {
             Share::Taps => "taps",
             Share::Affine => "affine",
             Share::Gate => "gate",
+            Share::Single => "single",
         };
-        format!("conv_warps_{}x{}_{name}", self.tile.0, self.tile.1)
+        let places = share.places().iter().copied().find(|&p| p >= pieces).unwrap_or(SINGLE_PIECES);
+        format!("conv_warps_{}x{}_{name}_{places}", self.tile.0, self.tile.1)
     }
 
     /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
     pub fn of(tactic: Tactic) -> Option<&'static WarpsTile> {
         let entry = MENU.get(usize::from(tactic.variant))?;
         (tactic.kernel == Kernel::ConvWarps && tactic.tile == entry.tile).then_some(entry)
+    }
+
+    /// True if there is a kernel for it: larger tiles of more pieces want more registers than there are.
+    pub fn serves(&self, share: Share) -> bool {
+        share != Share::Single || self.tile.0 < 32
     }
 
     /// The tactics of the whole menu.
@@ -132,9 +155,14 @@ pub fn product<'a>(plan: &Plan, body: &'a Operator, prologue: Option<&Prologue>)
     let product = conv_mma::product(plan, body)?;
     let (x, out) = (&product.x, &product.out);
     let whole = x.extents[3].is_multiple_of(8) && product.input.origin.is_multiple_of(8) && x.wide();
-    need(!product.matrix && whole, Misfit::Layout)?;
+    need(whole, Misfit::Layout)?;
     let pixels = u64::from(out.extents[1]) * u64::from(out.extents[2]);
-    let serves = match Share::of(prologue) {
+    let serves = match Share::of(&product, prologue) {
+        Share::Single => {
+            let weights = u64::from(x.extents[3]) * u64::from(out.extents[3]);
+            let alone = pixels == 1 && x.extents[1] == 1 && x.extents[2] == 1;
+            alone && x.extents[3] <= SINGLE_CHANNELS && weights <= SINGLE_WEIGHTS
+        }
         Share::Taps => {
             let square = product.window.kernel[..2] == [3, 3];
             square && TAP_CHANNELS.contains(&x.extents[3]) && out.extents[3] <= TAP_OUTPUTS && pixels <= PIXELS
@@ -153,16 +181,17 @@ pub fn gated(pixels: Shape) -> bool {
 }
 
 /// Ranges of K that are summed on their own and then in order: one a warp.
-pub fn splits(prologue: Option<&Prologue>) -> u16 {
-    Share::of(prologue).warps() as u16
+pub fn splits(product: &Product<'_>, prologue: Option<&Prologue>) -> u16 {
+    Share::of(product, prologue).warps() as u16
 }
 
 /// The menu's tactics for a product, best first by estimate: blocks that fill a large GPU, and then the fewest of them.
-pub fn menu(product: &Product<'_>) -> Vec<Tactic> {
+pub fn menu(product: &Product<'_>, prologue: Option<&Prologue>) -> Vec<Tactic> {
     /// Multiprocessors of a large GPU.
     const PROCESSORS: u64 = 132;
     let mut all: Vec<(u64, Tactic)> = WarpsTile::tactics()
         .zip(MENU)
+        .filter(|(_, entry)| entry.serves(Share::of(product, prologue)))
         .map(|(tactic, entry)| {
             let tile = u64::from(entry.tile.0) * u64::from(entry.tile.1) / 256;
             let rounds = entry.blocks(product).div_ceil(PROCESSORS);
@@ -182,15 +211,19 @@ mod tests {
         let source = include_str!("../../backend/cuda/kernels/conv_warps.cu");
         let mut lines = std::collections::BTreeSet::new();
         for entry in MENU {
-            for (share, name) in [(Share::Taps, "TAPS"), (Share::Affine, "AFFINE"), (Share::Gate, "GATE")] {
-                let line = format!(
-                    "\nCONV_WARPS({}, {}, {}, {name})\n",
-                    entry.function(share),
-                    entry.tile.0,
-                    entry.tile.1
-                );
-                assert_eq!(source.matches(&line).count(), 1, "{line}");
-                lines.insert(line);
+            let shares = [
+                (Share::Taps, "TAPS"),
+                (Share::Affine, "AFFINE"),
+                (Share::Gate, "GATE"),
+                (Share::Single, "SINGLE"),
+            ];
+            for (share, name) in shares.into_iter().filter(|(share, _)| entry.serves(*share)) {
+                for places in share.places() {
+                    let (function, tile) = (entry.function(share, *places), entry.tile);
+                    let line = format!("\nCONV_WARPS({function}, {}, {}, {name}, {places}, ", tile.0, tile.1);
+                    assert_eq!(source.matches(&line).count(), 1, "{line}");
+                    lines.insert(line);
+                }
             }
         }
         assert_eq!(source.lines().filter(|l| l.starts_with("CONV_WARPS(")).count(), lines.len());
@@ -204,5 +237,10 @@ mod tests {
             assert!(each * warps * PIECE_CHANNELS >= channels && each * (warps - 1) * PIECE_CHANNELS < channels);
         }
         assert_eq!(Share::Taps.pieces(96), (3, 9));
+        assert_eq!(Share::Single.pieces(1344), (6, 7));
+        assert_eq!(Share::Single.pieces(SINGLE_CHANNELS), (SINGLE_PIECES, SHARERS));
+        assert_eq!(MENU[0].function(Share::Gate, 3), "conv_warps_16x32_gate_4");
+        assert_eq!(MENU[0].function(Share::Gate, 1), "conv_warps_16x32_gate_1");
+        assert_eq!(MENU[3].function(Share::Single, 5), "conv_warps_16x16_single_6");
     }
 }

@@ -1,7 +1,7 @@
 //! The tiles of the kernels that convolve with `wgmma`, what the copy engine demands of an operator, and how K is split.
 
 use super::Misfit;
-use super::forms::need;
+use super::forms::{computes_halves, need};
 use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 use crate::tensor::DType;
@@ -95,6 +95,11 @@ pub const MENU: &[WgmmaTile] = &[
     one((256, 64), 4, 1),
     cluster((64, 64), 6, 2),
     cluster((64, 32), 8, 2),
+    one((128, 32), 2, 4),
+    one((64, 32), 2, 6),
+    one((64, 32), 4, 4),
+    turns((128, 32), 4, 2),
+    turns((64, 32), 4, 4),
 ];
 
 impl WgmmaTile {
@@ -146,8 +151,8 @@ pub fn k_blocks(product: &Product<'_>) -> u64 {
 /// The product that an operator begins with, if the kernels take it.
 pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
     let product = Product::of(plan, operator)?;
-    let halves = [product.input.dtype, product.weights.dtype, product.output.dtype] == [DType::F16; 3];
-    need(halves && operator.calls.iter().all(|c| c.dtype == DType::F16), Misfit::Type)?;
+    let halves = [product.input.dtype, product.weights.dtype] == [DType::F16; 2];
+    need(halves && computes_halves(operator), Misfit::Type)?;
     let (x, window) = (&product.x, &product.window);
     let aligned = x.extents[3].is_multiple_of(ALIGNED) && product.input.origin.is_multiple_of(u64::from(ALIGNED)) && x.wide();
     let carried = (0..3).all(|a| x.extents[a] <= 1 || x.strides[a] > 0);

@@ -6,9 +6,10 @@
 
 use super::conv_mma::{self, MmaTile};
 use super::conv_patch::{self, Kept, PatchTile};
-use super::conv_warps::{self, WarpsTile};
+use super::conv_warps::{self, Share, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
-use super::forms::need;
+use super::depthwise_strip::{self, Strip};
+use super::forms::{before_copy, need};
 use super::prologue::Prologue;
 use super::stem::{self, StemTile};
 use super::stream_wgmma::{self, StreamTile};
@@ -62,9 +63,9 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
 fn warps_class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass> {
     let class = |body: &Operator, prologue: Option<&Prologue>| {
         let product = conv_warps::product(plan, body, prologue);
-        product.ok().map(|_| ArithmeticClass {
+        product.ok().map(|product| ArithmeticClass {
             family: Family::TensorCore,
-            split_k: conv_warps::splits(prologue),
+            split_k: conv_warps::splits(&product, prologue),
         })
     };
     match prologue::cut(plan, operator) {
@@ -86,8 +87,8 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     let split_k = operator.class.split_k;
     if warps_class(plan, operator) == Some(operator.class) {
         return match prologue::cut(plan, operator) {
-            Some((prologue, body)) => conv_warps::product(plan, &body, Some(&prologue)).map_or(Vec::new(), |p| conv_warps::menu(&p)),
-            None => conv_warps::product(plan, operator, None).map_or(Vec::new(), |p| conv_warps::menu(&p)),
+            Some((prologue, body)) => warps(plan, &body, Some(&prologue)),
+            None => warps(plan, operator, None),
         };
     }
     if let Some((_, body)) = prologue::cut(plan, operator) {
@@ -102,9 +103,21 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         },
         _ => conv_mma::product(plan, body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
     };
-    let pictures = [Kernel::Prepare, Kernel::Decode, Kernel::Squeeze].into_iter();
-    let others = pictures.chain(plain::KERNELS).chain([Kernel::Generic]).map(Tactic::of);
-    products.into_iter().chain(others).collect()
+    let single = |kernels: &[Kernel]| kernels.iter().copied().map(Tactic::of).collect::<Vec<_>>();
+    [
+        products,
+        single(&[Kernel::Prepare, Kernel::Decode]),
+        squeeze::tactics().collect(),
+        single(&plain::KERNELS),
+        Strip::tactics().collect(),
+        single(&[Kernel::Generic]),
+    ]
+    .concat()
+}
+
+/// The tactics of the kernels whose warps share out K, best first.
+fn warps(plan: &Plan, body: &Operator, prologue: Option<&Prologue>) -> Vec<Tactic> {
+    conv_warps::product(plan, body, prologue).map_or(Vec::new(), |p| conv_warps::menu(&p, prologue))
 }
 
 /// The tactics of the kernels that multiply by `wgmma`, best first.
@@ -131,12 +144,13 @@ fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16) -> Vec<Tactic> {
 /// The table.
 pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
     if tactic.kernel == Kernel::ConvWarps {
-        WarpsTile::of(tactic).ok_or(Misfit::Tile)?;
+        let entry = WarpsTile::of(tactic).ok_or(Misfit::Tile)?;
         need(warps_class(plan, operator) == Some(operator.class), Misfit::Class)?;
-        return match prologue::cut(plan, operator) {
-            Some((_, body)) => tail(&body),
-            None => tail(operator),
-        };
+        let (prologue, body) = prologue::cut(plan, operator).unzip();
+        let body = body.as_ref().unwrap_or(operator);
+        let product = conv_warps::product(plan, body, prologue.as_ref())?;
+        need(entry.serves(Share::of(&product, prologue.as_ref())), Misfit::Tile)?;
+        return tail(body);
     }
     if let Some((prologue, body)) = prologue::cut(plan, operator) {
         tail(&body)?;
@@ -149,8 +163,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
     let body = cut.as_ref().unwrap_or(operator);
     let first = body.calls.first().ok_or(Misfit::Primitive)?;
     if tactic.kernel == Kernel::Squeeze {
-        need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
-        return squeeze::fits(plan, operator);
+        return squeeze::fits(tactic, plan, operator);
     }
     if let Some(body) = pooled::cut(operator) {
         let entry = PatchTile::of(tactic).ok_or(Misfit::Tile)?;
@@ -181,9 +194,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             conv_patch::fits(entry, &conv_patch::product(plan, operator)?, operator.class.split_k)
         }
         (Kernel::StreamWgmma, P::Conv { .. } | P::MatMul) => {
-            StreamTile::of(tactic).ok_or(Misfit::Tile)?;
-            let splits = conv_wgmma::splits(&stream_wgmma::product(plan, operator)?);
-            need(operator.class.split_k == splits, Misfit::Class)
+            let entry = StreamTile::of(tactic).ok_or(Misfit::Tile)?;
+            let product = stream_wgmma::product(plan, operator)?;
+            need(operator.class.split_k == conv_wgmma::splits(&product), Misfit::Class)?;
+            need(entry.serves(&product, operator.class.split_k), Misfit::Tile)
         }
         (Kernel::Recurrent, P::Lstm { .. }) if operator.class.family == Family::TensorCore => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
@@ -194,6 +208,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
             need(operator.calls.len() == 1, Misfit::Tail)
+        }
+        (Kernel::ConvDepthwise, P::Conv { .. }) if tactic != Tactic::of(tactic.kernel) => {
+            plain::fits(Tactic::of(tactic.kernel), plan, operator)?;
+            depthwise_strip::fits(tactic, operator)
         }
         _ => plain::fits(tactic, plan, operator),
     }
@@ -209,13 +227,14 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
     }
 }
 
-/// Every call behind the first is an elementwise function, and only such calls read inner values.
+/// Every call behind the first is an elementwise function or, at the end, a copy; only such calls read inner values.
 fn tail(operator: &Operator) -> Result<(), Misfit> {
     let inner = |o: &Operand| matches!(o, Operand::Inner(_));
     let (first, later) = operator.calls.split_first().ok_or(Misfit::Primitive)?;
     need(!first.inputs.iter().any(inner), Misfit::Tail)?;
-    let elementwise = later
+    let elementwise = before_copy(operator)
         .iter()
+        .skip(1)
         .all(|c| matches!(c.primitive, Primitive::Unary(_) | Primitive::Binary(_)) && c.shape == first.shape);
     need(elementwise && (later.is_empty() || operator.outputs.len() == 1), Misfit::Tail)
 }

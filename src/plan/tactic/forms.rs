@@ -16,6 +16,29 @@ pub fn need(ok: bool, misfit: Misfit) -> Result<(), Misfit> {
     if ok { Ok(()) } else { Err(misfit) }
 }
 
+/// The calls of an operator without a last one that copies halves, as they are or widened to f32: kernels do that as they
+/// store.
+pub fn before_copy(operator: &Operator) -> &[Call] {
+    let calls = operator.calls.as_slice();
+    match calls {
+        [.., made, copy] => {
+            let alone = copy.primitive == Primitive::Copy && copy.inputs == [Operand::Inner(calls.len() as u8 - 2)];
+            let keeps = made.dtype == DType::F16 && copy.dtype.is_float() && made.shape == copy.shape;
+            &calls[..calls.len() - usize::from(alone && keeps)]
+        }
+        _ => calls,
+    }
+}
+
+/// True if everything that an operator computes is f16; a copy at its end may widen that.
+pub fn computes_halves(operator: &Operator) -> bool {
+    let stored = operator
+        .outputs
+        .iter()
+        .all(|v| Some(v.dtype) == operator.calls.last().map(|c| c.dtype));
+    stored && before_copy(operator).iter().all(|c| c.dtype == DType::F16)
+}
+
 /// Stride of an axis that carries positions; 0 for an extent of 1.
 fn stride(view: &View, axis: usize) -> i64 {
     if view.layout.shape.dim(axis) <= 1 {

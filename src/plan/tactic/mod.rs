@@ -10,6 +10,7 @@ pub mod conv_warps;
 pub mod conv_wgmma;
 mod cpu;
 mod cuda;
+pub mod depthwise_strip;
 mod forms;
 pub mod pictures;
 mod plain;
@@ -21,6 +22,7 @@ pub mod squeeze;
 pub mod stem;
 pub mod stream_wgmma;
 
+pub use forms::before_copy;
 pub use plain::{MAX_ATTENTION_WIDTH, PRODUCT_STEP};
 
 use super::format::{ArithmeticClass, Family, Kernel, Operator, Plan, Tactic};

@@ -3,7 +3,7 @@
 
 use super::Misfit;
 use super::forms::need;
-use crate::plan::format::{ArithmeticClass, Call, Family, Operand, Operator, Plan, Rounding, Space, View};
+use crate::plan::format::{ArithmeticClass, Call, Family, Kernel, Operand, Operator, Plan, Rounding, Space, Tactic, View};
 use crate::primitive::{Primitive, ReduceKind, Unary, Window};
 use crate::tensor::{DType, Shape};
 
@@ -21,6 +21,10 @@ const MAX_HIDDEN: u32 = 512;
 const MIN_CHANNELS: u32 = 8;
 /// Most pixels, so that positions behind the last one stay in 32 bits.
 const MAX_PIXELS: u64 = 1 << 26;
+
+/// Samples that a block computes with the same weights, by a tactic's variant: more where few multiprocessors would else read
+/// them again and again.
+const SPANS: [u32; 4] = [1, 2, 4, 8];
 
 /// The class of the operator: the layers' sums have one order of their own, which the shape fixes.
 const CLASS: ArithmeticClass = ArithmeticClass {
@@ -119,8 +123,24 @@ pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass>
     Squeeze::of(plan, operator).ok().map(|_| CLASS)
 }
 
+/// The tactics, for one sample a block first.
+pub(super) fn tactics() -> impl Iterator<Item = Tactic> {
+    (0..SPANS.len() as u16).map(|variant| Tactic {
+        variant,
+        ..Tactic::of(Kernel::Squeeze)
+    })
+}
+
+/// Samples of a block under a tactic; `None` for tactics that there are not.
+pub fn span(tactic: Tactic) -> Option<u32> {
+    let known = tactic.kernel == Kernel::Squeeze && tactic.tile == (0, 0);
+    SPANS.get(usize::from(tactic.variant)).copied().filter(|_| known)
+}
+
 /// Checks that the kernel can run the operator.
-pub(super) fn fits(plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
-    Squeeze::of(plan, operator)?;
+pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+    let form = Squeeze::of(plan, operator)?;
+    let span = span(tactic).ok_or(Misfit::Tile)?;
+    need(span == 1 || span <= form.x.layout.shape.dim(0), Misfit::Tile)?;
     need(operator.class == CLASS, Misfit::Class)
 }

@@ -25,18 +25,31 @@ const SHARED_BYTES: u32 = 227 << 10;
 const GROUPS: u32 = 2;
 /// Items between the one that is loaded and the last one that is done: at least, and at most.
 const AHEAD: std::ops::RangeInclusive<u32> = 2..=6;
-/// Multiprocessors of a large GPU, each of which takes one block.
-pub const PROCESSORS: u32 = 132;
+/// Multiprocessors of a large GPU, each of which takes one block; and of a small one.
+const PROCESSORS: u16 = 132;
+const FEW_PROCESSORS: u16 = 16;
 
-/// One kernel of `stem.cu`: the output pixels of a segment of a row, which one product makes.
+/// One way to run a kernel of `stem.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StemTile {
-    /// Output pixels.
+    /// Output pixels of a segment of a row, which one product makes.
     pub pixels: u16,
+    /// Most blocks: where there are more than multiprocessors, those that come later begin with an empty ring.
+    pub blocks: u16,
 }
 
 const fn segment(pixels: u16) -> StemTile {
-    StemTile { pixels }
+    StemTile {
+        pixels,
+        blocks: PROCESSORS,
+    }
+}
+
+const fn few(pixels: u16) -> StemTile {
+    StemTile {
+        pixels,
+        blocks: FEW_PROCESSORS,
+    }
 }
 
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
@@ -48,6 +61,10 @@ pub const MENU: &[StemTile] = &[
     segment(104),
     segment(112),
     segment(128),
+    few(32),
+    few(56),
+    few(64),
+    few(112),
 ];
 
 /// How the input rows of a segment lie in shared memory.
@@ -188,7 +205,7 @@ impl StemTile {
         let (multiply, store) = (products * pixels / 2, pixels * u64::from(BLOCK_CHANNELS) * 2 / STORED);
         let row = self.rows(product).map_or(0, |r| u64::from(r.pixels));
         let fill = row * u64::from(product.window.kernel[0]) * LOADED;
-        fill + items.div_ceil(u64::from(PROCESSORS)) * multiply.max(store) + multiply.min(store)
+        fill + items.div_ceil(u64::from(self.blocks)) * multiply.max(store) + multiply.min(store)
     }
 }
 
@@ -203,7 +220,8 @@ mod tests {
             let line = format!("\nSTEM_KERNEL({})\n", entry.pixels);
             assert_eq!(source.matches(&line).count(), 1, "{line}");
         }
-        assert_eq!(source.lines().filter(|l| l.starts_with("STEM_KERNEL(")).count(), MENU.len());
+        let kernels: std::collections::BTreeSet<u16> = MENU.iter().map(|e| e.pixels).collect();
+        assert_eq!(source.lines().filter(|l| l.starts_with("STEM_KERNEL(")).count(), kernels.len());
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 pub const CHANNELS: u16 = 64;
 /// Most output pixels of all samples that are worth streaming weights past.
 const MAX_PIXELS: u64 = 256;
+/// Most tiles whose chains are summed apart: each has a counter.
+const MAX_TILES: u64 = 1 << 14;
 
 /// Kernels of `stream_wgmma.cu` for one tile: one for each way to sum the chains of a split K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,24 +20,51 @@ pub struct StreamTile {
     pub pixels: u16,
     /// K blocks in shared memory at once, as many as let two blocks share an SM.
     pub stages: u16,
+    /// Chains of a split K are summed through memory by the block that ends last, wherever the others are, instead of in a
+    /// cluster, whose blocks need places side by side.
+    pub apart: bool,
 }
 
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
 pub const MENU: &[StreamTile] = &[
-    StreamTile { pixels: 8, stages: 12 },
-    StreamTile { pixels: 16, stages: 10 },
-    StreamTile { pixels: 32, stages: 8 },
+    tile(8, 12, false),
+    tile(16, 10, false),
+    tile(32, 8, false),
+    tile(8, 12, true),
+    tile(16, 10, true),
+    tile(32, 8, true),
 ];
 
+const fn tile(pixels: u16, stages: u16, apart: bool) -> StreamTile {
+    StreamTile { pixels, stages, apart }
+}
+
 impl StreamTile {
-    /// The kernel's name in `stream_wgmma.cu`.
-    pub fn function(&self, chains: Chains) -> String {
+    /// The kernel's name in `stream_wgmma.cu`, of a launch that sums several chains so; `None` for chains apart.
+    pub fn function(&self, chains: Option<Chains>) -> String {
         let chains = match chains {
-            Chains::One => "one",
-            Chains::InTurn => "turns",
-            Chains::Cluster => "cluster",
+            Some(Chains::One) => "one",
+            Some(Chains::InTurn) => "turns",
+            Some(Chains::Cluster) => "cluster",
+            None => "apart",
         };
         format!("stream_wgmma_{}_s{}_{chains}", self.pixels, self.stages)
+    }
+
+    /// Tiles of a product, or of all its chunks, at the most.
+    pub fn tiles(&self, product: &Product<'_>) -> u64 {
+        let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
+        let pixels = match rows * columns {
+            1 => samples.div_ceil(u64::from(self.pixels)),
+            // Rows of every sample may be cut.
+            image => samples * image.div_ceil(u64::from(self.pixels)),
+        };
+        pixels * channels.div_ceil(u64::from(CHANNELS))
+    }
+
+    /// True if the entry serves a product whose K is split so.
+    pub fn serves(&self, product: &Product<'_>, split_k: u16) -> bool {
+        !self.apart || (split_k > 1 && self.tiles(product) <= MAX_TILES)
     }
 
     /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
@@ -87,10 +116,12 @@ mod tests {
     #[test]
     fn every_entry_is_a_line_of_the_source() {
         let source = include_str!("../../backend/cuda/kernels/stream_wgmma.cu");
+        let mut lines = std::collections::BTreeSet::new();
         for entry in MENU {
             let line = format!("\nSTREAM_WGMMA({}, {})\n", entry.pixels, entry.stages);
             assert_eq!(source.matches(&line).count(), 1, "{line}");
+            lines.insert(line);
         }
-        assert_eq!(source.lines().filter(|l| l.starts_with("STREAM_WGMMA(")).count(), MENU.len());
+        assert_eq!(source.lines().filter(|l| l.starts_with("STREAM_WGMMA(")).count(), lines.len());
     }
 }

@@ -1,6 +1,6 @@
 //! Which nodes run as one operator: a product or an elementwise function, and the elementwise functions that follow it; the
-//! scale, shift and relu of a product's input channels before it, or their factors, or the copy of its picture; and squeeze
-//! and excitation.
+//! scale, shift and relu of a product's input channels before it, or their factors, or the copy of its picture; the copy that
+//! makes a result of a matrix product; and squeeze and excitation.
 
 use crate::limits::MAX_PRIMITIVES;
 use crate::plan::tactic::squeeze::is_form;
@@ -64,6 +64,14 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
             });
             let copy = || picture_of(graph, &producers, &uses, node);
             joined = joined.or_else(|| copy().and_then(|last| group_of[last]).filter(|&g| members[g].len() == 1));
+        }
+        if set.has(PassSet::GROUP) {
+            joined = joined.or_else(|| {
+                let product = copied_product(graph, &producers, &uses, node)?;
+                let group = group_of[product]?;
+                let fits = members[group].last() == Some(&product) && members[group].len() < MAX_PRIMITIVES;
+                (fits && is_matrix_product(graph, &producers, members[group][0])).then_some(group)
+            });
         }
         let group = joined.unwrap_or_else(|| {
             members.push(Vec::new());
@@ -253,6 +261,29 @@ fn picture_of(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &N
     let copies = graph.nodes[copy].op == Op::Primitive(Primitive::Copy);
     let halves = node.outputs.iter().all(|&v| graph.value(v).dtype == DType::F16);
     (constants && picture && copies && halves).then_some(copy)
+}
+
+/// The node whose halves alone a copy makes a result of, as they are or widened: what makes them can store them so.
+fn copied_product(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node: &Node) -> Option<usize> {
+    let (&[x], &[y]) = (node.inputs.as_slice(), node.outputs.as_slice()) else {
+        return None;
+    };
+    let keeps = graph.value(x).dtype == DType::F16 && graph.value(y).dtype.is_float();
+    let copies = node.op == Op::Primitive(Primitive::Copy) && keeps;
+    let alone = uses[x.index()] == 1 && graph.value(x).shape == graph.value(y).shape && graph.outputs.iter().any(|o| o.value == y);
+    producers[x.index()].filter(|_| copies && alone)
+}
+
+/// A matrix of halves times constant weights.
+fn is_matrix_product(graph: &Graph, producers: &[Option<usize>], node: usize) -> bool {
+    let node = &graph.nodes[node];
+    let constants = node
+        .inputs
+        .iter()
+        .skip(1)
+        .all(|&v| strided::constant(graph, producers, v).is_some());
+    let halves = node.inputs.iter().chain(&node.outputs).all(|&v| graph.value(v).dtype == DType::F16);
+    node.op == Op::Primitive(Primitive::MatMul) && constants && halves
 }
 
 fn is_tail(primitive: &Primitive) -> bool {

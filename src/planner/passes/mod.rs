@@ -4,6 +4,7 @@
 mod attention;
 mod drop_dead;
 mod drop_noops;
+mod flattened;
 mod fold_batchnorm;
 mod fold_constants;
 mod fold_pad;
@@ -53,8 +54,10 @@ impl PassSet {
     pub const ATTENTION: PassSet = PassSet(1 << 12);
     /// Lowering joins a convolution and the maxima of its results, on boards whose kernels compute both at once.
     pub const POOLED: PassSet = PassSet(1 << 13);
+    /// Matrix products of flattened pictures read these as they are stored.
+    pub const FLATTENED: PassSet = PassSet(1 << 14);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 14) - 1);
+    pub const ALL: PassSet = PassSet((1 << 15) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -110,7 +113,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 12] = [
+const PASSES: [Pass; 13] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -160,6 +163,11 @@ const PASSES: [Pass; 12] = [
         name: "attention",
         flag: PassSet::ATTENTION,
         run: attention::run,
+    },
+    Pass {
+        name: "flattened",
+        flag: PassSet::FLATTENED,
+        run: flattened::run,
     },
     Pass {
         name: "drop_noops",

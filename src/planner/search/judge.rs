@@ -7,7 +7,9 @@ use crate::plan::format::Tenant;
 use crate::planner::simulate::{Frame, Machine, Simulator, Trace};
 
 /// Candidates that are kept of each searcher.
-pub const KEPT: usize = 4;
+pub const KEPT: usize = 9;
+/// Of them, those that put the tenants onto the same streams: what is measured is to differ.
+const ALIKE: usize = 3;
 
 /// What a candidate is worth: less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,8 +153,18 @@ impl<'a> Judge<'a> {
         if at > 0 && self.best[at - 1].1 == *candidate {
             return;
         }
-        if full {
-            self.best.pop();
+        let alike = |own: &(Score, Candidate)| own.1.streams == candidate.streams;
+        let among = self.best.iter().filter(|&own| alike(own)).count();
+        // The worst of those like it makes room, else the worst of all.
+        let leaves = match among >= ALIKE {
+            true => self.best.iter().rposition(alike),
+            false if full => Some(KEPT - 1),
+            false => None,
+        };
+        match leaves {
+            Some(worst) if worst < at => return,
+            Some(worst) => drop(self.best.remove(worst)),
+            None => {}
         }
         self.best.insert(at, (score, candidate.clone()));
     }

@@ -14,11 +14,15 @@ mod menu;
 mod own;
 mod pointers;
 mod rivals;
+mod sample;
+mod zones;
 
 #[cfg(test)]
 mod tests;
 
 pub use judge::Score;
+pub use sample::samples;
+pub use zones::{Curve, Point, Zones, zones};
 
 use super::Searcher;
 use super::lots::Lots;
@@ -172,12 +176,11 @@ fn run(
         Searcher::Gacer => rivals::gacer(judge, plain, granularity(true, true)),
         Searcher::Platoon => {
             let together = Candidate::plain(problem, field, true);
-            let mut starts: Vec<(Score, Candidate)> = kept.iter().map(|(_, score, c)| (*score, c.clone())).collect();
+            let mut known: Vec<(Score, Candidate)> = kept.iter().map(|(_, score, c)| (*score, c.clone())).collect();
             for baseline in [plain.clone(), together] {
-                starts.push((judge.score(&baseline), baseline));
+                known.push((judge.score(&baseline), baseline));
             }
-            starts.sort_by_key(|(score, _)| *score);
-            let starts: Vec<Candidate> = starts.into_iter().map(|(_, c)| c).take(own::STARTS).collect();
+            let starts = own::starts(judge, plain, &known);
             own::platoon(judge, &starts, lots);
         }
     }

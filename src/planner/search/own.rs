@@ -11,25 +11,109 @@ use crate::planner::lots::Lots;
 /// The threshold at the start, in thousandths of the score.
 const THRESHOLD: u64 = 10;
 /// Candidates that it starts from.
-pub const STARTS: usize = 2;
+pub const STARTS: usize = 5;
 /// Most operators in a row whose width changes at once.
 const RUN: usize = 12;
+/// Launch widths of an operator at most, the full one among them.
+const LEVELS: usize = 7;
+/// Nanoseconds from which on an operator counts as slow.
+const SLOW: u64 = 10_000;
 /// Most waits between two tenants in a set.
 const EDGES: usize = 24;
-/// Kinds of changes.
-const KINDS: usize = 12;
+/// A kind of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Another tactic or launch width for an operator.
+    Way,
+    /// Another tactic or launch width for some operators in a row.
+    Ways,
+    /// One launch width for all operators of a tenant that have it.
+    Share,
+    /// Another way to cut an operator.
+    Cut,
+    /// A new wait between two tenants.
+    AddEdge,
+    /// One wait less.
+    RemoveEdge,
+    /// A wait somewhere else.
+    MoveEdge,
+    /// Another rank for a stream.
+    Rank,
+    /// Another stream for a tenant.
+    Stream,
+    /// A new barrier.
+    Insert,
+    /// One barrier less.
+    Remove,
+    /// A pointer of a barrier somewhere else.
+    Shift,
+}
+
+/// All kinds, as often as they are drawn.
+const KINDS: [Kind; 15] = [
+    Kind::Way,
+    Kind::Way,
+    Kind::Ways,
+    Kind::Ways,
+    Kind::Share,
+    Kind::Cut,
+    Kind::AddEdge,
+    Kind::RemoveEdge,
+    Kind::MoveEdge,
+    Kind::Rank,
+    Kind::Stream,
+    Kind::Insert,
+    Kind::Remove,
+    Kind::Shift,
+    Kind::Shift,
+];
+/// Kinds that show one effect, and all of them.
+pub const TASTES: [&[Kind]; 7] = [
+    &[Kind::Way, Kind::Ways],
+    &[Kind::Share, Kind::Stream],
+    &[Kind::Cut],
+    &[Kind::AddEdge, Kind::AddEdge, Kind::MoveEdge],
+    &[Kind::Insert, Kind::Insert, Kind::Shift],
+    &[Kind::Rank, Kind::Stream],
+    &KINDS,
+];
 
 /// Searches from each of `starts`, best first, as long as the judge's stretch lasts.
 pub fn platoon(judge: &mut Judge<'_>, starts: &[Candidate], lots: &mut Lots) {
     for (index, start) in starts.iter().enumerate() {
-        // Half of what is left for each, all for the last.
-        let last = index + 1 == starts.len();
-        let reserve = if last { 0 } else { judge.left() / 2 };
+        let later = (starts.len() - index - 1) as u64;
+        let reserve = judge.left() * later / (later + 1);
         anneal(judge, start, reserve, lots);
-        if judge.left() == 0 {
-            return;
+    }
+}
+
+/// Where to start from: the best of what is known, and of each way to put two tenants onto one stream, one before the other;
+/// no two with the same streams, best first.
+pub fn starts(judge: &mut Judge<'_>, plain: &Candidate, known: &[(Score, Candidate)]) -> Vec<Candidate> {
+    let mut all = known.to_vec();
+    for set in 0..judge.field.sets.len() {
+        let members = &judge.field.sets[set].members;
+        let pairs = (0..members.len()).flat_map(|a| (0..members.len()).map(move |b| (a, b)));
+        for (first, second) in pairs.filter(|(a, b)| a != b) {
+            let mut candidate = plain.clone();
+            candidate.streams[members[second].index()] = candidate.streams[members[first].index()];
+            let end = judge.field.length(set, first);
+            candidate.meetings[set].edges.push(Edge {
+                after: (first as u8, Place::before(end)),
+                before: (second as u8, Place::default()),
+            });
+            all.push((judge.score(&candidate), candidate));
         }
     }
+    all.retain(|(score, _)| *score != Score::WORST);
+    all.sort_by_key(|(score, _)| *score);
+    let mut starts: Vec<Candidate> = Vec::new();
+    for (_, candidate) in all {
+        if starts.len() < STARTS && starts.iter().all(|s| s.streams != candidate.streams) {
+            starts.push(candidate);
+        }
+    }
+    starts
 }
 
 fn anneal(judge: &mut Judge<'_>, start: &Candidate, reserve: u64, lots: &mut Lots) {
@@ -39,7 +123,7 @@ fn anneal(judge: &mut Judge<'_>, start: &Candidate, reserve: u64, lots: &mut Lot
     let mut changed = candidate.clone();
     while judge.left() > reserve {
         changed.clone_from(&candidate);
-        change(judge, &mut changed, lots);
+        change(judge, &mut changed, KINDS[lots.below(KINDS.len())], lots);
         if changed == candidate {
             // A change that cannot be made is a change looked at, or a problem without choices would never end.
             judge.skip();
@@ -59,20 +143,21 @@ fn anneal(judge: &mut Judge<'_>, start: &Candidate, reserve: u64, lots: &mut Lot
 }
 
 /// One random change.
-fn change(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
+pub fn change(judge: &Judge<'_>, candidate: &mut Candidate, kind: Kind, lots: &mut Lots) {
     let set = lots.below(judge.field.sets.len());
-    match lots.below(KINDS) {
-        0 | 1 => way(judge, candidate, 1, lots),
-        2 => way(judge, candidate, RUN, lots),
-        3 => cut(judge, candidate, lots),
-        4 => add_edge(judge, candidate, set, lots),
-        5 => remove_edge(candidate, set, lots),
-        6 => move_edge(judge, candidate, set, lots),
-        7 => rivals::rank(candidate, lots),
-        8 => stream(candidate, lots),
-        9 => rivals::insert(judge, candidate, set, lots),
-        10 => rivals::remove(candidate, set, lots),
-        _ => rivals::shift(judge, candidate, set, lots),
+    match kind {
+        Kind::Way => way(judge, candidate, 1, lots),
+        Kind::Ways => way(judge, candidate, RUN, lots),
+        Kind::Share => share(judge, candidate, lots),
+        Kind::Cut => cut(judge, candidate, lots),
+        Kind::AddEdge => add_edge(judge, candidate, set, lots),
+        Kind::RemoveEdge => remove_edge(candidate, set, lots),
+        Kind::MoveEdge => move_edge(judge, candidate, set, lots),
+        Kind::Rank => rivals::rank(candidate, lots),
+        Kind::Stream => stream(candidate, lots),
+        Kind::Insert => rivals::insert(judge, candidate, set, lots),
+        Kind::Remove => rivals::remove(candidate, set, lots),
+        Kind::Shift => rivals::shift(judge, candidate, set, lots),
     }
 }
 
@@ -91,6 +176,19 @@ fn way(judge: &Judge<'_>, candidate: &mut Candidate, run: usize, lots: &mut Lots
             false => judge.menu.widths(operator.index()),
         };
         candidate.ways[operator.index()] = (level % ways) as u8;
+    }
+}
+
+/// A tenant's virtual resource: one width, counted from the widest, for all its operators or for the slow ones of them.
+fn share(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
+    let tenant = lots.below(judge.field.operators.len());
+    let (level, least) = (lots.below(LEVELS), [0, SLOW][lots.below(2)]);
+    for operator in &judge.field.operators[tenant] {
+        let index = operator.index();
+        let slow = judge.menu.costs[judge.menu.cost(index, 0, 0) as usize].alone() >= least;
+        if slow && level < judge.menu.widths(index) {
+            candidate.ways[index] = level as u8;
+        }
     }
 }
 

@@ -8,10 +8,15 @@ pub const MOST: usize = 6;
 /// The first step of a pointer's walk is this part of its tenant's work; each later one is half as long.
 const FIRST_STEP: u32 = 4;
 
-/// Gives every member of a set `count` pointers that cut its work, as the simulator sees it alone, into equal times.
+/// Gives every member of a set `count` pointers that cut its work, as the simulator sees it alone, into equal times. One that reads
+/// what others find has them all at its start: in any cluster but the last it might come before what it reads.
 pub fn spread(judge: &Judge<'_>, candidate: &mut Candidate, set: usize, count: usize) {
     let own = &judge.field.sets[set];
     for (member, tenant) in own.members.iter().enumerate() {
+        if judge.tenants[tenant.index()].sources.iter().any(|s| own.members.contains(s)) {
+            candidate.meetings[set].pointers[member] = vec![Place::default(); count];
+            continue;
+        }
         let operators = &judge.field.operators[tenant.index()];
         let time = |o: &crate::ids::OperatorId| {
             let index = o.index();

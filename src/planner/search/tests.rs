@@ -18,7 +18,7 @@ const ALL: [Searcher; 9] = [
     Searcher::Platoon,
 ];
 
-fn board(backend: BackendKind, units: u32) -> BoardRecord {
+pub(super) fn board(backend: BackendKind, units: u32) -> BoardRecord {
     BoardRecord {
         name: "test".into(),
         backend,
@@ -31,16 +31,16 @@ fn board(backend: BackendKind, units: u32) -> BoardRecord {
     }
 }
 
-struct World {
+pub(super) struct World {
     tenants: Vec<Tenant>,
-    operators: Vec<Operator>,
+    pub(super) operators: Vec<Operator>,
     needs: Vec<Vec<OperatorId>>,
     buffers: Vec<Buffer>,
 }
 
 impl World {
     /// Three tenants of `length` operators; the last runs every other frame and, if `dependent`, reads what the first wrote.
-    fn new(length: u32, dependent: bool) -> World {
+    pub(super) fn new(length: u32, dependent: bool) -> World {
         let (operators, mut needs, buffers) = chains(3, length);
         let sources: &[u16] = if dependent { &[0] } else { &[] };
         let tenants = vec![tenant("a", 1, 0, &[]), tenant("b", 1, 1, &[]), tenant("c", 2, 0, sources)];
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    fn problem(&self) -> Problem<'_> {
+    pub(super) fn problem(&self) -> Problem<'_> {
         Problem {
             tenants: &self.tenants,
             operators: &self.operators,

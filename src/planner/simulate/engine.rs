@@ -2,13 +2,17 @@
 //!
 //! Streams run their launches in order. A launch takes its time to arrive; then its blocks go onto the units as room comes
 //! free, and stay until they are done: nothing is preempted. Among launches that have arrived, streams of higher priority go
-//! first, then those that arrived first, and none passes one that still has blocks to place: the order that Amert, Otterness,
-//! Yang, Anderson and Smith found on NVIDIA's GPUs (GPU scheduling on the NVIDIA TX2, RTSS 2017). Where blocks together
-//! want more bandwidth or arithmetic than there is, those that are bound by it slow down. All figures are integers.
+//! first, then those that arrived first: the order that Amert, Otterness, Yang, Anderson and Smith found on NVIDIA's GPUs (GPU
+//! scheduling on the NVIDIA TX2, RTSS 2017). There none passes one that still has blocks to place; frames of an H200 are
+//! predicted better if those whose blocks find room do. On a GPU whose launches begin early (programmatic dependent launch), the
+//! next of a stream comes as soon as all blocks of the one before it lie on units, and its blocks take the room that they find,
+//! though they wait there. Where blocks together want more bandwidth or more of a unit's throughput than there is, those that are
+//! bound by it slow down. All figures are integers.
 
-use super::costs::{Cost, ONE};
+use super::bays::Bays;
+use super::costs::Cost;
 use super::frame::{Frame, NONE};
-use super::machine::{Machine, WHOLE};
+use super::machine::Machine;
 
 /// Hears what happens in a simulated frame; times are nanoseconds from its start.
 pub trait Witness {
@@ -23,39 +27,39 @@ pub trait Witness {
 /// Hears nothing.
 impl Witness for () {}
 
-/// What a stream is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Its segment waits for others.
-    Waiting,
-    /// Its launch arrives at this time.
-    Arriving(u64),
-    /// Its launch has blocks to place or running.
-    Placing,
-    /// It is through.
-    Through,
+/// A launch between its sending and its end.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    launch: u32,
+    /// Its costs; of its groups, the blocks that are not placed yet.
+    cost: Cost,
+    /// When it is among those that want room.
+    arrives: u64,
+    /// When its blocks may work; `u64::MAX` while the launch before it runs.
+    ready: u64,
+    /// It has its place among those that want room.
+    queued: bool,
+    /// Blocks on units.
+    running: u32,
+}
+
+impl Flight {
+    fn placed(&self) -> bool {
+        self.queued && self.cost.groups.iter().all(|g| g.blocks == 0)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Lane {
-    state: State,
-    segment: u32,
-    launch: u32,
     priority: u8,
-    /// The launch's costs; of its groups, the blocks that are not placed yet.
-    cost: Cost,
-    /// Blocks on the units.
-    running: u32,
-    begun: bool,
-}
-
-/// Blocks of a lane that started together.
-#[derive(Clone, Copy, Debug)]
-struct Wave {
-    lane: u32,
-    blocks: u32,
-    /// Work left: nanoseconds at full speed, times [`ONE`].
-    left: u64,
+    /// The segment that runs or waits; [`NONE`] behind the last.
+    segment: u32,
+    /// Its segment waits for others.
+    waiting: bool,
+    /// The launch that runs, and the one behind it that has come early.
+    flights: [Option<Flight>; 2],
+    /// Which of the two runs.
+    first: usize,
 }
 
 /// The simulator, with the memory that it uses over and over.
@@ -63,13 +67,11 @@ struct Wave {
 pub struct Simulator {
     machine: Machine,
     lanes: Vec<Lane>,
-    waves: Vec<Wave>,
-    /// Lanes that are placing, in the order in which they may.
-    order: Vec<u32>,
+    bays: Bays,
+    /// Flights that want room, in the order in which they get it: lane and place in it.
+    order: Vec<(u32, u32)>,
     pending: Vec<u32>,
     ends: Vec<u64>,
-    free: u64,
-    demand: [u64; 2],
 }
 
 impl Simulator {
@@ -78,12 +80,10 @@ impl Simulator {
         Simulator {
             machine,
             lanes: Vec::new(),
-            waves: Vec::new(),
+            bays: Bays::new(machine),
             order: Vec::new(),
             pending: Vec::new(),
             ends: Vec::new(),
-            free: 0,
-            demand: [0; 2],
         }
     }
 
@@ -101,36 +101,36 @@ impl Simulator {
         loop {
             self.arrive(now);
             self.place(now, witness);
+            self.bays.begin(now);
+            self.look_ahead(now, frame, costs);
             let Some(next) = self.next(now) else {
                 break;
             };
-            witness.holds(now, next, self.machine.pool() - self.free);
-            self.advance(next - now);
+            witness.holds(now, next, self.bays.held());
+            self.bays.advance(next - now);
             now = next;
-            self.retire(now, frame, costs, witness);
+            while let Some((flight, blocks)) = self.bays.pop() {
+                self.land(flight, blocks, now, frame, costs, witness);
+            }
         }
         self.ends.iter_mut().filter(|e| **e == u64::MAX).for_each(|e| *e = now);
         now
     }
 
     fn reset(&mut self, frame: &Frame, costs: &[Cost]) {
-        self.free = self.machine.pool();
-        self.demand = [0; 2];
-        self.waves.clear();
+        self.bays.clear();
         self.order.clear();
         self.ends.clear();
         self.ends.resize(frame.segments.len(), u64::MAX);
         self.pending.clear();
         self.pending.extend(frame.segments.iter().map(|s| s.waits));
         self.lanes.clear();
-        let lane = |(&(first, _), &priority): (&(u32, u32), &u8)| Lane {
-            state: State::Through,
-            segment: first,
-            launch: 0,
+        let lane = |(&(segment, _), &priority): (&(u32, u32), &u8)| Lane {
             priority,
-            cost: Cost::default(),
-            running: 0,
-            begun: false,
+            segment,
+            waiting: false,
+            flights: [None; 2],
+            first: 0,
         };
         self.lanes.extend(frame.streams.iter().zip(&frame.priorities).map(lane));
         for lane in 0..self.lanes.len() {
@@ -139,158 +139,186 @@ impl Simulator {
     }
 
     /// Starts the lane's segment if nothing holds it up.
-    fn open(&mut self, index: usize, now: u64, frame: &Frame, costs: &[Cost]) {
-        let segment = self.lanes[index].segment;
+    fn open(&mut self, lane: usize, now: u64, frame: &Frame, costs: &[Cost]) {
+        let segment = self.lanes[lane].segment;
         if segment == NONE {
-            self.lanes[index].state = State::Through;
-        } else if self.pending[segment as usize] > 0 {
-            self.lanes[index].state = State::Waiting;
-        } else {
+            return;
+        }
+        self.lanes[lane].waiting = self.pending[segment as usize] > 0;
+        if !self.lanes[lane].waiting {
             let it = &frame.segments[segment as usize];
-            let meeting = if it.waits > 0 { self.machine.sync } else { 0 };
-            self.send(index, it.launches.0, now.saturating_add(meeting), frame, costs);
+            let meeting = if it.waits > 0 { self.machine.calibration.sync } else { 0 };
+            self.send(lane, it.launches.0, now.saturating_add(meeting), frame, costs);
         }
     }
 
-    /// Sends the lane's next launch on its way.
-    fn send(&mut self, index: usize, launch: u32, now: u64, frame: &Frame, costs: &[Cost]) {
+    /// Sends the lane's next launch on its way, after the one before it has ended.
+    fn send(&mut self, lane: usize, launch: u32, now: u64, frame: &Frame, costs: &[Cost]) {
+        let cost = costs[frame.launches[launch as usize].cost as usize];
+        let ready = now.saturating_add(cost.launch).saturating_add(self.crowd(lane));
+        let own = &mut self.lanes[lane];
+        own.flights[own.first] = Some(Flight {
+            launch,
+            cost,
+            arrives: ready,
+            ready,
+            queued: false,
+            running: 0,
+        });
+    }
+
+    /// What a launch takes longer while other streams are at work.
+    fn crowd(&self, lane: usize) -> u64 {
         let others = self
             .lanes
             .iter()
             .enumerate()
-            .any(|(i, l)| i != index && l.state != State::Through && l.state != State::Waiting);
-        let crowd = if others { self.machine.crowd } else { 0 };
-        let lane = &mut self.lanes[index];
-        lane.launch = launch;
-        lane.cost = costs[frame.launches[launch as usize].cost as usize];
-        lane.state = State::Arriving(now.saturating_add(lane.cost.launch).saturating_add(crowd));
+            .any(|(i, l)| i != lane && l.segment != NONE && !l.waiting);
+        if others { self.machine.calibration.crowd } else { 0 }
     }
 
     /// Launches whose time has come take their places among those that want room.
     fn arrive(&mut self, now: u64) {
-        for index in 0..self.lanes.len() {
-            let lane = &mut self.lanes[index];
-            if !matches!(lane.state, State::Arriving(at) if at <= now) {
-                continue;
-            }
-            (lane.state, lane.running, lane.begun) = (State::Placing, 0, false);
-            let priority = lane.priority;
-            let behind = self.order.iter().position(|&o| self.lanes[o as usize].priority < priority);
-            self.order.insert(behind.unwrap_or(self.order.len()), index as u32);
-        }
-    }
-
-    /// Puts blocks onto the units, until the first launch that does not get all of its own on.
-    fn place<W: Witness>(&mut self, now: u64, witness: &mut W) {
-        let mut placed = 0;
-        for at in 0..self.order.len() {
-            let index = self.order[at];
-            let lane = &mut self.lanes[index as usize];
-            let hold = u64::from(lane.cost.hold.max(1));
-            let room = (self.free / hold).min(u64::from(lane.cost.most.saturating_sub(lane.running))) as u32;
-            let mut room = room;
-            for group in &mut lane.cost.groups {
-                let blocks = group.blocks.min(room);
-                if blocks == 0 {
+        for lane in 0..self.lanes.len() {
+            let priority = self.lanes[lane].priority;
+            // The one that runs has come before the one behind it.
+            for step in 0..2 {
+                let place = (self.lanes[lane].first + step) % 2;
+                let Some(flight) = &mut self.lanes[lane].flights[place] else {
+                    continue;
+                };
+                if flight.queued || flight.arrives > now {
                     continue;
                 }
-                group.blocks -= blocks;
-                room -= blocks;
-                lane.running += blocks;
-                self.free -= hold * u64::from(blocks);
-                for (sum, own) in self.demand.iter_mut().zip(lane.cost.demand) {
-                    *sum += u64::from(own) * u64::from(blocks);
-                }
-                let left = group.time.saturating_mul(ONE);
-                match self.waves.iter_mut().find(|w| w.lane == index && w.left == left) {
-                    Some(wave) => wave.blocks += blocks,
-                    None => self.waves.push(Wave { lane: index, blocks, left }),
-                }
+                flight.queued = true;
+                let behind = self
+                    .order
+                    .iter()
+                    .position(|&(other, _)| self.lanes[other as usize].priority < priority);
+                self.order.insert(behind.unwrap_or(self.order.len()), (lane as u32, place as u32));
             }
-            if !lane.begun && lane.running > 0 {
-                lane.begun = true;
-                witness.begins(lane.launch, now);
-            }
-            if lane.cost.groups.iter().any(|g| g.blocks > 0) {
-                break;
-            }
-            placed = at + 1;
         }
-        self.order.drain(..placed);
     }
 
-    /// Work that a block of the lane does in a nanosecond, of [`ONE`].
-    fn speed(&self, lane: u32) -> u64 {
-        let cost = &self.lanes[lane as usize].cost;
-        let mut slowest = ONE;
-        for (demand, bound) in self.demand.iter().zip(cost.bound) {
-            // Wanted over had.
-            let load = demand * ONE / WHOLE;
-            slowest = slowest.max(ONE + load.saturating_sub(ONE) * u64::from(bound) / ONE);
+    /// Puts blocks onto the units, launch by launch.
+    fn place<W: Witness>(&mut self, now: u64, witness: &mut W) {
+        for &(lane, place) in &self.order {
+            let Some(flight) = &mut self.lanes[lane as usize].flights[place as usize] else {
+                continue;
+            };
+            let (cost, before) = (flight.cost, flight.running);
+            let from = flight.ready.max(now);
+            for (own, group) in flight.cost.groups.iter_mut().zip(cost.groups) {
+                if own.blocks > 0 {
+                    let on = self.bays.place(lane * 2 + place, &cost, group.blocks, group.time, from);
+                    own.blocks -= on;
+                    flight.running += on;
+                }
+            }
+            if before == 0 && flight.running > 0 && flight.ready <= now {
+                witness.begins(flight.launch, now);
+            }
+            // Where launches pass others, the next may have smaller blocks.
+            if flight.cost.groups.iter().any(|g| g.blocks > 0) && !self.machine.early {
+                break;
+            }
         }
-        (ONE * ONE / slowest).max(1)
+        let lanes = &self.lanes;
+        let open = |&(lane, place): &(u32, u32)| lanes[lane as usize].flights[place as usize].is_some_and(|f| !f.placed());
+        self.order.retain(open);
+    }
+
+    /// Where launches begin early, the next of a stream comes once all blocks of the one that runs are at work.
+    fn look_ahead(&mut self, now: u64, frame: &Frame, costs: &[Cost]) {
+        if !self.machine.early {
+            return;
+        }
+        for lane in &mut self.lanes {
+            let Some(flight) = lane.flights[lane.first] else { continue };
+            let behind = 1 - lane.first;
+            if lane.flights[behind].is_some() || !flight.placed() || flight.ready > now {
+                continue;
+            }
+            let own = &frame.segments[lane.segment as usize];
+            let next = match flight.launch + 1 {
+                within if within < own.launches.1 => within,
+                // A segment that waits for nobody else follows at once.
+                _ => match frame.segments.get(own.next as usize) {
+                    Some(follower) if follower.waits == 0 => follower.launches.0,
+                    _ => continue,
+                },
+            };
+            lane.flights[behind] = Some(Flight {
+                launch: next,
+                cost: costs[frame.launches[next as usize].cost as usize],
+                arrives: now.saturating_add(self.machine.calibration.lead),
+                ready: u64::MAX,
+                queued: false,
+                running: 0,
+            });
+        }
     }
 
     /// When something happens next; `None` if nothing will.
     fn next(&self, now: u64) -> Option<u64> {
-        let arrivals = self.lanes.iter().filter_map(|l| match l.state {
-            State::Arriving(at) => Some(at),
-            _ => None,
-        });
-        let ends = self.waves.iter().map(|w| now.saturating_add(w.left.div_ceil(self.speed(w.lane))));
-        arrivals.chain(ends).min()
+        let flights = self.lanes.iter().flat_map(|l| &l.flights).flatten();
+        let arrivals = flights.filter(|f| !f.queued).map(|f| f.arrives);
+        arrivals.chain(self.bays.next(now)).min()
     }
 
-    fn advance(&mut self, time: u64) {
-        for index in 0..self.waves.len() {
-            let done = time.saturating_mul(self.speed(self.waves[index].lane));
-            self.waves[index].left = self.waves[index].left.saturating_sub(done);
-        }
-    }
-
-    /// Frees the room of blocks that are done, and moves on where a launch is.
-    fn retire<W: Witness>(&mut self, now: u64, frame: &Frame, costs: &[Cost], witness: &mut W) {
-        let mut index = 0;
-        while index < self.waves.len() {
-            if self.waves[index].left > 0 {
-                index += 1;
-                continue;
-            }
-            let wave = self.waves.swap_remove(index);
-            let lane = &mut self.lanes[wave.lane as usize];
-            lane.running -= wave.blocks;
-            self.free += u64::from(lane.cost.hold.max(1)) * u64::from(wave.blocks);
-            for (sum, own) in self.demand.iter_mut().zip(lane.cost.demand) {
-                *sum -= u64::from(own) * u64::from(wave.blocks);
-            }
-            if lane.running == 0 && lane.cost.groups.iter().all(|g| g.blocks == 0) {
-                witness.ends(lane.launch, now);
-                self.finish(wave.lane as usize, now, frame, costs);
-            }
-        }
-    }
-
-    /// The lane's launch is done: its next one, or its next segment and those that waited.
-    fn finish(&mut self, index: usize, now: u64, frame: &Frame, costs: &[Cost]) {
-        let (segment, next) = (self.lanes[index].segment as usize, self.lanes[index].launch + 1);
-        let it = &frame.segments[segment];
-        if next < it.launches.1 {
-            self.send(index, next, now, frame, costs);
+    /// Blocks of a launch have ended; with its last, the lane's next launch may work, or its next segment and those that waited.
+    fn land<W: Witness>(&mut self, flight: u32, blocks: u32, now: u64, frame: &Frame, costs: &[Cost], witness: &mut W) {
+        let (lane, place) = ((flight / 2) as usize, (flight % 2) as usize);
+        let Some(own) = &mut self.lanes[lane].flights[place] else { return };
+        own.running -= blocks;
+        if own.running > 0 || !own.placed() {
             return;
         }
-        self.ends[segment] = now;
-        let mut link = it.followers;
+        let launch = own.launch;
+        witness.ends(launch, now);
+        self.lanes[lane].flights[place] = None;
+        self.lanes[lane].first = 1 - place;
+        let segment = self.lanes[lane].segment as usize;
+        let it = &frame.segments[segment];
+        let last = launch + 1 == it.launches.1;
+        if last {
+            self.ends[segment] = now;
+            self.lanes[lane].segment = it.next;
+            self.follow(segment, now, frame, costs);
+        }
+        if self.lanes[lane].flights[1 - place].is_some() {
+            self.take_over(lane, 1 - place, now, witness);
+        } else if last {
+            self.open(lane, now, frame, costs);
+        } else {
+            self.send(lane, launch + 1, now, frame, costs);
+        }
+    }
+
+    /// The launch that came early is the one that runs.
+    fn take_over<W: Witness>(&mut self, lane: usize, place: usize, now: u64, witness: &mut W) {
+        let crowd = self.crowd(lane);
+        if let Some(flight) = &mut self.lanes[lane].flights[place] {
+            flight.ready = now.saturating_add(flight.cost.launch).saturating_add(crowd);
+            if flight.running > 0 {
+                witness.begins(flight.launch, flight.ready);
+                self.bays.release(lane as u32 * 2 + place as u32, flight.ready);
+            }
+        }
+    }
+
+    /// Segments that waited for one that has ended.
+    fn follow(&mut self, segment: usize, now: u64, frame: &Frame, costs: &[Cost]) {
+        let mut link = frame.segments[segment].followers;
         while link != NONE {
             let (after, follower) = frame.links[link as usize];
             link = after;
             self.pending[follower as usize] -= 1;
             let lane = frame.segments[follower as usize].stream.index();
-            let waits = self.lanes[lane].state == State::Waiting && self.lanes[lane].segment == follower;
+            let waits = self.lanes[lane].waiting && self.lanes[lane].segment == follower;
             if waits && self.pending[follower as usize] == 0 {
                 self.open(lane, now, frame, costs);
             }
         }
-        self.lanes[index].segment = it.next;
-        self.open(index, now, frame, costs);
     }
 }

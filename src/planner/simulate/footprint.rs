@@ -1,45 +1,64 @@
-//! How a tactic lies on the board: into how many thread blocks an operator falls, and how many of them share a unit.
+//! How a tactic lies on the board: into how many tiles an operator falls, how many blocks a launch of it has, and what part of
+//! a unit each of them takes.
 //!
 //! Counted from the tactic's tile and the output's shape, the way the kernels cut their work. On the CPU backend a block is
 //! a worker's turn on an operator.
 
+use super::room::{Room, WHOLE_UNIT, of_kernel};
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::format::{Family, Kernel, Operator};
-use crate::plan::tactic::conv_mma::MmaTile;
+use crate::plan::tactic::conv_patch::{COLUMNS, Kept, PatchTile};
+use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
+use crate::plan::tactic::stem::{BLOCK_CHANNELS, StemTile};
 use crate::primitive::{Primitive, Region};
 use crate::tensor::Shape;
 
-/// Elements of the output that a block of a kernel without tiles works on, about: 256 threads, 8 elements each.
-const BLOCK_ELEMENTS: u64 = 2048;
-/// Blocks of such a kernel that share an SM.
-const PLAIN_RESIDENTS: u32 = 8;
-/// Shared memory of an SM that rings of stages may take, in bytes.
-const SHARED_BYTES: u64 = 200 << 10;
-/// Most blocks of a kernel on tensor cores that share an SM: registers allow no more.
-const PRODUCT_RESIDENTS: u64 = 4;
+/// Blocks of a patch's convolution at most: one a multiprocessor of a large GPU.
+const PATCH_BLOCKS: u32 = 132;
+/// Elements that a thread of a plain kernel works on.
+const THREAD_ELEMENTS: u64 = 8;
+/// Threads of a block of plain kernels that go pixel by pixel, and of elementwise ones.
+const PIXEL_THREADS: u64 = 128;
+const ELEMENT_THREADS: u64 = 256;
+/// Blocks up to which a depthwise convolution has one output a thread; beyond it two.
+const MANY: u64 = 264;
+/// Means that a block of a reduction computes.
+const MEANS: u64 = 64;
+/// Rows that a block normalises.
+const NORMALISED: u64 = 8;
 /// Turns that the CPU backend's workers have on an operator, a worker: how finely streams share them.
 const TURNS: u32 = 4;
 /// Rows of the batch that one cluster of a recurrent layer carries, and blocks of the cluster.
 const RECURRENT: (u32, u32) = (16, 8);
+/// Channels whose means a block of a squeeze computes: of few channels, and of more than so many.
+const SQUEEZED: (u64, u64, u64) = (8, 32, 256);
 
 /// How an operator lies on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    cut: Blocks,
-    /// Blocks that a unit holds at once, at least 1.
-    pub residents: u32,
+    cut: Tiles,
+    /// Blocks that a launch has at most: kernels whose blocks stay for several tiles.
+    pub most: u32,
+    /// What a block takes of a unit.
+    pub room: Room,
     /// Whether a launch width has an effect.
     pub resizable: bool,
 }
 
-/// What a block is.
+/// What a tile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blocks {
-    /// A tile of pixels and channels, some blocks a tile.
-    Tiles { pixels: u64, channels: u64, each: u64 },
+enum Tiles {
+    /// So many pixels and channels, some blocks a tile.
+    Product { pixels: u64, channels: u64, each: u64 },
+    /// Rows and columns of a sample, and channels; the output is so many times smaller along either axis than what is tiled.
+    Patches { rows: u64, channels: u64, pool: u64 },
+    /// Pixels of a row, and channels.
+    Segments { pixels: u64, channels: u64 },
     /// So many elements.
     Elements(u64),
+    /// Twice as many elements where there would be many tiles.
+    Slabs(u64),
     /// The same number whatever the share.
     Fixed(u32),
     /// Samples, so many blocks for so many.
@@ -53,65 +72,127 @@ impl Footprint {
             let elements = shape(operator).elements();
             let turns = u64::from(TURNS * board.units.max(1));
             return Footprint {
-                cut: Blocks::Elements(elements.div_ceil(turns).max(1)),
-                residents: 1,
+                cut: Tiles::Elements(elements.div_ceil(turns).max(1)),
+                most: u32::MAX,
+                room: WHOLE_UNIT,
                 resizable: true,
             };
         }
         let tactic = operator.tactic;
-        let tiles = |each: u16| Blocks::Tiles {
-            pixels: u64::from(tactic.tile.0.max(1)),
-            channels: u64::from(tactic.tile.1.max(1)),
+        let (pixels, channels) = (u64::from(tactic.tile.0.max(1)), u64::from(tactic.tile.1.max(1)));
+        let product = |each: u16| Tiles::Product {
+            pixels,
+            channels,
             each: u64::from(each.max(1)),
         };
-        let (cut, residents, resizable) = match tactic.kernel {
+        let mut most = u32::MAX;
+        let mut resizable = true;
+        let cut = match tactic.kernel {
             Kernel::ConvWgmma => {
-                let entry = WgmmaTile::of(tactic);
-                let clustered = entry.is_some_and(|e| e.chains == Chains::Cluster);
-                let each = if clustered { operator.class.split_k } else { 1 };
-                (tiles(each), entry.map_or(1, |e| u32::from(e.blocks)), !clustered)
+                let clustered = WgmmaTile::of(tactic).is_some_and(|e| e.chains == Chains::Cluster);
+                resizable = !clustered;
+                product(if clustered { operator.class.split_k } else { 1 })
             }
-            Kernel::StreamWgmma => (tiles(operator.class.split_k), 2, false),
-            Kernel::ConvMma => {
-                let ring = MmaTile::of(tactic).map_or(SHARED_BYTES, |e| {
-                    u64::from(e.tile.0 + e.tile.1) * u64::from(e.step) * 2 * u64::from(e.stages)
-                });
-                let residents = (SHARED_BYTES / ring.max(1)).clamp(1, PRODUCT_RESIDENTS);
-                (tiles(operator.class.split_k), residents as u32, true)
+            Kernel::StreamWgmma => {
+                resizable = false;
+                product(operator.class.split_k)
             }
+            Kernel::ConvMma => product(operator.class.split_k),
+            Kernel::ConvPatch => {
+                most = PATCH_BLOCKS;
+                let pooled = operator.calls.iter().any(|c| matches!(c.primitive, Primitive::Pool { .. }));
+                Tiles::Patches {
+                    rows: PatchTile::of(tactic).map_or(1, |e| u64::from(e.rows)),
+                    channels,
+                    pool: if pooled { 2 } else { 1 },
+                }
+            }
+            Kernel::ConvWarps => Tiles::Product {
+                pixels: pixels * WarpsTile::of(tactic).map_or(1, |e| u64::from(e.turns)),
+                channels,
+                each: 1,
+            },
+            Kernel::Stem => {
+                let entry = StemTile::of(tactic);
+                most = entry.map_or(u32::MAX, |e| u32::from(e.blocks));
+                Tiles::Segments {
+                    pixels: entry.map_or(1, |e| u64::from(e.pixels)),
+                    channels: u64::from(BLOCK_CHANNELS),
+                }
+            }
+            Kernel::ConvDepthwise => Tiles::Slabs(PIXEL_THREADS * THREAD_ELEMENTS),
             Kernel::Recurrent if operator.class.family == Family::TensorCore => {
                 let (samples, blocks) = RECURRENT;
-                (Blocks::Samples { samples, blocks }, 1, false)
+                resizable = false;
+                Tiles::Samples { samples, blocks }
             }
-            Kernel::Squeeze => (Blocks::Samples { samples: 1, blocks: 8 }, 2, false),
-            Kernel::Decode => (Blocks::Fixed(1), 1, false),
-            _ => (Blocks::Elements(BLOCK_ELEMENTS), PLAIN_RESIDENTS, true),
+            Kernel::Squeeze => {
+                let (few, many, from) = SQUEEZED;
+                let channels = u64::from(shape(operator).dim(1));
+                Tiles::Elements(if channels <= from { few } else { many })
+            }
+            Kernel::Attention => {
+                let all = shape(operator);
+                Tiles::Elements((all.elements() / u64::from(all.batch().max(1)) / u64::from(all.dim(1).max(1))).max(1))
+            }
+            Kernel::Normalise => {
+                let all = shape(operator);
+                Tiles::Elements(NORMALISED * u64::from(all.dim(all.rank().saturating_sub(1)).max(1)))
+            }
+            Kernel::Reduce => Tiles::Elements(MEANS),
+            Kernel::Decode => {
+                resizable = false;
+                Tiles::Fixed(1)
+            }
+            Kernel::Elementwise | Kernel::Copy => Tiles::Elements(ELEMENT_THREADS * THREAD_ELEMENTS),
+            _ => Tiles::Elements(PIXEL_THREADS * THREAD_ELEMENTS),
         };
-        Footprint { cut, residents, resizable }
+        Footprint {
+            cut,
+            most,
+            room: of_kernel(operator),
+            resizable,
+        }
     }
 
-    /// Blocks of a share of the operator's output, at least 1.
-    pub fn blocks(&self, operator: &Operator, region: &Region) -> u32 {
+    /// Tiles of a share of the operator's output, at least 1.
+    pub fn tiles(&self, operator: &Operator, region: &Region) -> u32 {
         let shape = shape(operator);
         let area = |r: &Region| u64::from(r.batch.end.saturating_sub(r.batch.start)) * u64::from(r.rows.end.saturating_sub(r.rows.start));
         let (whole, part) = (area(&Region::whole(shape)).max(1), area(region));
         let share = |n: u64| n.saturating_mul(part).div_ceil(whole);
-        let blocks = match self.cut {
-            Blocks::Tiles { pixels, channels, each } => {
+        let samples = u64::from(region.batch.end.saturating_sub(region.batch.start));
+        let height = u64::from(region.rows.end.saturating_sub(region.rows.start));
+        let axis = |axis: usize| u64::from(if axis < shape.rank() { shape.dim(axis) } else { 1 }).max(1);
+        let tiles = match self.cut {
+            Tiles::Product { pixels, channels, each } => {
                 let (all_pixels, all_channels) = product(operator, shape);
                 share(all_pixels)
                     .div_ceil(pixels)
                     .saturating_mul(all_channels.div_ceil(channels))
                     .saturating_mul(each)
             }
-            Blocks::Elements(elements) => share(shape.elements()).div_ceil(elements),
-            Blocks::Fixed(blocks) => u64::from(blocks),
-            Blocks::Samples { samples, blocks } => {
-                let batch = u64::from(region.batch.end.saturating_sub(region.batch.start));
-                batch.div_ceil(u64::from(samples)).saturating_mul(u64::from(blocks))
+            Tiles::Patches { rows, channels, pool } => {
+                let down = height.div_ceil((rows / pool).max(1));
+                let across = axis(3).div_ceil(u64::from(COLUMNS) / pool);
+                samples * down * across * axis(1).div_ceil(channels)
             }
+            Tiles::Segments { pixels, channels } => samples * height * axis(3).div_ceil(pixels) * axis(1).div_ceil(channels),
+            Tiles::Elements(elements) => share(shape.elements()).div_ceil(elements),
+            Tiles::Slabs(elements) => match share(shape.elements()).div_ceil(elements) {
+                few if few <= MANY => few,
+                many => many.div_ceil(2),
+            },
+            Tiles::Fixed(tiles) => u64::from(tiles),
+            Tiles::Samples { samples: each, blocks } => samples.div_ceil(u64::from(each)).saturating_mul(u64::from(blocks)),
         };
-        blocks.clamp(1, u64::from(u32::MAX)) as u32
+        tiles.clamp(1, u64::from(u32::MAX)) as u32
+    }
+
+    /// Whether blocks keep the same channels for all their tiles.
+    pub fn keeps_channels(&self, operator: &Operator) -> bool {
+        operator.tactic.kernel == Kernel::ConvPatch
+            && PatchTile::of(operator.tactic).is_some_and(|e| matches!(e.kept, Kept::Weights { .. }))
     }
 }
 

@@ -1,23 +1,26 @@
 //! The board as the simulator sees it, in integers.
 
+use super::calibration::Calibration;
 use crate::board::{BackendKind, BoardRecord};
 
-/// Parts of a unit: every number of residents up to 10 divides it.
+/// Parts of a unit's room: every number of blocks up to 10 divides it.
 pub const GRAIN: u32 = 2520;
 /// A whole board's bandwidth or arithmetic, in the parts that demands are counted in.
 pub const WHOLE: u64 = 1 << 26;
 /// Rates are counted in parts of this, so that small ones do not vanish.
 const SCALE: u64 = 1 << 8;
-/// A sync point costs this part of an issue: an H200's streams meet in 0.3 microseconds inside a graph, where a launch in a
-/// chain takes 0.9.
-const SYNC_PART: u64 = 3;
-/// What a launch takes longer in a frame than among its like, whose operands lie in the caches, in percent of an issue. This and
-/// what follows is fitted to frames of three mixes on an H200: one after another, and on free streams.
-const CHAIN_PART: u64 = 50;
-/// What it takes longer while other streams are at work, in percent of an issue.
-const CROWD_PART: u64 = 167;
-/// Part of an SM's throughput that blocks use which have it to themselves, of `costs::ONE`.
-const SHARE: u64 = 1000;
+/// Where a board has no figures of its own, those of an H200, in percent of what an issue costs it: launches in a frame,
+const CHAIN_PART: u64 = 33;
+/// launches beside other streams,
+const CROWD_PART: u64 = 139;
+/// launches that come early,
+const LEAD_PART: u64 = 22;
+/// sync points: much more than in a graph of empty kernels, where an H200's streams meet in 0.3 microseconds.
+const SYNC_PART: u64 = 222;
+/// The other figures of the H200, see [`Calibration`].
+const SHARE: u64 = 800;
+const MUTUAL: u64 = 700;
+const SHARED_BYTES: u64 = 50;
 
 /// The board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,21 +37,36 @@ pub struct Machine {
     pub scale: u64,
     /// Nanoseconds of a launch in a chain.
     pub issue: u64,
-    /// Nanoseconds that a launch takes longer in a frame than in the chain of its like that it was measured in.
-    pub chain: u64,
-    /// Nanoseconds that a launch takes longer while other streams are at work.
-    pub crowd: u64,
-    /// Part of a unit's throughput that blocks use which have it to themselves, of `costs::ONE`.
-    pub share: u64,
-    /// Nanoseconds from the end of the last segment waited for to the segment that waits.
-    pub sync: u64,
+    /// Launches of a stream begin early, and pass those of others that do not find room.
+    pub early: bool,
+    /// What its rules weigh.
+    pub calibration: Calibration,
 }
 
 impl Machine {
-    /// The machine of a board.
+    /// The machine of a board, with the figures of an H200 in the board's measure.
     pub fn of(board: &BoardRecord) -> Machine {
         let rate = |r: f32| (f64::from(r) * SCALE as f64).ceil().max(1.0) as u64;
         let gpu = board.backend == BackendKind::Cuda;
+        let issues = |part: u64| board.issue.0 * part / 100;
+        let idle = Calibration {
+            chain: issues(CHAIN_PART),
+            crowd: 0,
+            lead: 0,
+            sync: 0,
+            share: 0,
+            mutual: 0,
+            bytes: 100,
+        };
+        let h200 = Calibration {
+            crowd: issues(CROWD_PART),
+            lead: issues(LEAD_PART),
+            sync: issues(SYNC_PART),
+            share: SHARE,
+            mutual: MUTUAL,
+            bytes: SHARED_BYTES,
+            ..idle
+        };
         Machine {
             backend: board.backend,
             units: board.units.max(1),
@@ -56,20 +74,26 @@ impl Machine {
             macs: rate(board.macs_per_ns),
             scale: SCALE,
             issue: board.issue.0,
-            chain: board.issue.0 * CHAIN_PART / 100,
-            crowd: if gpu { board.issue.0 * CROWD_PART / 100 } else { 0 },
-            share: if gpu { SHARE } else { 0 },
-            sync: if gpu { board.issue.0 / SYNC_PART } else { 0 },
+            early: gpu,
+            calibration: if gpu { h200 } else { idle },
         }
+    }
+
+    /// The same with figures of its own, if it has them.
+    pub fn calibrated(self, calibration: Option<Calibration>) -> Machine {
+        Machine {
+            calibration: calibration.unwrap_or(self.calibration),
+            ..self
+        }
+    }
+
+    /// Bytes a nanosecond that launches side by side reach, times `scale`.
+    pub fn shared_bytes(&self) -> u64 {
+        (self.bytes.saturating_mul(self.calibration.bytes) / 100).max(1)
     }
 
     /// Parts of units that there are.
     pub fn pool(&self) -> u64 {
         u64::from(self.units) * u64::from(GRAIN)
-    }
-
-    /// Parts of a unit that one of so many residents holds.
-    pub fn hold(&self, residents: u32) -> u32 {
-        (GRAIN / residents.max(1)).max(1)
     }
 }

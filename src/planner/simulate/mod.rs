@@ -5,19 +5,24 @@
 //! frame schedule --Frame--> flat tables --Simulator--> frame time, ends, Trace (spans, residue)
 //! ```
 //! Several streams share a pool of units (SMs or workers) and the memory's bandwidth; a launch is so many blocks that stay
-//! where they are until they are done. `engine` says the rules, `costs` where the figures come from.
+//! where they are until they are done. `engine` says the rules, `bays` keeps the units, `footprint` and `room` know the kernels,
+//! `costs` says where the figures of operators come from, `calibration` where those of the rules.
 
+mod bays;
+mod calibration;
 mod costs;
 mod engine;
 mod footprint;
 mod frame;
 mod machine;
 mod predict;
+mod room;
 mod trace;
 
 #[cfg(test)]
 mod tests;
 
+pub use calibration::{Calibration, Observed};
 pub use costs::{Cost, Costs, Group, Measured};
 pub use engine::{Simulator, Witness};
 pub use footprint::Footprint;

@@ -1,22 +1,27 @@
 //! The planner as a whole: graphs compiled in every way give what their nodes give one by one.
 
+mod classifier;
 mod crops;
 mod ends;
 mod files;
 pub mod nets;
 mod oracle;
 mod pooled;
+mod rates;
 mod views;
 
 use super::passes::PassSet;
 use super::simulate::Costs;
-use super::{CompileOptions, Compiled, Searcher, picture};
+use super::{CompileOptions, Compiled, Searcher, picture, zones};
 use crate::tensor::DType;
 use nets::random;
 use oracle::{close, compile, compile_with, evaluate, run, same_bits};
 
 /// Passes that fold arithmetic, and so change how results are rounded.
-const ROUNDING: PassSet = PassSet::FOLD_BATCHNORM.with(PassSet::SILU).with(PassSet::HARDSWISH);
+const ROUNDING: PassSet = PassSet::FOLD_BATCHNORM
+    .with(PassSet::SILU)
+    .with(PassSet::HARDSWISH)
+    .with(PassSet::FLATTENED);
 
 #[test]
 fn passes_that_fold_no_arithmetic_change_no_bit() {
@@ -169,4 +174,29 @@ fn a_plan_is_drawn_with_every_step_and_the_same_every_time() {
     assert_eq!(drawn.matches(" us</title></rect>").count(), steps);
     assert!(drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>") && drawn.contains("residue"));
     assert!(plan.tenants.iter().all(|t| drawn.contains(&format!(">{}</text>", t.name))));
+}
+
+#[test]
+fn sweet_zones_begin_at_free_streams_and_wherever_a_plan_came_from() {
+    let graphs: Vec<_> = (0..2).map(|i| random(40 + i, 8).0).collect();
+    let of = |searcher| {
+        let options = CompileOptions {
+            searcher,
+            budget: 200,
+            ..CompileOptions::default()
+        };
+        let plan = compile(&graphs, &options).plan;
+        let zones = zones::of_plan(&plan, &oracle::board(), None, &|_| None).unwrap();
+        (plan, zones)
+    };
+    let ((free, found), (_, same)) = (of(Searcher::Streams), of(Searcher::Platoon));
+    assert_eq!(found, same);
+    let all = || std::iter::once(&found.pointers).chain(&found.chunks);
+    assert!(all().all(|c| c.points[0].predicted == free.prediction.longest()));
+    let plans = zones::plans(&free, &found, &oracle::board(), None, &|_| None).unwrap();
+    let predicted = all().flat_map(|c| &c.points).map(|p| p.predicted);
+    assert!(
+        plans.iter().map(|p| p.prediction.longest()).eq(predicted),
+        "the plans are those of the points"
+    );
 }

@@ -1,12 +1,13 @@
 //! Attention: `kernels/attention.cu`.
 
 use super::generic::{check, head, input, output};
-use super::views::{DeviceView, Divisor};
+use super::views::{DeviceView, Divisor, dtype_number};
 use super::{Addresses, BindError, Kernel, Launch};
 use crate::limits::MAX_RANK;
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::MAX_ATTENTION_WIDTH;
 use crate::primitive::{Primitive, Region};
+use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block.
@@ -18,6 +19,13 @@ const KEYS: u32 = 32;
 const KEY_PITCH: u32 = KEYS + 1;
 /// Axes before a matrix's.
 const LEADING: usize = MAX_RANK - 2;
+/// Elements of the keys and values that have kernels of their own, and most keys of these.
+const NARROW: [u32; 2] = [8, 16];
+const NARROW_KEYS: u32 = 64;
+/// Threads of a block of theirs: a query each.
+const NARROW_THREADS: u32 = 32;
+/// Bytes that these kernels load at once.
+const PIECE: u64 = 16;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -37,6 +45,26 @@ struct Params {
     tiles: u32,
     scale: f32,
     padding: u32,
+}
+
+impl Params {
+    /// True if the kernels of narrow heads can read and write it: halves, whose heads lie in one run of whole pieces each.
+    fn is_narrow(&self) -> bool {
+        let (rows, columns) = (self.row_axis as usize, self.row_axis as usize + 1);
+        let whole = |view: &DeviceView, head: usize| {
+            let steps = (0..MAX_RANK).filter(|&a| a != head).map(|a| view.strides[a].unsigned_abs() * 2);
+            let apart = steps.chain([view.address]).all(|bytes| bytes.is_multiple_of(PIECE));
+            view.dtype == dtype_number(DType::F16) && view.strides[head] == 1 && apart
+        };
+        let heads = [
+            (&self.y, columns),
+            (&self.queries, columns),
+            (&self.keys, rows),
+            (&self.values, columns),
+        ];
+        let narrow = self.depth == self.width && NARROW.contains(&self.depth) && self.count <= NARROW_KEYS;
+        narrow && heads.into_iter().all(|(view, head)| whole(view, head))
+    }
 }
 
 struct Attention {
@@ -120,6 +148,10 @@ impl Kernel for Attention {
             scale: self.scale,
             padding: 0,
         };
+        if params.is_narrow() {
+            let function = format!("attention_narrow_{depth}");
+            return Ok(vec![Launch::new("attention", function, tiles, width, NARROW_THREADS, &params)]);
+        }
         Ok(vec![Launch {
             shared: 4 * (depth * (QUERIES + KEY_PITCH) + columns * KEYS),
             ..Launch::new("attention", "attention", tiles, width, THREADS, &params)
@@ -134,5 +166,37 @@ mod tests {
     #[test]
     fn the_struct_has_the_sources_bytes() {
         assert_eq!(std::mem::size_of::<Params>(), 4 * 88 + 60 + 36);
+    }
+
+    #[test]
+    fn heads_of_whole_pieces_are_narrow() {
+        // Heads of 8 side by side in rows of 64 halves, as `[samples, heads, rows, 8]`; keys turned.
+        let view = |address, inner: [i64; 2]| DeviceView {
+            address,
+            dtype: dtype_number(DType::F16),
+            rank: 4,
+            strides: [21 * 64, 8, inner[0], inner[1], 0, 0],
+            extents: [1; MAX_RANK],
+        };
+        let params = |address| Params {
+            y: view(256, [64, 1]),
+            queries: view(256, [64, 1]),
+            keys: view(address, [1, 64]),
+            values: view(512, [64, 1]),
+            row_axis: 2,
+            depth: 8,
+            width: 8,
+            count: 21,
+            ..Params::zeroed()
+        };
+        assert!(params(1024).is_narrow());
+        assert!(!params(1032).is_narrow(), "keys between pieces");
+        assert!(!Params { count: 65, ..params(1024) }.is_narrow(), "too many keys");
+        assert!(!Params { width: 16, ..params(1024) }.is_narrow(), "values of another width");
+        let turned = Params {
+            keys: view(1024, [64, 1]),
+            ..params(1024)
+        };
+        assert!(!turned.is_narrow(), "elements of a key apart");
     }
 }

@@ -4,7 +4,7 @@
 //! with the same weights.
 
 use super::conv_mma::{Convolution, Packed, channels, convolution, hexadecimal, pack_weights};
-use super::epilogue::pack_bias;
+use super::epilogue::{GROUP, pack_bias};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::conv_mma::K_BLOCK;
@@ -90,8 +90,8 @@ impl Kernel for ConvWarps {
         if region.is_empty() {
             return Ok(Vec::new());
         }
-        let share = Share::of(self.prologue.as_ref());
         let product = product(at.plan, &self.operator, self.prologue.as_ref()).map_err(|_| MISFIT)?;
+        let share = Share::of(&product, self.prologue.as_ref());
         let tile = self.entry.tile;
         // The step along K is the kernel's own.
         let params = convolution(at, &self.operator, &product, &self.packed, region, (tile, K_BLOCK as u16))?;
@@ -112,10 +112,12 @@ impl Kernel for ConvWarps {
             warp_pieces,
             warps,
         };
-        let threads = share.warps() * 32;
+        // Warps without a part of K are left away, as far as the sums of a tile do not need their threads.
+        let finishing = u32::from(tile.0) * u32::from(tile.1) / GROUP as u32;
+        let threads = (warps * 32).max(finishing.next_multiple_of(32));
         Ok(vec![Launch::new(
             "conv_warps",
-            self.entry.function(share),
+            self.entry.function(share, warp_pieces),
             units,
             width,
             threads,

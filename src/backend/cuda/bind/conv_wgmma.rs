@@ -45,7 +45,7 @@ pub(super) struct Params {
     run_tiles: u32,
     channel_tiles: u32,
     tiles: u32,
-    padding: u32,
+    height: u32,
     epilogue: Epilogue,
     end: [u32; 4],
 }
@@ -268,7 +268,7 @@ pub(super) fn params(
         run_tiles,
         channel_tiles,
         tiles: tiles.ok_or(BindError::Large("the number of tiles"))?,
-        padding: 0,
+        height: if window.dilation[0] > 1 { product.x.extents[1] } else { 0 },
         epilogue: Epilogue::new(at, operator, product, constants.bias, region)?,
         end: [0; 4],
     })

@@ -4,8 +4,9 @@ use super::constants::{Constant, floats};
 use super::generic::{check, head, input, output};
 use super::groups::{GROUP, PixelFrame, Pixels, THREADS, pack_bias, source};
 use super::window::Window;
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, depthwise_slab};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, depthwise_slab, depthwise_strip};
 use crate::plan::format::Operator;
+use crate::plan::tactic::depthwise_strip::Strip;
 use crate::primitive::{self, Primitive, Region};
 use bytemuck::{Pod, Zeroable};
 
@@ -71,6 +72,17 @@ impl Kernel for Depthwise {
             return Ok(Vec::new());
         }
         let constants = [at.pack(self.weights)?.address, at.pack(self.bias)?.address];
+        if let Some(strip) = Strip::of(self.operator.tactic) {
+            return Ok(vec![depthwise_strip::launch(
+                at,
+                &self.operator,
+                &self.window,
+                strip,
+                constants,
+                region,
+                width,
+            )?]);
+        }
         if let Some(launch) = depthwise_slab::launch(at, &self.operator, &self.window, constants, region, width)? {
             return Ok(vec![launch]);
         }

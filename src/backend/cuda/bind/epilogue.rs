@@ -3,6 +3,7 @@
 use super::tail::Tail;
 use super::{Addresses, BindError, PackId, Packer};
 use crate::plan::format::{Call, Operand, Operator, View};
+use crate::plan::tactic::before_copy;
 use crate::plan::tactic::product::{Pixels, Product};
 use crate::primitive::{Binary, Primitive, Region, Unary};
 use crate::tensor::DType;
@@ -22,6 +23,8 @@ pub mod flags {
     pub const WIDE_JOINED: u32 = 4;
     /// Pixels of output and joined tensor follow each other across rows and samples of the chunk.
     pub const FLAT: u32 = 8;
+    /// Results are rounded to f16 and stored as f32.
+    pub const WIDENED: u32 = 16;
 }
 
 /// Numbers of the tails that have a path of their own.
@@ -111,8 +114,10 @@ impl Epilogue {
         let address = at.view(product.output)?;
         let mut bits = 0;
         let mut set = |bit: u32, on: bool| bits |= if on { bit } else { 0 };
+        let widened = product.output.dtype == DType::F32;
         set(flags::ROUNDED, tail.head_rounded != 0);
-        set(flags::WIDE_STORE, address.is_multiple_of(16) && product.out.wide());
+        set(flags::WIDE_STORE, address.is_multiple_of(16) && product.out.wide() && !widened);
+        set(flags::WIDENED, widened);
         set(flags::FLAT, step.is_some());
         let joined = match path.joined {
             Some((view, pixels)) => {
@@ -145,8 +150,9 @@ struct Path<'a> {
 impl<'a> Path<'a> {
     /// The path of an operator's tail; what has none of its own is interpreted.
     fn of(operator: &'a Operator, product: &Product<'_>) -> Path<'a> {
-        let later = operator.calls.get(1..).unwrap_or(&[]);
-        let halves = operator.calls.iter().all(|c| c.dtype == DType::F16);
+        let calls = before_copy(operator);
+        let later = calls.get(1..).unwrap_or(&[]);
+        let halves = calls.iter().all(|c| c.dtype == DType::F16);
         let own = |function, attributes, joined| Path {
             function,
             attributes,
@@ -297,6 +303,7 @@ mod tests {
             "EPILOGUE_WIDE_STORE = 2;",
             "EPILOGUE_WIDE_JOINED = 4;",
             "EPILOGUE_FLAT = 8;",
+            "EPILOGUE_WIDENED = 16;",
         ] {
             assert!(source.contains(line), "{line}");
         }

@@ -12,6 +12,7 @@ mod conv_warps;
 pub mod conv_wgmma;
 mod depthwise;
 mod depthwise_slab;
+mod depthwise_strip;
 mod elementwise;
 pub mod epilogue;
 mod generic;

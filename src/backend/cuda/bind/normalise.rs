@@ -1,10 +1,12 @@
 //! Layer normalisation along any axis: `kernels/normalise.cu`.
 
 use super::generic::{ElementBox, Frame, THREADS, check, head, input, output};
-use super::views::DeviceView;
+use super::views::{DeviceView, dtype_number, strides};
 use super::{Addresses, BindError, Kernel, Launch};
-use crate::plan::format::Operator;
-use crate::primitive::{Primitive, Region};
+use crate::limits::MAX_RANK;
+use crate::plan::format::{Call, Operand, Operator, Rounding, Space};
+use crate::primitive::{Binary, Primitive, Region};
+use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
 /// Threads of a row.
@@ -19,6 +21,67 @@ struct Params {
     axis: u32,
     epsilon: f32,
     padding: u32,
+}
+
+/// The same for rows of halves, scaled and shifted by constants.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct AffineParams {
+    frame: Frame,
+    x: DeviceView,
+    scale: u64,
+    shift: u64,
+    extent: u32,
+    epsilon: f32,
+}
+
+/// Most elements of a row for which there is a kernel of such rows; the last is the longest.
+const AFFINE_ROWS: [u32; 2] = [64, 256];
+
+impl AffineParams {
+    /// The parameters of an operator of this form, and the kernel; `None` for others.
+    fn of(at: &Addresses<'_>, operator: &Operator, params: &Params) -> Option<(String, AffineParams)> {
+        let axis = params.axis as usize;
+        let longest = AFFINE_ROWS.into_iter().find(|&most| params.extent <= most)?;
+        let halves = dtype_number(DType::F16);
+        let side_by_side = |view: &DeviceView| view.dtype == halves && (view.strides[axis] == 1 || params.extent == 1);
+        let rows = side_by_side(&params.frame.y) && side_by_side(&params.x);
+        let rounded = operator
+            .calls
+            .iter()
+            .all(|c| c.dtype == DType::F16 && c.rounding == Rounding::Rounded);
+        let [_, mul, add] = operator.calls.as_slice() else {
+            return None;
+        };
+        let constant = |call: &Call, kind: Binary, value: u8| {
+            let (Operand::View(view), true) = (other(call, value)?, call.primitive == Primitive::Binary(kind)) else {
+                return None;
+            };
+            let buffer = at.plan.buffers.get(view.buffer.index())?;
+            let constant = matches!(buffer.space, Space::Weights(_)) && view.dtype == DType::F16;
+            let strides = strides(&view);
+            let alike = (0..MAX_RANK).all(|a| strides[a] == i64::from(a == axis && params.extent > 1));
+            at.view(&view).ok().filter(|_| constant && alike)
+        };
+        let (scale, shift) = (constant(mul, Binary::Mul, 0)?, constant(add, Binary::Add, 1)?);
+        let affine = AffineParams {
+            frame: params.frame,
+            x: params.x,
+            scale,
+            shift,
+            extent: params.extent,
+            epsilon: params.epsilon,
+        };
+        (rows && rounded).then(|| (format!("normalise_affine_{longest}"), affine))
+    }
+}
+
+/// Of a function of the operator's value `value` and something else, that.
+fn other(call: &Call, value: u8) -> Option<Operand> {
+    match *call.inputs.as_slice() {
+        [Operand::Inner(inner), other] | [other, Operand::Inner(inner)] if inner == value => Some(other),
+        _ => None,
+    }
 }
 
 struct Normalise {
@@ -57,6 +120,9 @@ impl Kernel for Normalise {
             epsilon: self.epsilon,
             padding: 0,
         };
+        if let Some((function, params)) = AffineParams::of(at, &self.operator, &params) {
+            return Ok(vec![Launch::new("normalise", function, frame.tiles, width, THREADS, &params)]);
+        }
         Ok(vec![Launch::new("normalise", "normalise", frame.tiles, width, THREADS, &params)])
     }
 }
@@ -67,6 +133,8 @@ mod tests {
 
     #[test]
     fn the_struct_has_the_sources_bytes() {
-        assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 16);
+        let frame = std::mem::size_of::<Frame>();
+        assert_eq!(std::mem::size_of::<Params>(), frame + 88 + 16);
+        assert_eq!(std::mem::size_of::<AffineParams>(), frame + 88 + 24);
     }
 }

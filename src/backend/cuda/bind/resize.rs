@@ -1,12 +1,17 @@
 //! Resizing of pixels: `kernels/resize.cu`.
 
 use super::generic::{check, head, input, output, outside};
-use super::groups::{PixelFrame, Pixels, THREADS, source};
+use super::groups::{GROUP, PixelFrame, Pixels, THREADS, source};
+use super::views::{Divisor, dtype_number};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::backend::taps;
 use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region, Resize, ResizeMode};
+use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
+
+/// Outputs of a row that a thread computes where it takes one channel.
+const LINEAR_RUN: u32 = 8;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -93,10 +98,18 @@ impl Kernel for Resampling {
         if region.is_empty() {
             return Ok(Vec::new());
         }
-        let across = output(&self.operator, 0)?.layout.shape.dim(3);
+        let view = output(&self.operator, 0)?;
+        let [_, channels, _, across] = [0, 1, 2, 3].map(|axis| view.layout.shape.dim(axis));
+        let x = source(at, &self.operator)?;
+        let halves = x.dtype == dtype_number(DType::F16) && view.dtype == DType::F16;
+        let linear = halves && (self.rows.taps, self.columns.taps) == (2, 2) && self.operator.calls.len() == 1;
+        let (function, frame) = match linear && !channels.is_multiple_of(GROUP) {
+            false => ("resize", PixelFrame::new(at, &self.operator, region, across)?),
+            true => ("resize_linear", by_channels(at, &self.operator, region, across.div_ceil(LINEAR_RUN))?),
+        };
         let params = Params {
-            frame: PixelFrame::new(at, &self.operator, region, across)?,
-            x: source(at, &self.operator)?,
+            frame,
+            x,
             rows: at.pack(self.rows.pack)?.address,
             columns: at.pack(self.columns.pack)?.address,
             row_taps: self.rows.taps,
@@ -104,8 +117,21 @@ impl Kernel for Resampling {
             outside: self.outside,
             padding: 0,
         };
-        Ok(vec![Launch::new("resize", "resize", params.frame.tiles, width, THREADS, &params)])
+        Ok(vec![Launch::new("resize", function, params.frame.tiles, width, THREADS, &params)])
     }
+}
+
+/// The frame of a chunk whose threads take a channel each, of one of `across` runs of a row.
+fn by_channels(at: &Addresses<'_>, operator: &Operator, region: &Region, across: u32) -> Result<PixelFrame, BindError> {
+    let frame = PixelFrame::new(at, operator, region, across)?;
+    let count = (frame.count / frame.groups.divisor).checked_mul(frame.channels).filter(|&n| n < 1 << 31);
+    let count = count.ok_or(BindError::Large("a chunk"))?;
+    Ok(PixelFrame {
+        groups: Divisor::new(frame.channels),
+        count,
+        tiles: count.div_ceil(THREADS),
+        ..frame
+    })
 }
 
 #[cfg(test)]
@@ -116,5 +142,6 @@ mod tests {
     fn structs_have_the_sources_bytes() {
         assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<PixelFrame>() + 48 + 32);
         assert_eq!(std::mem::size_of::<Tap>(), 8);
+        assert!(include_str!("../kernels/resize.cu").contains(&format!("LINEAR_RUN = {LINEAR_RUN};")));
     }
 }

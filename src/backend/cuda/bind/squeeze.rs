@@ -6,7 +6,7 @@ use super::tail::{attributes, unary_number};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::Operator;
-use crate::plan::tactic::squeeze::{Squeeze as Form, range};
+use crate::plan::tactic::squeeze::{Squeeze as Form, range, span};
 use crate::primitive::{Region, Unary};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
@@ -45,7 +45,8 @@ struct Params {
     pixels: u32,
     first_batch: u32,
     samples: u32,
-    padding: [u32; 2],
+    span: u32,
+    padding: u32,
 }
 
 /// A fully connected layer's packed constants and its function.
@@ -60,6 +61,8 @@ struct Squeeze {
     layers: [Layer; 2],
     /// Bytes of the first layer's sums by samples and ranges.
     parts: u64,
+    /// Samples that a block computes with the same weights.
+    span: u32,
 }
 
 const MISFIT: BindError = BindError::Tactic("it is no squeeze and excitation of halves");
@@ -96,6 +99,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         operator: operator.clone(),
         layers,
         parts: sums * 4,
+        span: span(operator.tactic).ok_or(MISFIT)?,
     }))
 }
 
@@ -140,10 +144,11 @@ impl Kernel for Squeeze {
             pixels: x.extents[2].checked_mul(x.extents[3]).ok_or(BindError::Large("a picture"))?,
             first_batch: region.batch.start,
             samples: region.batch.len() as u32,
-            padding: [0; 2],
+            span: self.span,
+            padding: 0,
         };
         let launch = |function: String, parts: Divisor, threads| -> Result<Launch, BindError> {
-            let tiles = params.samples.checked_mul(parts.divisor).filter(|&n| n < 1 << 31);
+            let tiles = params.samples.div_ceil(params.span).checked_mul(parts.divisor).filter(|&n| n < 1 << 31);
             let tiles = tiles.ok_or(BindError::Large("a batch"))?;
             Ok(Launch::new("squeeze", function, tiles, width, threads, &params))
         };

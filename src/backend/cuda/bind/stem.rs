@@ -10,7 +10,7 @@ use super::views::Divisor;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::product::Product;
-use crate::plan::tactic::stem::{BLOCK_CHANNELS, MATRIX_BYTES, PROCESSORS, QUAD, StemTile, blocks_across, body, product, quads};
+use crate::plan::tactic::stem::{BLOCK_CHANNELS, MATRIX_BYTES, QUAD, StemTile, blocks_across, body, product, quads};
 use crate::primitive::Region;
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
@@ -211,7 +211,7 @@ impl Kernel for Stem {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let (params, shared) = self.params(at, region)?;
         // More blocks than there are multiprocessors would only load more rows twice.
-        let blocks = params.items.min(PROCESSORS);
+        let blocks = params.items.min(u32::from(self.entry.blocks));
         let launch = Launch::new("stem", self.entry.function(), blocks, width, THREADS, &params);
         Ok(vec![Launch { shared, ..launch }])
     }

@@ -1,14 +1,16 @@
 //! Products of few pixels with large weights: the launches of `kernels/stream_wgmma.cu`.
 //!
-//! Weights, pixels and parameters are those of [`conv_wgmma`](super::conv_wgmma): both kernels share packed weights, and
+//! Weights, pixels and most parameters are those of [`conv_wgmma`](super::conv_wgmma): both kernels share packed weights, and
 //! compute the same bits.
 
-use super::conv_wgmma::{MISFIT, Plain, params};
+use super::conv_mma::COUNTER_BYTES;
+use super::conv_wgmma::{MISFIT, Params as Product, Plain, params};
 use super::{Addresses, BindError, Kernel, Launch, Packer};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains};
 use crate::plan::tactic::stream_wgmma::{CHANNELS, StreamTile, product};
 use crate::primitive::Region;
+use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block: a warpgroup that multiplies, and a warp that loads.
 const THREADS: u32 = 128 + 32;
@@ -18,6 +20,16 @@ const K_BYTES: u32 = BLOCK_K * 2;
 const BARRIER_BYTES: u32 = 256;
 /// Floats behind each pixel of a tile of sums.
 const SHARE_PADDING: u32 = 8;
+
+/// `StreamParams` of `kernels/stream_wgmma.cu`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Params {
+    product: Product,
+    partials: u64,
+    counters: u64,
+    padding: [u64; 6],
+}
 
 impl StreamTile {
     /// Bytes of shared memory of a block: stages, a tile of sums, barriers.
@@ -32,24 +44,56 @@ struct StreamWgmma {
     operator: Operator,
     entry: StreamTile,
     constants: Plain,
+    /// Bytes of the sums of every chain of the whole operator; 0 where they stay in shared memory.
+    partial_bytes: u64,
 }
 
 /// Binds a convolution or matrix product whose tactic is an entry of the menu.
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *StreamTile::of(operator.tactic).ok_or(BindError::Tactic("stream_wgmma has no such tile"))?;
+    let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
+    let constants = Plain::pack(packer, operator)?;
+    let tile_bytes = u64::from(entry.pixels) * u64::from(CHANNELS) * 4;
+    let partial_bytes = match u64::from(constants.splits) {
+        splits @ 2.. if entry.apart => entry.tiles(&product) * splits * tile_bytes,
+        _ => 0,
+    };
     Ok(Box::new(StreamWgmma {
         operator: operator.clone(),
         entry,
-        constants: Plain::pack(packer, operator)?,
+        constants,
+        partial_bytes,
     }))
 }
 
 impl Kernel for StreamWgmma {
+    fn workspace(&self) -> u64 {
+        match self.partial_bytes {
+            0 => 0,
+            bytes => COUNTER_BYTES + bytes,
+        }
+    }
+
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
         let params = params(at, &self.operator, &product, region, (self.entry.pixels, CHANNELS), &self.constants)?;
-        // A cluster is not cut: where the width has no room for one, a block sums the chains of its tiles in turn.
         let splits = self.constants.splits;
+        if self.partial_bytes > 0 {
+            let part = |offset, bytes| at.workspace.part(offset, bytes).ok_or(BindError::Reference);
+            let tiles = params.tiles();
+            let params = Params {
+                product: params,
+                partials: part(COUNTER_BYTES, self.partial_bytes)?.address,
+                counters: part(0, COUNTER_BYTES)?.address,
+                padding: [0; 6],
+            };
+            let launch = Launch::new("stream_wgmma", self.entry.function(None), tiles * splits, width, THREADS, &params);
+            return Ok(vec![Launch {
+                shared: self.entry.shared(),
+                ..launch
+            }]);
+        }
+        // A cluster is not cut: where the width has no room for one, a block sums the chains of its tiles in turn.
         let chains = match (splits, width) {
             (1, _) => Chains::One,
             (_, 1..) if u32::from(width) < splits => Chains::InTurn,
@@ -60,7 +104,14 @@ impl Kernel for StreamWgmma {
             0 => params.tiles(),
             most => params.tiles().min(most),
         };
-        let launch = Launch::new("stream_wgmma", self.entry.function(chains), clusters * cluster, 0, THREADS, &params);
+        let launch = Launch::new(
+            "stream_wgmma",
+            self.entry.function(Some(chains)),
+            clusters * cluster,
+            0,
+            THREADS,
+            &params,
+        );
         Ok(vec![Launch {
             shared: self.entry.shared(),
             cluster,
@@ -71,6 +122,13 @@ impl Kernel for StreamWgmma {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn the_struct_has_the_sources_bytes() {
+        assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Product>() + 64);
+    }
+
     #[test]
     fn two_blocks_of_every_entry_share_an_sm() {
         // 228 KiB of an SM with 1 KiB kept for each block.

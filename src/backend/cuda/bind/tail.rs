@@ -14,6 +14,9 @@ pub const MAX_TAIL: usize = MAX_PRIMITIVES - 1;
 /// [`TailOperand::source`] of a tensor in memory.
 pub const FROM_MEMORY: u32 = u32::MAX;
 
+/// The number of the function that bounds a value.
+const CLIP: u32 = 2;
+
 /// An input of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
@@ -110,6 +113,8 @@ pub fn function(at: &Addresses<'_>, call: &Call) -> Result<TailCall, BindError> 
             (unary_number(kind), first, second, 1)
         }
         Primitive::Binary(kind) => (binary_number(kind), 0.0, 0.0, 2),
+        // A copy changes no value: bounds that nothing meets.
+        Primitive::Copy if call.dtype.is_float() => (CLIP, f32::NEG_INFINITY, f32::INFINITY, 1),
         _ => return Err(BindError::Tactic("a later primitive is not elementwise")),
     };
     if call.inputs.len() != inputs {
@@ -150,7 +155,7 @@ pub fn unary_number(kind: Unary) -> u32 {
     match kind {
         Unary::Relu => 0,
         Unary::LeakyRelu(_) => 1,
-        Unary::Clip(..) => 2,
+        Unary::Clip(..) => CLIP,
         Unary::Sigmoid => 3,
         Unary::HardSigmoid(..) => 4,
         Unary::HardSwish => 5,

@@ -5,10 +5,13 @@
 // first weight, no sum is ever rescaled (unlike Dao et al. 2022), and results do not depend on how the keys are cut: scores
 // take one fused multiply-add for each d, weights go into sixteen partial sums by the key's number modulo sixteen, which are
 // folded in halves, values one fused multiply-add for each key. Where all keys fit into one step, they are walked once.
+//
+// Narrow heads over few keys have a kernel of their own with the same sums: a query a lane, so that nothing passes between
+// lanes, and a block of one warp, so that heads spread over the multiprocessors.
 #include "chain.cuh"
 #include "divide.cuh"
 #include "math.cuh"
-#include "view.cuh"
+#include "run.cuh"
 
 constexpr u32 ATTENTION_THREADS = 256;
 constexpr u32 WARPS = ATTENTION_THREADS / 32;
@@ -179,3 +182,122 @@ extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS) attention(const 
         }
     }
 }
+
+constexpr u32 NARROW_KEYS = 64;  // most keys of the kernels of narrow heads
+
+// Eight halves a load, as floats.
+template <u32 D>
+__device__ __forceinline__ void load_head(u64 address, i64 element, float (&v)[D]) {
+#pragma unroll
+    for (u32 i = 0; i < D; i += 8) {
+        float eight[8];
+        widen(*reinterpret_cast<const uint4*>(address + 2 * (element + i)), eight);
+#pragma unroll
+        for (u32 j = 0; j < 8; ++j) v[i + j] = eight[j];
+    }
+}
+
+template <u32 D>
+__device__ __forceinline__ void keep_head(float* to, const float (&v)[D]) {
+#pragma unroll
+    for (u32 i = 0; i < D; i += 4) *reinterpret_cast<float4*>(to + i) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+}
+
+template <u32 D>
+__device__ __forceinline__ void kept_head(const float* from, float (&v)[D]) {
+#pragma unroll
+    for (u32 i = 0; i < D; i += 4) {
+        const float4 four = *reinterpret_cast<const float4*>(from + i);
+        v[i] = four.x, v[i + 1] = four.y, v[i + 2] = four.z, v[i + 3] = four.w;
+    }
+}
+
+// Keys and values of D halves side by side, from multiples of 16 bytes on.
+template <u32 D>
+__device__ __forceinline__ void attend(const Attention& p) {
+    __shared__ alignas(16) float keys[NARROW_KEYS][D], values[NARROW_KEYS][D];
+    __shared__ float weights[NARROW_KEYS][32];  // a column a lane; scores at first
+    const u32 lane = threadIdx.x, row_axis = p.row_axis, column_axis = p.row_axis + 1;
+    bool waited = false;
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        u32 rest = divide(tile, p.steps);
+        const u32 row = (tile - rest * p.steps.divisor) * 32 + lane;
+        i64 y_at = 0, q_at = 0, k_at = 0, v_at = 0;
+#pragma unroll
+        for (u32 i = 0; i < LEADING; ++i) {
+            const u32 axis = LEADING - 1 - i;
+            const u32 above = divide(rest, p.leading[axis]);
+            const i64 at = rest - above * p.leading[axis].divisor;
+            y_at += at * p.y.strides[axis], q_at += at * p.queries.strides[axis];
+            k_at += at * p.keys.strides[axis], v_at += at * p.values.strides[axis];
+            rest = above;
+        }
+        y_at += static_cast<i64>(p.first_row + row) * p.y.strides[row_axis];
+        q_at += static_cast<i64>(p.first_row + row) * p.queries.strides[row_axis];
+        if (!waited) {
+            wait_for_predecessors();
+            release_successors();
+            waited = true;
+        }
+        __syncwarp();
+        const bool present = row < p.rows;
+        float query[D] = {};
+        if (present) load_head(p.queries.address, q_at, query);
+        for (u32 k = lane; k < p.count; k += 32) {
+            float key[D], value[D];
+            load_head(p.keys.address, k_at + k * p.keys.strides[column_axis], key);
+            load_head(p.values.address, v_at + k * p.values.strides[row_axis], value);
+            keep_head(keys[k], key);
+            keep_head(values[k], value);
+        }
+        __syncwarp();
+        float greatest = __uint_as_float(0xff800000u);
+#pragma unroll 4
+        for (u32 k = 0; k < p.count; ++k) {
+            float key[D], score = 0.0f;
+            kept_head(keys[k], key);
+#pragma unroll
+            for (u32 d = 0; d < D; ++d) score = __fmaf_rn(query[d], key[d], score);
+            score = __fmul_rn(score, p.scale);
+            greatest = greater(score, greatest);
+            weights[k][lane] = score;
+        }
+        float total[D] = {};
+#pragma unroll 4
+        for (u32 k = 0; k < p.count; ++k) {
+            const float weight = exponential(__fsub_rn(weights[k][lane], greatest));
+            weights[k][lane] = weight;
+            float value[D];
+            kept_head(values[k], value);
+#pragma unroll
+            for (u32 e = 0; e < D; ++e) total[e] = __fmaf_rn(weight, value[e], total[e]);
+        }
+        float sums[16];
+#pragma unroll
+        for (u32 i = 0; i < 16; ++i) sums[i] = i < p.count ? weights[i][lane] : 0.0f;
+        for (u32 first = 16; first < p.count; first += 16) {
+#pragma unroll
+            for (u32 i = 0; i < 16; ++i) {
+                if (first + i < p.count) sums[i] = __fadd_rn(sums[i], weights[first + i][lane]);
+            }
+        }
+#pragma unroll
+        for (u32 half = 8; half > 0; half /= 2) {
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i) {
+                if (i < half) sums[i] = __fadd_rn(sums[i], sums[i + half]);
+            }
+        }
+        if (!present) continue;
+#pragma unroll
+        for (u32 i = 0; i < D; i += 8) {
+            float mean[8];
+#pragma unroll
+            for (u32 j = 0; j < 8; ++j) mean[j] = __fdiv_rn(total[i + j], sums[0]);
+            store_run(p.y.address, F16, y_at + i, 8, mean);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(32) attention_narrow_8(const __grid_constant__ Attention p) { attend<8>(p); }
+extern "C" __global__ void __launch_bounds__(32) attention_narrow_16(const __grid_constant__ Attention p) { attend<16>(p); }

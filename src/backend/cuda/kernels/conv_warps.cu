@@ -24,12 +24,11 @@ struct ConvWarps {
 static_assert(sizeof(ConvWarps) == sizeof(Convolution) + 32, "mirrored in bind/conv_warps.rs");
 
 // What the warps share out: the nine taps of a window; the channels of the only tap, behind scale, shift and relu by
-// channel, or behind a factor by channel and sample.
-enum class Share { TAPS, AFFINE, GATE };
+// channel, or behind a factor by channel and sample; the channels of single pixels as they are.
+enum class Share { TAPS, AFFINE, GATE, SINGLE };
 
 constexpr u32 WARP = 32;
 constexpr u32 PIECE_CHANNELS = 32;
-constexpr u32 WARP_PIECES = 4;  // most pieces of a warp
 constexpr u32 LANE_CHANNELS = 8;
 
 constexpr u32 warps_of(Share share) { return share == Share::TAPS ? 9 : 8; }
@@ -44,8 +43,8 @@ __device__ __forceinline__ uint4 load_halves(u64 address, bool live) {
     return live ? *reinterpret_cast<const uint4*>(address) : make_uint4(0, 0, 0, 0);
 }
 
-// A block: its warps along K; a tile of 16 DOWN pixels by 8 ACROSS channels.
-template <u32 DOWN_, u32 ACROSS_, Share S>
+// A block: its warps along K, of PIECES pieces at the most; a tile of 16 DOWN pixels by 8 ACROSS channels.
+template <u32 DOWN_, u32 ACROSS_, Share S, u32 PIECES>
 struct Block {
     static constexpr u32 WARPS = warps_of(S), THREADS = WARPS * WARP, DOWN = DOWN_, ACROSS = ACROSS_;
     static constexpr u32 PIXELS = DOWN * 16, CHANNELS = ACROSS * 8;
@@ -55,10 +54,10 @@ struct Block {
     // The part of K of this lane: `channels` from `channel` on under one tap.
     u32 row, column, channel, channels;
     // Weights of each piece and row of eight channels; scales and shifts of each piece.
-    uint4 weights[WARP_PIECES][ACROSS];
-    uint4 scales[WARP_PIECES], shifts[WARP_PIECES];
+    uint4 weights[PIECES][ACROSS];
+    uint4 scales[PIECES], shifts[PIECES];
     // Pixels of each piece, 8 apart; their factors.
-    uint4 pixels[WARP_PIECES][DOWN * 2], gates[WARP_PIECES][DOWN * 2];
+    uint4 pixels[PIECES][DOWN * 2], gates[PIECES][DOWN * 2];
     // Where the pixels and factors lie.
     u64 from[DOWN * 2], factors[DOWN * 2];
     bool inside[DOWN * 2];
@@ -81,7 +80,7 @@ struct Block {
         const u32 k = (row * c.kernel_columns.divisor + column) * c.channels.divisor + channel;
         const u64 from = c.weights + 2 * (static_cast<u64>(n) * c.k_padded + k);
 #pragma unroll
-        for (u32 j = 0; j < WARP_PIECES; ++j) {
+        for (u32 j = 0; j < PIECES; ++j) {
 #pragma unroll
             for (u32 i = 0; i < ACROSS; ++i) {
                 const u64 at = from + 2 * (static_cast<u64>(i) * 8 * c.k_padded + j * PIECE_CHANNELS);
@@ -118,7 +117,7 @@ struct Block {
 #pragma unroll
         for (u32 i = 0; i < DOWN * 2; ++i) {
 #pragma unroll
-            for (u32 j = 0; j < WARP_PIECES; ++j) {
+            for (u32 j = 0; j < PIECES; ++j) {
                 pixels[j][i] = load_halves(from[i] + 2 * j * PIECE_CHANNELS, inside[i] && holds(j));
                 if constexpr (S == Share::GATE) gates[j][i] = load_halves(factors[i] + 2 * j * PIECE_CHANNELS, holds(j));
             }
@@ -145,7 +144,7 @@ struct Block {
             }
         }
 #pragma unroll
-        for (u32 j = 0; j < WARP_PIECES; ++j) {
+        for (u32 j = 0; j < PIECES; ++j) {
 #pragma unroll
             for (u32 half = 0; half < 2; ++half) {
 #pragma unroll
@@ -236,18 +235,39 @@ __device__ __forceinline__ void convolve(const ConvWarps& p) {
     }
 }
 
-// Kernels of the menu (plan/tactic/conv_warps.rs): pixels and channels of a tile, what the warps share out.
-#define CONV_WARPS(name, pixels, channels, share)                                                                       \
-    extern "C" __global__ void __launch_bounds__(warps_of(Share::share) * WARP, 1) name(const __grid_constant__ ConvWarps p) { \
-        convolve<Block<pixels / 16, channels / 8, Share::share>>(p);                                                    \
+// Kernels of the menu (plan/tactic/conv_warps.rs): pixels and channels of a tile, what the warps share out, pieces of a warp, and
+// blocks that share an SM.
+#define CONV_WARPS(name, pixels, channels, share, pieces, blocks)                                                            \
+    extern "C" __global__ void __launch_bounds__(warps_of(Share::share) * WARP, blocks) name(const __grid_constant__ ConvWarps p) { \
+        convolve<Block<pixels / 16, channels / 8, Share::share, pieces>>(p);                                                 \
     }
 
-CONV_WARPS(conv_warps_16x32_taps, 16, 32, TAPS)
-CONV_WARPS(conv_warps_16x16_taps, 16, 16, TAPS)
-CONV_WARPS(conv_warps_32x32_taps, 32, 32, TAPS)
-CONV_WARPS(conv_warps_16x32_affine, 16, 32, AFFINE)
-CONV_WARPS(conv_warps_16x16_affine, 16, 16, AFFINE)
-CONV_WARPS(conv_warps_32x32_affine, 32, 32, AFFINE)
-CONV_WARPS(conv_warps_16x32_gate, 16, 32, GATE)
-CONV_WARPS(conv_warps_16x16_gate, 16, 16, GATE)
-CONV_WARPS(conv_warps_32x32_gate, 32, 32, GATE)
+CONV_WARPS(conv_warps_16x32_taps_4, 16, 32, TAPS, 4, 1)
+CONV_WARPS(conv_warps_16x16_taps_4, 16, 16, TAPS, 4, 1)
+CONV_WARPS(conv_warps_32x32_taps_4, 32, 32, TAPS, 4, 1)
+CONV_WARPS(conv_warps_16x32_affine_1, 16, 32, AFFINE, 1, 2)
+CONV_WARPS(conv_warps_16x32_affine_2, 16, 32, AFFINE, 2, 2)
+CONV_WARPS(conv_warps_16x32_affine_4, 16, 32, AFFINE, 4, 1)
+CONV_WARPS(conv_warps_16x16_affine_1, 16, 16, AFFINE, 1, 2)
+CONV_WARPS(conv_warps_16x16_affine_2, 16, 16, AFFINE, 2, 2)
+CONV_WARPS(conv_warps_16x16_affine_4, 16, 16, AFFINE, 4, 1)
+CONV_WARPS(conv_warps_32x32_affine_1, 32, 32, AFFINE, 1, 2)
+CONV_WARPS(conv_warps_32x32_affine_2, 32, 32, AFFINE, 2, 1)
+CONV_WARPS(conv_warps_32x32_affine_4, 32, 32, AFFINE, 4, 1)
+CONV_WARPS(conv_warps_16x32_gate_1, 16, 32, GATE, 1, 2)
+CONV_WARPS(conv_warps_16x32_gate_2, 16, 32, GATE, 2, 2)
+CONV_WARPS(conv_warps_16x32_gate_4, 16, 32, GATE, 4, 1)
+CONV_WARPS(conv_warps_16x16_gate_1, 16, 16, GATE, 1, 2)
+CONV_WARPS(conv_warps_16x16_gate_2, 16, 16, GATE, 2, 2)
+CONV_WARPS(conv_warps_16x16_gate_4, 16, 16, GATE, 4, 1)
+CONV_WARPS(conv_warps_32x32_gate_1, 32, 32, GATE, 1, 2)
+CONV_WARPS(conv_warps_32x32_gate_2, 32, 32, GATE, 2, 1)
+CONV_WARPS(conv_warps_32x32_gate_4, 32, 32, GATE, 4, 1)
+CONV_WARPS(conv_warps_16x32_single_1, 16, 32, SINGLE, 1, 2)
+CONV_WARPS(conv_warps_16x32_single_2, 16, 32, SINGLE, 2, 2)
+CONV_WARPS(conv_warps_16x32_single_4, 16, 32, SINGLE, 4, 1)
+CONV_WARPS(conv_warps_16x32_single_6, 16, 32, SINGLE, 6, 1)
+CONV_WARPS(conv_warps_16x16_single_1, 16, 16, SINGLE, 1, 2)
+CONV_WARPS(conv_warps_16x16_single_2, 16, 16, SINGLE, 2, 2)
+CONV_WARPS(conv_warps_16x16_single_4, 16, 16, SINGLE, 4, 1)
+CONV_WARPS(conv_warps_16x16_single_6, 16, 16, SINGLE, 6, 1)

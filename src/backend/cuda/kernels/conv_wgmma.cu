@@ -7,7 +7,8 @@
 // One warp keeps a ring of stages full: pixels come through an im2col map, whose zeros outside the image are the padding;
 // weights come packed in the order in which they are read, already swizzled (bind/conv_wgmma.rs). One to four warpgroups
 // multiply, 64 rows each. Every output is one chain of products in ascending K, cut into `splits` chains that are added in
-// order: so neither tile nor grid nor chunk changes a bit. The splits of a tile are computed one after another by one
+// order: so neither tile nor grid nor chunk changes a bit. (Rows of taps that lie outside for a whole tile are left out; they
+// would add zeros, as long as weights are finite.) The splits of a tile are computed one after another by one
 // block, or side by side by the blocks of a cluster, which then share out the rows and give each other the sums.
 
 #include "conv_wgmma_params.cuh"
@@ -51,8 +52,9 @@ struct Tile {
 
 template <class S>
 __device__ __forceinline__ Tile tile_at(const ConvWgmmaParams& p, u32 index) {
-    const u32 rows = index / p.channel_tiles;
-    const u32 run = rows / p.run_tiles;
+    // Often there is one tile of channels, and one run.
+    const u32 rows = p.channel_tiles == 1 ? index : index / p.channel_tiles;
+    const u32 run = p.run_stride == 0 ? 0 : rows / p.run_tiles;
     const u32 offset = (rows - run * p.run_tiles) * S::TILE_M;
     Tile t;
     t.channel = (index - rows * p.channel_tiles) * S::TILE_N;
@@ -61,7 +63,33 @@ __device__ __forceinline__ Tile tile_at(const ConvWgmmaParams& p, u32 index) {
     return t;
 }
 
-__device__ __forceinline__ u32 chain_begin(const ConvWgmmaParams& p, u32 chain) { return chain * p.k_blocks / p.splits; }
+// K blocks from one to another.
+struct Blocks {
+    u32 begin, end;
+    __device__ __forceinline__ u32 count() const { return end - begin; }
+};
+
+// The K blocks of a tile whose taps can lie in the input. Under a dilated window rows of taps may lie outside for all pixels of
+// a tile, where they would add zeros.
+__device__ __forceinline__ Blocks live_blocks(const ConvWgmmaParams& p, const Tile& t) {
+    const Blocks all = {0, p.k_blocks};
+    if (p.height == 0) return all;
+    const u32 first = t.pixel / p.walk_columns, last = (t.pixel + t.pixels - 1) / p.walk_columns, batch = first / p.walk_rows;
+    if (last / p.walk_rows != batch) return all;
+    const u32 top = (first - batch * p.walk_rows) * p.stride_rows, bottom = (last - batch * p.walk_rows) * p.stride_rows;
+    const u32 row = p.kernel_columns * p.channel_blocks, above = p.pad_rows > bottom ? p.pad_rows - bottom : 0;
+    const u32 below = p.height + p.pad_rows > top ? p.height + p.pad_rows - top : 0;
+    const u32 begin = min((above + p.dilation_rows - 1) / p.dilation_rows * row, p.k_blocks);
+    return {begin, max(begin, min((below + p.dilation_rows - 1) / p.dilation_rows * row, p.k_blocks))};
+}
+
+// Those of a chain.
+template <Chains CHAINS>
+__device__ __forceinline__ Blocks chain_blocks(const ConvWgmmaParams& p, const Blocks& live, u32 chain) {
+    if constexpr (CHAINS == Chains::ONE) return live;
+    const auto begin = [&](u32 i) { return min(max(i * p.k_blocks / p.splits, live.begin), live.end); };
+    return {begin(chain), begin(chain + 1)};
+}
 
 // The stage that comes next and how often the ring went round.
 template <u32 STAGES>
@@ -152,7 +180,7 @@ __device__ __forceinline__ void load(const ConvWgmmaParams& p, const Walk& w, u3
     }
 }
 
-// Multiplies the next `count` (at least 1) stages into `sums`, which start anew.
+// Multiplies the next `count` stages into `sums`, which start anew.
 template <class S>
 __device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count, u32 base, u32 group, u32 lane, Ring<S::STAGES>& ring) {
     // Set here, not by the first product: some compilers would else set them between products and wait for each.
@@ -179,7 +207,7 @@ __device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count
         previous = full + 8;
     }
     products_wait<0>();
-    if (lane == 0) barrier_arrive(previous);
+    if (count > 0 && lane == 0) barrier_arrive(previous);
 }
 
 // The threads that multiply meet.
@@ -332,18 +360,24 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     const u32 first = blockIdx.x / peers, step = gridDim.x / peers;
     Ring<S::STAGES> ring;
     if (warp == S::WORKERS / WARP) {
-        const u32 begin = CHAINS == Chains::CLUSTER ? chain_begin(p, rank) : 0;
-        const u32 end = CHAINS == Chains::CLUSTER ? chain_begin(p, rank + 1) : p.k_blocks;
-        Walk walk = walk_from<S>(p, tile_at<S>(p, first), begin);
+        const auto blocks_of = [&](const Tile& t) {
+            const Blocks live = live_blocks(p, t);
+            return CHAINS == Chains::CLUSTER ? chain_blocks<CHAINS>(p, live, rank) : live;
+        };
+        Tile t = tile_at<S>(p, first);
+        Blocks blocks = blocks_of(t);
+        Walk walk = walk_from<S>(p, t, blocks.begin);
         u32 ahead = 0;
-        if (lane == 0 && first < p.tiles) ahead = load_ahead<S>(walk, end - begin, base);
+        if (lane == 0 && first < p.tiles) ahead = load_ahead<S>(walk, blocks.count(), base);
         wait_for_predecessors();
         for (u32 i = first; i < p.tiles; i += step, ahead = 0) {
             if (i != first) {
-                walk = walk_from<S>(p, tile_at<S>(p, i), begin);
+                t = tile_at<S>(p, i);
+                blocks = blocks_of(t);
+                walk = walk_from<S>(p, t, blocks.begin);
                 if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();  // the sums before have left the stages
             }
-            if (lane == 0) load<S>(p, walk, end - begin, ahead, base, ring);
+            if (lane == 0) load<S>(p, walk, blocks.count(), ahead, base, ring);
             if constexpr (CHAINS == Chains::CLUSTER) {
                 __syncwarp();
                 if (i == first) cluster_wait();
@@ -373,12 +407,13 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 load_biases(strip_ahead, p.epilogue, t.channel, p.channels, lane);
                 load_joined(strip_ahead, p.epilogue, rows, t.channel, p.channels, lane);
             }
-            multiply<S>(sums, chain_begin(p, rank + 1) - chain_begin(p, rank), base, group, lane, ring);
+            const Blocks live = live_blocks(p, t);
+            multiply<S>(sums, chain_blocks<CHAINS>(p, live, rank).count(), base, group, lane, ring);
             if constexpr (CHAINS == Chains::IN_TURN) {
 #pragma unroll 1
                 for (u32 chain = 1; chain < p.splits; ++chain) {
                     float more[S::TILE_N / 2];
-                    multiply<S>(more, chain_begin(p, chain + 1) - chain_begin(p, chain), base, group, lane, ring);
+                    multiply<S>(more, chain_blocks<CHAINS>(p, live, chain).count(), base, group, lane, ring);
 #pragma unroll
                     for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[j] = __fadd_rn(sums[j], more[j]);
                 }
@@ -453,3 +488,8 @@ CONV_WGMMA_ONE(256, 128, 3, 1)
 CONV_WGMMA_ONE(256, 64, 4, 1)
 CONV_WGMMA_CLUSTER(64, 64, 6, 2)
 CONV_WGMMA_CLUSTER(64, 32, 8, 2)
+CONV_WGMMA_ONE(128, 32, 2, 4)
+CONV_WGMMA_ONE(64, 32, 2, 6)
+CONV_WGMMA_ONE(64, 32, 4, 4)
+CONV_WGMMA_TURNS(128, 32, 4, 2)
+CONV_WGMMA_TURNS(64, 32, 4, 4)

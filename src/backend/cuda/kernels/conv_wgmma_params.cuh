@@ -23,7 +23,7 @@ struct ConvWgmmaParams {
     u32 run_tiles;         // tiles of a run
     u32 channel_tiles;
     u32 tiles;             // runs * run_tiles * channel_tiles
-    u32 padding;
+    u32 height;            // rows of the input where tap rows may lie outside for whole tiles; else 0
     Epilogue epilogue;
 };
 

@@ -37,12 +37,14 @@ __device__ __forceinline__ u32 row_groups(const ChannelsLast& tensor, const Plac
 // order, so it commutes with bounds that are rounded themselves. NaN passes.
 struct Bounds {
     u32 low, high;
+    bool any;  // the same in all threads
 
     __device__ __forceinline__ explicit Bounds(const Epilogue& e) {
         const float least = e.function == EPILOGUE_RELU ? 0.0f : e.function == EPILOGUE_CLIP ? e.first : -infinite();
         const float most = e.function == EPILOGUE_CLIP ? e.second : infinite();
         low = two_halves(least, least);
         high = two_halves(most, most);
+        any = e.function == EPILOGUE_RELU || e.function == EPILOGUE_CLIP;
     }
 
     __device__ __forceinline__ u32 halves(float a, float b) const {
@@ -110,12 +112,19 @@ __device__ __forceinline__ void fragment_to_strip(const float (&sums)[N], const 
     // Lanes 8 i .. 8 i + 7 name the rows of the i-th 8 by 8 matrix: upper and lower rows of two groups of columns.
     const u32 row = lane % 16, piece = lane / 16;
     u32 halves[COUNT / 2];
+    const auto round = [&](const auto& pair) {
 #pragma unroll
-    for (u32 j = 0; j < COUNT / 4; ++j) {
-        const float* value = sums + FIRST + 4 * j;
-        const float2 b = bias[j];
-        halves[2 * j] = bounds.halves(__fadd_rn(value[0], b.x), __fadd_rn(value[1], b.y));
-        halves[2 * j + 1] = bounds.halves(__fadd_rn(value[2], b.x), __fadd_rn(value[3], b.y));
+        for (u32 j = 0; j < COUNT / 4; ++j) {
+            const float* value = sums + FIRST + 4 * j;
+            const float2 b = bias[j];
+            halves[2 * j] = pair(__fadd_rn(value[0], b.x), __fadd_rn(value[1], b.y));
+            halves[2 * j + 1] = pair(__fadd_rn(value[2], b.x), __fadd_rn(value[3], b.y));
+        }
+    };
+    if (bounds.any) {
+        round([&](float a, float b) { return bounds.halves(a, b); });
+    } else {
+        round([](float a, float b) { return two_halves(a, b); });
     }
     __syncwarp();
 #pragma unroll
@@ -141,21 +150,38 @@ __device__ __forceinline__ uint4 each_half(const uint4& bits, const F& f) {
     return make_uint4(pair(bits.x), pair(bits.y), pair(bits.z), pair(bits.w));
 }
 
-__device__ __forceinline__ u32 join_halves(u32 a, u32 b, float low) {
-    return two_halves(greater(low, __fadd_rn(low_half(a), low_half(b))), greater(low, __fadd_rn(high_half(a), high_half(b))));
+// The sums of two pairs of halves, each rounded once: what adding them in f32 and rounding then gives, since f32 has more than
+// twice the digits of a half and two more (Figueroa, "When is double rounding innocuous?", SIGNUM Newsletter 30, 1995). With
+// `RELU` those below 0 become 0; NaN and a zero's sign stay.
+template <bool RELU>
+__device__ __forceinline__ u32 join_halves(u32 a, u32 b) {
+    u32 sum, below;
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    if constexpr (!RELU) return sum;
+    asm("set.gt.u32.f16x2 %0, %1, %2;" : "=r"(below) : "r"(0), "r"(sum));
+    return sum & ~below;
 }
 
 // Adds 8 channels of the other tensor.
 __device__ __forceinline__ uint4 join(const uint4& a, const uint4& b, const Epilogue& e) {
-    const float low = e.function == EPILOGUE_ADD_RELU ? 0.0f : -infinite();
-    return make_uint4(join_halves(a.x, b.x, low), join_halves(a.y, b.y, low), join_halves(a.z, b.z, low), join_halves(a.w, b.w, low));
+    if (e.function == EPILOGUE_ADD_RELU) {
+        return make_uint4(join_halves<true>(a.x, b.x), join_halves<true>(a.y, b.y), join_halves<true>(a.z, b.z), join_halves<true>(a.w, b.w));
+    }
+    return make_uint4(join_halves<false>(a.x, b.x), join_halves<false>(a.y, b.y), join_halves<false>(a.z, b.z), join_halves<false>(a.w, b.w));
+}
+
+// x * clip(x / 6 + 1/2, 0, 1). What the saturation makes of a NaN is no matter, as it is multiplied by it.
+__device__ __forceinline__ float hard_swish(float x) {
+    float factor;
+    asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(factor) : "f"(x), "f"(1.0f / 6.0f), "f"(0.5f));
+    return __fmul_rn(x, factor);
 }
 
 // Applies a function of one value that is no clip to 8 rounded channels.
 __device__ __forceinline__ uint4 apply_to_group(const uint4& bits, const Epilogue& e) {
     switch (e.function) {
         case EPILOGUE_LEAKY_RELU: return each_half(bits, [&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; });
-        case EPILOGUE_HARD_SWISH: return each_half(bits, [](float x) { return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f)); });
+        case EPILOGUE_HARD_SWISH: return each_half(bits, [](float x) { return hard_swish(x); });
         default: return each_half(bits, [](float x) { return __fmul_rn(x, sigmoid(x)); });
     }
 }

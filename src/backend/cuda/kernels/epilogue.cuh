@@ -26,7 +26,9 @@ constexpr u32 EPILOGUE_WIDE_STORE = 2;   // every group of 8 channels of the out
 constexpr u32 EPILOGUE_WIDE_JOINED = 4;  // the same for the joined tensor
 constexpr u32 EPILOGUE_FLAT = 8;         // pixels of output and joined tensor follow each other across rows and samples
 
-// A tensor `[batch, row, pixel, channel]` of f16 with neighbouring channels side by side; strides in elements.
+constexpr u32 EPILOGUE_WIDENED = 16;     // results are rounded to f16 and stored as f32; never with EPILOGUE_WIDE_STORE
+
+// A tensor `[batch, row, pixel, channel]` of f16, or, of an output that is widened, of f32, with neighbouring channels side by side; strides in elements.
 struct ChannelsLast {
     u64 address;
     i64 batch;
@@ -101,6 +103,14 @@ __device__ __forceinline__ void store_group(const float (&values)[GROUP], u64 ad
             if (i < count) halves[i] = float_to_half(values[i]);
         }
     }
+}
+
+// Stores the first `count` of 8 values as f32, rounded to halves.
+__device__ __forceinline__ void store_widened(const float (&values)[GROUP], u64 address, u32 count) {
+    float rounded[GROUP];
+#pragma unroll
+    for (u32 i = 0; i < GROUP; ++i) rounded[i] = rounded_to_half(values[i]);
+    store_run(address, F32, 0, count, rounded);
 }
 
 // The biases of 8 channels from `channel` on; zeros without a bias.
@@ -202,7 +212,13 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
     }
 #pragma unroll
     for (u32 g = 0; g < N; ++g) {
-        if (places.live(g)) store_group(values[g], address(e.output, g), e.flags & EPILOGUE_WIDE_STORE, count);
+        if (!places.live(g)) continue;
+        const u64 to = address(e.output, g);
+        if (e.flags & EPILOGUE_WIDENED) {
+            store_widened(values[g], 2 * to - e.output.address, count);
+        } else {
+            store_group(values[g], to, e.flags & EPILOGUE_WIDE_STORE, count);
+        }
     }
 }
 

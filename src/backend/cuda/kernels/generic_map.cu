@@ -95,3 +95,35 @@ extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_gather_wid
         y[element_of(p.common.y.strides, at)] = reinterpret_cast<const uint4*>(p.data.address)[gathered_element(p, at)];
     }
 }
+
+struct GenericGatherAdded {
+    GenericGather gather;  // in pieces of 16 bytes, which are 8 halves
+    View added;            // constants as the output's axes see them, in pieces, too
+};
+
+static_assert(sizeof(GenericGatherAdded) == sizeof(GenericGather) + 88, "mirrored in bind/generic/gather.rs");
+
+// The same with constants added: embeddings and their positions.
+extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_gather_added(const __grid_constant__ GenericGatherAdded p) {
+    const Generic& g = p.gather.common;
+    bool waited = false;
+    for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
+        const u32 index = tile * GENERIC_THREADS + threadIdx.x;
+        const bool present = index < g.box.count;
+        u32 at[MAX_RANK];
+        coordinates(g.box, present ? index : 0, at);
+        const uint4 constants = reinterpret_cast<const uint4*>(p.added.address)[element_of(p.added.strides, at)];
+        if (!waited) {
+            wait_for_predecessors();
+            release_successors();
+            waited = true;
+        }
+        if (!present) continue;
+        float values[8], added[8];
+        widen(constants, added);
+        widen(reinterpret_cast<const uint4*>(p.gather.data.address)[gathered_element(p.gather, at)], values);
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) values[i] = __fadd_rn(values[i], added[i]);
+        store_run(g.y.address, F16, 8 * element_of(g.y.strides, at), 8, values);
+    }
+}

@@ -79,3 +79,77 @@ extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) normalise(const __
         }
     }
 }
+
+// Rows of up to VALUES * LANES halves side by side, rounded, scaled by constants, rounded and shifted by constants.
+// Everything but the row itself is there before the wait; a row is read once.
+struct NormaliseAffine {
+    Generic common;  // as Normalise's; the tail is not read
+    View x;
+    u64 scale;       // f16, side by side
+    u64 shift;
+    u32 extent;
+    float epsilon;
+};
+
+static_assert(sizeof(NormaliseAffine) == sizeof(Generic) + 88 + 24, "mirrored in bind/normalise.rs");
+
+template <u32 VALUES>
+__device__ __forceinline__ void normalise_affine(const NormaliseAffine& p) {
+    const Generic& g = p.common;
+    const u32 lane = threadIdx.x % LANES;
+    const float count = static_cast<float>(p.extent);
+    float scale[VALUES], shift[VALUES];
+#pragma unroll
+    for (u32 k = 0; k < VALUES; ++k) {
+        const u32 i = lane + k * LANES;
+        scale[k] = i < p.extent ? half_to_float(pointer_to<u16>(p.scale, 0)[i]) : 0.0f;
+        shift[k] = i < p.extent ? half_to_float(pointer_to<u16>(p.shift, 0)[i]) : 0.0f;
+    }
+    bool waited = false;
+    for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
+        const u32 row = tile * NORMALISE_ROWS + threadIdx.x / LANES;
+        const bool present = row < g.box.count;
+        u32 at[MAX_RANK];
+        coordinates(g.box, present ? row : 0, at);
+        const u16* const from = pointer_to<u16>(p.x.address, element_of(p.x.strides, at));
+        u16* const to = reinterpret_cast<u16*>(g.y.address) + element_of(g.y.strides, at);
+        if (!waited) {
+            wait_for_predecessors();
+            release_successors();
+            waited = true;
+        }
+        float kept[VALUES];
+#pragma unroll
+        for (u32 k = 0; k < VALUES; ++k) kept[k] = lane + k * LANES < p.extent ? half_to_float(from[lane + k * LANES]) : 0.0f;
+        float sum = 0.0f;
+#pragma unroll
+        for (u32 k = 0; k < VALUES; ++k) {
+            if (lane + k * LANES < p.extent) sum = __fadd_rn(sum, kept[k]);
+        }
+        const float mean = __fdiv_rn(folded(sum), count);
+        sum = 0.0f;
+#pragma unroll
+        for (u32 k = 0; k < VALUES; ++k) {
+            kept[k] = __fsub_rn(kept[k], mean);
+            if (lane + k * LANES < p.extent) sum = __fmaf_rn(kept[k], kept[k], sum);
+        }
+        const float deviation = __fsqrt_rn(__fadd_rn(__fdiv_rn(folded(sum), count), p.epsilon));
+        if (!present) continue;
+#pragma unroll
+        for (u32 k = 0; k < VALUES; ++k) {
+            if (lane + k * LANES >= p.extent) break;
+            const float normal = rounded_to_half(__fdiv_rn(kept[k], deviation));
+            const float scaled = rounded_to_half(__fmul_rn(normal, scale[k]));
+            to[lane + k * LANES] = float_to_half(__fadd_rn(scaled, shift[k]));
+        }
+    }
+}
+
+// Kernels by the most elements of a row (bind/normalise.rs).
+extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) normalise_affine_64(const __grid_constant__ NormaliseAffine p) {
+    normalise_affine<64 / LANES>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) normalise_affine_256(const __grid_constant__ NormaliseAffine p) {
+    normalise_affine<256 / LANES>(p);
+}

@@ -42,49 +42,57 @@ __device__ __forceinline__ u32 greater_halves(u32 v, u32 x) {
     return (x & take) | (v & ~take);
 }
 
-// The taps from the first to the last inside of a square window of K of neighbouring pixels, all loaded before the first is
-// used; of f16 in whole groups.
+// A square window of K by K neighbouring pixels, all loaded before the first is used; of f16 in whole groups. Outside of the
+// input pixels are minus infinity for a maximum, which is what it begins with, and left out of an average.
 template <u32 K>
-__device__ __forceinline__ void pool_in_groups(const Pool& p, const Spot& s, i64 top, i64 left, float (&v)[8]) {
-    uint4 taps[K][K];
+__device__ __forceinline__ void pool_in_groups(const Pool& p, const Spot& s, float (&v)[8]) {
+    constexpr u32 LEAST = 0xfc00fc00;  // minus infinity, twice
+    const i32 top = static_cast<i32>(landing(p.window, 0, s.row, 0)), left = static_cast<i32>(landing(p.window, 1, s.pixel, 0));
     const auto inside = [&](u32 i, u32 j) {
-        return top + i >= 0 && top + i < p.x.height && left + j >= 0 && left + j < p.x.width;
+        return static_cast<u32>(top + static_cast<i32>(i)) < p.x.height && static_cast<u32>(left + static_cast<i32>(j)) < p.x.width;
     };
     const u16* corner = pointer_to<u16>(p.x.address, element_of(p.x, s.batch, s.channel, top, left));
+    uint4 taps[K][K];
 #pragma unroll
     for (u32 i = 0; i < K; ++i) {
 #pragma unroll
         for (u32 j = 0; j < K; ++j) {
             const uint4* from = reinterpret_cast<const uint4*>(corner + i * p.x.row + j * p.x.pixel);
-            taps[i][j] = inside(i, j) ? *from : make_uint4(0, 0, 0, 0);
+            taps[i][j] = inside(i, j) ? *from : make_uint4(LEAST, LEAST, LEAST, LEAST);
         }
     }
     if (!p.average) {
-        constexpr u32 LEAST = 0xfc00fc00;  // minus infinity
         uint4 most = make_uint4(LEAST, LEAST, LEAST, LEAST);
 #pragma unroll
-        for (u32 i = 0; i < K; ++i) {
-#pragma unroll
-            for (u32 j = 0; j < K; ++j) {
-                const uint4 x = taps[i][j];
-                if (inside(i, j)) {
-                    most = make_uint4(greater_halves(most.x, x.x), greater_halves(most.y, x.y), greater_halves(most.z, x.z),
-                                      greater_halves(most.w, x.w));
-                }
-            }
+        for (u32 i = 0; i < K * K; ++i) {
+            const uint4 x = taps[i / K][i % K];
+            most = make_uint4(greater_halves(most.x, x.x), greater_halves(most.y, x.y), greater_halves(most.z, x.z), greater_halves(most.w, x.w));
         }
         widen(most, v);
         return;
     }
+    const i32 height = static_cast<i32>(p.x.height), width = static_cast<i32>(p.x.width);
+    const i32 bottom = static_cast<i32>(p.window.pad_end[0]), right = static_cast<i32>(p.window.pad_end[1]);
+    u32 down = 0, across = 0;  // positions that count
+#pragma unroll
+    for (u32 i = 0; i < K; ++i) {
+        const i32 row = top + static_cast<i32>(i), column = left + static_cast<i32>(i);
+        down += p.count_pad ? row < height + bottom : static_cast<u32>(row) < p.x.height;
+        across += p.count_pad ? column < width + right : static_cast<u32>(column) < p.x.width;
+    }
+#pragma unroll
+    for (u32 k = 0; k < 8; ++k) v[k] = 0.0f;
 #pragma unroll
     for (u32 i = 0; i < K; ++i) {
 #pragma unroll
         for (u32 j = 0; j < K; ++j) {
             float x[8];
             widen(taps[i][j], x);
-            if (inside(i, j)) pooled(p.average, x, v);
+            if (inside(i, j)) pooled(true, x, v);
         }
     }
+#pragma unroll
+    for (u32 k = 0; k < 8; ++k) v[k] = __fdiv_rn(v[k], static_cast<float>(down * across));
 }
 
 // True for a square window of `side` neighbouring pixels.
@@ -92,41 +100,45 @@ __device__ __forceinline__ bool is_square(const Window& w, u32 side) {
     return w.kernel[0] == side && w.kernel[1] == side && w.dilation[0] == 1 && w.dilation[1] == 1;
 }
 
+// Any window, tap by tap.
+__device__ __forceinline__ void pool_any(const Pool& p, const Spot& s, float (&v)[8]) {
+    const i64 top = landing(p.window, 0, s.row, 0), left = landing(p.window, 1, s.pixel, 0);
+    const u32 row_end = taps_below(p.window, 0, top, p.x.height), row_first = taps_below(p.window, 0, top, 0);
+    const u32 column_end = taps_below(p.window, 1, left, p.x.width), column_first = taps_below(p.window, 1, left, 0);
+    const float start = p.average ? 0.0f : __uint_as_float(0xff800000u);
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) v[i] = start;
+    for (u32 i = row_first; i < row_end; ++i) {
+#pragma unroll 3
+        for (u32 j = column_first; j < column_end; ++j) {
+            float x[8];
+            load_pixel(p.x, s, top + i * p.window.dilation[0], left + j * p.window.dilation[1], x);
+            pooled(p.average, x, v);
+        }
+    }
+    if (!p.average) return;
+    u32 count = (row_end - row_first) * (column_end - column_first);
+    if (p.count_pad) {
+        count = taps_below(p.window, 0, top, static_cast<i64>(p.x.height) + p.window.pad_end[0]) *
+                taps_below(p.window, 1, left, static_cast<i64>(p.x.width) + p.window.pad_end[1]);
+    }
+    const float divisor = static_cast<float>(count);
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) v[i] = __fdiv_rn(v[i], divisor);
+}
+
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) pool(const __grid_constant__ Pool p) {
     wait_for_predecessors();
     release_successors();
-    const bool in_groups = in_whole_groups(p.x, p.frame.channels);
+    const bool quick = in_whole_groups(p.x, p.frame.channels);
     every_spot(p.frame, 1, [&](const Spot& s) {
-        const i64 top = landing(p.window, 0, s.row, 0), left = landing(p.window, 1, s.pixel, 0);
-        const u32 row_end = taps_below(p.window, 0, top, p.x.height), row_first = taps_below(p.window, 0, top, 0);
-        const u32 column_end = taps_below(p.window, 1, left, p.x.width), column_first = taps_below(p.window, 1, left, 0);
         float v[8];
-        const float start = p.average ? 0.0f : __uint_as_float(0xff800000u);
-#pragma unroll
-        for (u32 i = 0; i < 8; ++i) v[i] = start;
-        if (in_groups && is_square(p.window, 3)) {
-            pool_in_groups<3>(p, s, top, left, v);
-        } else if (in_groups && is_square(p.window, 2)) {
-            pool_in_groups<2>(p, s, top, left, v);
+        if (quick && is_square(p.window, 3)) {
+            pool_in_groups<3>(p, s, v);
+        } else if (quick && is_square(p.window, 2)) {
+            pool_in_groups<2>(p, s, v);
         } else {
-            for (u32 i = row_first; i < row_end; ++i) {
-#pragma unroll 3
-                for (u32 j = column_first; j < column_end; ++j) {
-                    float x[8];
-                    load_pixel(p.x, s, top + i * p.window.dilation[0], left + j * p.window.dilation[1], x);
-                    pooled(p.average, x, v);
-                }
-            }
-        }
-        if (p.average) {
-            u32 count = (row_end - row_first) * (column_end - column_first);
-            if (p.count_pad) {
-                count = taps_below(p.window, 0, top, static_cast<i64>(p.x.height) + p.window.pad_end[0]) *
-                        taps_below(p.window, 1, left, static_cast<i64>(p.x.width) + p.window.pad_end[1]);
-            }
-            const float divisor = static_cast<float>(count);
-#pragma unroll
-            for (u32 i = 0; i < 8; ++i) v[i] = __fdiv_rn(v[i], divisor);
+            pool_any(p, s, v);
         }
         finish_pixel(p.frame, s, s.pixel, v);
     });

@@ -13,7 +13,7 @@ constexpr u32 MAX_SPLITS = 32;
 constexpr u32 REDUCE_GROUPS = 8;  // of channels in a block
 constexpr u32 REDUCE_THREADS = MAX_SPLITS * REDUCE_GROUPS;
 constexpr u32 MANY_SPLITS = REDUCE_THREADS;  // of one group of channels in a block
-constexpr u32 REDUCE_BATCH = 16;             // pixels that a thread has in flight
+constexpr u32 REDUCE_BATCH = 8;              // pixels that a thread has in flight
 
 struct Reduce {
     PixelFrame frame;  // groups: blocks of channels of a sample; tiles of one such block: a group where there are many splits
@@ -67,7 +67,7 @@ __device__ __forceinline__ void reduce_range(const Reduce& p, const Spot& s, u32
     }
 }
 
-extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_pixels(const __grid_constant__ Reduce p) {
+extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 3) reduce_pixels(const __grid_constant__ Reduce p) {
     wait_for_predecessors();
     release_successors();
     __shared__ float partials[REDUCE_THREADS][GROUP_CHANNELS];

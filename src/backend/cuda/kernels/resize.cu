@@ -51,3 +51,49 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) resize(const __grid_
         finish_pixel(p.frame, s, s.pixel, v);
     });
 }
+
+// Outputs of a row that a thread computes in `resize_linear`, as bind/resize.rs cuts rows.
+constexpr u32 LINEAR_RUN = 8;
+
+// The same for two taps along either axis of f16 without a tail, whatever the number of channels: neighbouring threads take
+// neighbouring channels, one each, and a thread reads an input pixel once for all neighbouring outputs between the same pixels.
+// The frame counts in channels instead of groups of them.
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) resize_linear(const __grid_constant__ Resize p) {
+    wait_for_predecessors();
+    release_successors();
+    const PixelFrame& f = p.frame;
+    for (u32 tile = blockIdx.x; tile < f.tiles; tile += gridDim.x) {
+        const u32 index = tile * PIXEL_THREADS + threadIdx.x;
+        if (index >= f.count) continue;
+        const u32 runs = divide(index, f.groups), channel = index - runs * f.groups.divisor;
+        const u32 lines = divide(runs, f.across), first = (runs - lines * f.across.divisor) * LINEAR_RUN;
+        const u32 samples = divide(lines, f.rows), row = f.first_row + lines - samples * f.rows.divisor, batch = f.first_batch + samples;
+        const ResizeTap* down = pointer_to<ResizeTap>(p.rows, static_cast<i64>(row) * 2);
+        const ResizeTap above = down[0], below = down[1];
+        const ResizeTap* columns = pointer_to<ResizeTap>(p.columns, static_cast<i64>(first) * 2);
+        const u16* lines_of[2] = {pointer_to<u16>(p.x.address, element_of(p.x, batch, channel, above.position, 0)),
+                                  pointer_to<u16>(p.x.address, element_of(p.x, batch, channel, below.position, 0))};
+        u16* to = reinterpret_cast<u16*>(f.y.address) + element_of(f.y, batch, channel, row, first);
+        i32 held[2] = {-1, -1};  // columns whose values are there
+        float x[2][2] = {};
+        const u32 end = min(LINEAR_RUN, f.y.width - first);
+        for (u32 o = 0; o < end; ++o, to += f.y.pixel) {
+            float v = p.outside;
+            const ResizeTap taps[2] = {columns[o * 2], columns[o * 2 + 1]};
+            if (above.position >= 0 && taps[0].position >= 0) {
+#pragma unroll
+                for (u32 j = 0; j < 2; ++j) {
+                    if (taps[j].position == held[j]) continue;
+                    held[j] = taps[j].position;
+#pragma unroll
+                    for (u32 i = 0; i < 2; ++i) x[i][j] = half_to_float(lines_of[i][held[j] * p.x.pixel]);
+                }
+                v = __fmul_rn(__fmul_rn(above.weight, taps[0].weight), x[0][0]);
+                v = __fmaf_rn(__fmul_rn(above.weight, taps[1].weight), x[0][1], v);
+                v = __fmaf_rn(__fmul_rn(below.weight, taps[0].weight), x[1][0], v);
+                v = __fmaf_rn(__fmul_rn(below.weight, taps[1].weight), x[1][1], v);
+            }
+            *to = float_to_half(v);
+        }
+    }
+}

@@ -297,7 +297,7 @@ __device__ __forceinline__ void turn(const Epilogue& e, const float (&sums)[N / 
     };
     switch (e.function) {
         case EPILOGUE_LEAKY_RELU: mapped([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
-        case EPILOGUE_HARD_SWISH: mapped([](float x) { return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f)); }); break;
+        case EPILOGUE_HARD_SWISH: mapped([](float x) { return hard_swish(x); }); break;
         case EPILOGUE_SILU: mapped([](float x) { return __fmul_rn(x, sigmoid(x)); }); break;
         default: turn<N>(sums, rounded, turned, warp, lane);
     }
@@ -371,7 +371,8 @@ __device__ __forceinline__ void make_items(const Stem& p, const Share& share, u3
             }
             if (thread == 0) wait_stored();
             meet(group);
-            turn<N>(p.epilogue, sums, low, high, turned, warp, lane);
+            // The copy engine leaves out channels behind the last: what lies there is no matter.
+            if (place.channel + warp * 16 < p.channels) turn<N>(p.epilogue, sums, low, high, turned, warp, lane);
             show_writes();
             meet(group);
             if (thread == 0) store_turned(p, place, turned);

@@ -20,8 +20,18 @@ constexpr u32 GROUPS = CHANNELS / GROUP;
 constexpr u32 SHARE_STRIDE = CHANNELS + 8;   // floats from pixel to pixel of a shared tile, against bank conflicts
 constexpr u32 WEIGHT_BYTES = CHANNELS * K_BYTES;
 
-// Who sums the chains of a tile: there is one chain, one block sums them in turn, or a cluster's blocks side by side.
-enum class Chains { ONE, IN_TURN, CLUSTER };
+struct StreamParams {
+    ConvWgmmaParams product;
+    // Where chains are summed apart:
+    float* partials;  // of every tile, of every chain, the fragments of the block that multiplied it
+    u32* counters;    // one for each tile, 0 between launches
+};
+
+static_assert(sizeof(StreamParams) == sizeof(ConvWgmmaParams) + 64, "mirrored in bind/stream_wgmma.rs");
+
+// Who sums the chains of a tile: there is one chain; one block sums them in turn; a cluster's blocks side by side; or the block
+// that ends last, through memory, which lets blocks stand wherever there is room.
+enum class Chains { ONE, IN_TURN, CLUSTER, APART };
 
 // A tile of `PIXELS` pixels, and how many K blocks are in flight.
 template <u32 N, u32 DEPTH>
@@ -32,7 +42,8 @@ struct Shape {
     // Shared memory: stages, a tile of sums, barriers.
     static constexpr u32 SHARE = DEPTH * STAGE_BYTES;
     static constexpr u32 BARRIERS = SHARE + N * SHARE_STRIDE * 4;
-    static_assert(DEPTH * 16 <= 256, "barriers fit");
+    static constexpr u32 LAST = BARRIERS + DEPTH * 16;  // a word that says whether this block ends a tile
+    static_assert(DEPTH * 16 + 4 <= 256, "barriers fit");
     static_assert(STAGE_BYTES % 1024 == 0, "stages begin where the swizzle's pattern does");
 };
 
@@ -188,16 +199,66 @@ __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, 
     }
 }
 
+// Leaves the sums of one chain in memory. True in the block that comes last, which `last` tells its threads: it then holds the
+// sums of all chains, added in order.
+template <class S>
+__device__ __forceinline__ bool join(
+    const ConvWgmmaParams& p, float (&sums)[S::PIXELS / 2], float* partials, u32* counters, u32 tile, u32 chain, volatile u32* last) {
+    constexpr u32 ROUNDS = S::PIXELS / 8, FLOATS = S::PIXELS * CHANNELS;
+    const u32 worker = threadIdx.x;
+    float* const all = partials + static_cast<u64>(tile) * p.splits * FLOATS + worker * 4;
+#pragma unroll
+    for (u32 j = 0; j < ROUNDS; ++j) {
+        const float4 four = make_float4(sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]);
+        __stcg(reinterpret_cast<float4*>(all + chain * FLOATS + j * WORKERS * 4), four);
+    }
+    __threadfence();
+    workers_meet();
+    if (worker == 0) {
+        const bool ends = atomicAdd(counters + tile, 1u) + 1 == p.splits;
+        if (ends) counters[tile] = 0;
+        *last = ends;
+    }
+    workers_meet();
+    if (!*last) return false;
+    __threadfence();
+#pragma unroll 1
+    for (u32 other = 0; other < p.splits; ++other) {
+#pragma unroll
+        for (u32 j = 0; j < ROUNDS; ++j) {
+            const float4 four = __ldcg(reinterpret_cast<const float4*>(all + other * FLOATS + j * WORKERS * 4));
+            const float part[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) sums[4 * j + i] = other == 0 ? part[i] : __fadd_rn(sums[4 * j + i], part[i]);
+        }
+    }
+    return true;
+}
+
+// What a block computes at a time: a tile, or one chain of it. `peers` blocks of a cluster share a tile.
+template <Chains CHAINS>
+struct Unit {
+    u32 tile, chain, begin, end;
+
+    __device__ __forceinline__ Unit(const ConvWgmmaParams& p, u32 index, u32 rank) {
+        const u32 units = CHAINS == Chains::APART ? p.splits : 1;
+        tile = index / units;
+        chain = CHAINS == Chains::CLUSTER ? rank : index - tile * units;
+        begin = chain_begin(p, chain);
+        end = CHAINS == Chains::CLUSTER || CHAINS == Chains::APART ? chain_begin(p, chain + 1) : p.k_blocks;
+    }
+};
+
 template <class S, Chains CHAINS>
-__device__ __forceinline__ void stream(const ConvWgmmaParams& p) {
-    constexpr bool CLUSTER = CHAINS == Chains::CLUSTER;
+__device__ __forceinline__ void stream(const ConvWgmmaParams& p, float* partials, u32* counters) {
+    constexpr bool CLUSTER = CHAINS == Chains::CLUSTER, APART = CHAINS == Chains::APART;
     // The swizzle's pattern begins at multiples of 1024 bytes, as dynamic shared memory does where nothing else is shared.
     extern __shared__ __align__(1024) u8 stages[];
     const u32 base = shared_address(stages);
     // Taken from one lane, so that the compiler knows it to be the same in all.
     const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
     const u32 peers = CLUSTER ? p.splits : 1, rank = CLUSTER ? cluster_rank() : 0;
-    const u32 begin = CLUSTER ? chain_begin(p, rank) : 0, end = CLUSTER ? chain_begin(p, rank + 1) : p.k_blocks;
+    const u32 units = APART ? p.tiles * p.splits : p.tiles;
     const u32 first = blockIdx.x / peers, step = gridDim.x / peers;
     u32 ahead = 0;
     if (threadIdx.x == WORKERS) {
@@ -207,9 +268,10 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p) {
             barrier_init(base + S::BARRIERS + i * 16 + 8, WORKERS / WARP); // empty: the warps that multiply
         }
         barrier_init_fence();
-        if (first < p.tiles) {
-            ahead = min(end - begin, S::STAGES);
-            Weights weights(p, tile_at<S>(p, first).channel, begin);
+        if (first < units) {
+            const Unit<CHAINS> unit(p, first, rank);
+            ahead = min(unit.end - unit.begin, S::STAGES);
+            Weights weights(p, tile_at<S>(p, unit.tile).channel, unit.begin);
 #pragma unroll 1
             for (u32 i = 0; i < ahead; ++i) load_weights<S>(weights, base, i);
         }
@@ -220,8 +282,9 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p) {
     __syncthreads();
     Ring<S::STAGES> ring;
     if (warp == WORKERS / WARP) {
-        for (u32 i = first; i < p.tiles; i += step, ahead = 0) {
-            if (lane == 0) load<S>(p, tile_at<S>(p, i), begin, end, ahead, base, ring);
+        for (u32 i = first; i < units; i += step, ahead = 0) {
+            const Unit<CHAINS> unit(p, i, rank);
+            if (lane == 0) load<S>(p, tile_at<S>(p, unit.tile), unit.begin, unit.end, ahead, base, ring);
             __syncwarp();
             if constexpr (CLUSTER) {
                 cluster_meet();
@@ -230,9 +293,10 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p) {
         }
     } else {
         float* tile = reinterpret_cast<float*>(stages + S::SHARE);
-        for (u32 i = first; i < p.tiles; i += step) {
+        for (u32 i = first; i < units; i += step) {
+            const Unit<CHAINS> unit(p, i, rank);
             float sums[S::PIXELS / 2];
-            multiply<S>(sums, chain_begin(p, rank + 1) - chain_begin(p, rank), base, lane, ring);
+            multiply<S>(sums, chain_begin(p, unit.chain + 1) - unit.begin, base, lane, ring);
             if constexpr (CHAINS == Chains::IN_TURN) {
 #pragma unroll 1
                 for (u32 chain = 1; chain < p.splits; ++chain) {
@@ -242,6 +306,10 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p) {
                     for (u32 j = 0; j < S::PIXELS / 2; ++j) sums[j] = __fadd_rn(sums[j], more[j]);
                 }
             }
+            if constexpr (APART) {
+                u32* const last = reinterpret_cast<u32*>(stages + S::LAST);
+                if (!join<S>(p, sums, partials, counters, unit.tile, unit.chain, last)) continue;
+            }
             share<S>(sums, tile, warp, lane);
             __syncwarp();
             if constexpr (CLUSTER) {
@@ -249,7 +317,7 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p) {
             } else {
                 workers_meet();
             }
-            gather<S>(p, tile_at<S>(p, i), rank, peers, base + S::SHARE, threadIdx.x);
+            gather<S>(p, tile_at<S>(p, unit.tile), rank, peers, base + S::SHARE, threadIdx.x);
             __syncwarp();
             if constexpr (CLUSTER) {
                 cluster_meet();
@@ -264,12 +332,16 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p) {
 #define STREAM_WGMMA_KERNEL(PIXELS, STAGES, CHAINS, NAME)                                                                          \
     extern "C" __global__ void __launch_bounds__(WORKERS + WARP, 2) stream_wgmma_##PIXELS##_s##STAGES##_##NAME(                    \
         const __grid_constant__ ConvWgmmaParams p) {                                                                               \
-        stream<Shape<PIXELS, STAGES>, Chains::CHAINS>(p);                                                                          \
+        stream<Shape<PIXELS, STAGES>, Chains::CHAINS>(p, nullptr, nullptr);                                                        \
     }
 #define STREAM_WGMMA(PIXELS, STAGES)                                                                                               \
     STREAM_WGMMA_KERNEL(PIXELS, STAGES, ONE, one)                                                                                  \
     STREAM_WGMMA_KERNEL(PIXELS, STAGES, IN_TURN, turns)                                                                            \
-    STREAM_WGMMA_KERNEL(PIXELS, STAGES, CLUSTER, cluster)
+    STREAM_WGMMA_KERNEL(PIXELS, STAGES, CLUSTER, cluster)                                                                          \
+    extern "C" __global__ void __launch_bounds__(WORKERS + WARP, 2) stream_wgmma_##PIXELS##_s##STAGES##_apart(                     \
+        const __grid_constant__ StreamParams p) {                                                                                  \
+        stream<Shape<PIXELS, STAGES>, Chains::APART>(p.product, p.partials, p.counters);                                           \
+    }
 
 STREAM_WGMMA(8, 12)
 STREAM_WGMMA(16, 10)

@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 const MAX_DYNAMIC_SHARED: u32 = 8;
+/// `CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`, and all of it.
+const CARVEOUT: u32 = 9;
+const ALL_SHARED: i32 = 100;
 /// Dynamic shared memory that a block gets without asking.
 const ORDINARY_SHARED: u32 = 48 << 10;
 /// Largest argument that a kernel may declare on the oldest supported driver.
@@ -52,6 +55,10 @@ impl Module {
         let mut handle = null_mut();
         // SAFETY: the pointer is valid for writing, the name ends with a zero, the module lives.
         unsafe { self.context.api.module_get_function(&mut handle, self.handle.0, name.as_ptr())? };
+        // A multiprocessor has to run empty before it divides its memory between cache and shared memory in another way. Where
+        // all kernels want the same, they follow each other at once, and blocks of several lie on it side by side.
+        // SAFETY: the function was found in this module, which lives.
+        unsafe { self.context.api.func_set_attribute(handle, CARVEOUT, ALL_SHARED)? };
         Ok(Function {
             module: self.clone(),
             handle: Handle(handle),

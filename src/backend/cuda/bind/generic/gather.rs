@@ -4,8 +4,8 @@ use super::super::views::{DeviceView, Divisor};
 use super::super::{Addresses, BindError, Kernel, Launch};
 use super::{ElementBox, Frame, THREADS, head, input, output};
 use crate::limits::MAX_RANK;
-use crate::plan::format::Operator;
-use crate::primitive::{Primitive, Region};
+use crate::plan::format::{Operand, Operator, Space};
+use crate::primitive::{Binary, Primitive, Region};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
@@ -21,6 +21,14 @@ struct Params {
     step: i64,
     extent: u32,
     padding: u32,
+}
+
+/// Pieces of halves to which constants are added.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct AddedParams {
+    gather: Params,
+    added: DeviceView,
 }
 
 struct Gather {
@@ -64,9 +72,45 @@ impl Gather {
             padding: 0,
         })
     }
+
+    /// The same in pieces of halves, if the only call behind the head adds constants that lie in whole pieces.
+    fn added(&self, at: &Addresses<'_>, params: Params) -> Result<Option<AddedParams>, BindError> {
+        let [gather, add] = self.operator.calls.as_slice() else {
+            return Ok(None);
+        };
+        let sum = add.primitive == Primitive::Binary(Binary::Add) && [gather, add].iter().all(|c| c.dtype == DType::F16);
+        let ([Operand::Inner(0), Operand::View(view)] | [Operand::View(view), Operand::Inner(0)], true) = (add.inputs.as_slice(), sum)
+        else {
+            return Ok(None);
+        };
+        let buffer = at.plan.buffers.get(view.buffer.index()).ok_or(BindError::Reference)?;
+        if !matches!(buffer.space, Space::Weights(_)) || view.dtype != DType::F16 {
+            return Ok(None);
+        }
+        let added = DeviceView::new(at, view)?;
+        Ok(params.in_pieces(DType::F16).and_then(|gather| gather.and(added)))
+    }
+}
+
+/// A stride in pieces of so many elements; `None` if it is not of whole ones.
+fn in_pieces(stride: i64, piece: u32) -> Option<i64> {
+    (stride % i64::from(piece) == 0).then(|| stride / i64::from(piece))
 }
 
 impl Params {
+    /// Pieces of halves with constants that lie as they do.
+    fn and(self, mut added: DeviceView) -> Option<AddedParams> {
+        let last = (self.frame.y.rank as usize).checked_sub(1)?;
+        let piece = PIECE / DType::F16.bytes() as u32;
+        if self.frame.y.dtype != added.dtype || added.strides[last] != 1 || !added.address.is_multiple_of(u64::from(PIECE)) {
+            return None;
+        }
+        for stride in &mut added.strides[..last] {
+            *stride = in_pieces(*stride, piece)?;
+        }
+        Some(AddedParams { gather: self, added })
+    }
+
     /// The same in pieces of 16 bytes, if whole ones lie one after another along the output's last axis.
     fn in_pieces(mut self, dtype: DType) -> Option<Params> {
         let piece = PIECE / dtype.bytes() as u32;
@@ -78,15 +122,15 @@ impl Params {
         if data.dtype != y.dtype || !adjacent || !whole || elements.channels_last != 0 {
             return None;
         }
-        let in_pieces = |stride: &mut i64| {
-            let whole = *stride % i64::from(piece) == 0;
-            *stride /= i64::from(piece);
-            whole
-        };
-        let others = (0..last).all(|a| in_pieces(&mut y.strides[a]) && in_pieces(&mut data.strides[a]));
-        let aligned = [y.address, data.address].iter().all(|a| a.is_multiple_of(u64::from(PIECE)));
-        if !others || !aligned || !in_pieces(&mut self.step) {
+        if ![y.address, data.address].iter().all(|a| a.is_multiple_of(u64::from(PIECE))) {
             return None;
+        }
+        for stride in y.strides[..last]
+            .iter_mut()
+            .chain(&mut data.strides[..last])
+            .chain([&mut self.step])
+        {
+            *stride = in_pieces(*stride, piece)?;
         }
         elements.extents[last] = Divisor::new(row / piece);
         elements.count /= piece;
@@ -103,7 +147,18 @@ impl Kernel for Gather {
             return Ok(Vec::new());
         }
         let params = self.params(at, elements)?;
-        // What follows the head works on single elements.
+        if let Some(params) = self.added(at, params)? {
+            let tiles = params.gather.frame.tiles;
+            return Ok(vec![Launch::new(
+                "generic_map",
+                "generic_gather_added",
+                tiles,
+                width,
+                THREADS,
+                &params,
+            )]);
+        }
+        // What else follows the head works on single elements.
         let wide = if self.operator.calls.len() == 1 {
             params.in_pieces(y.dtype)
         } else {
@@ -133,6 +188,7 @@ mod tests {
             (size_of::<Params>(), offset_of!(Params, step)),
             (frame + 2 * 88 + 16, frame + 2 * 88)
         );
+        assert_eq!(size_of::<AddedParams>(), size_of::<Params>() + 88);
     }
 
     #[test]

@@ -198,7 +198,7 @@ fn chunks_share_the_items_and_a_width_bounds_the_blocks() {
     let segments = columns.div_ceil(u32::from(entry.pixels));
     let (all, params, _) = launch(&bench, &operator, &whole(&operator), 0);
     assert_eq!((params.items, params.blocks_across), (samples * rows * segments * 3, 3));
-    assert_eq!((all.blocks, all.threads, all.cluster), (PROCESSORS, THREADS, 1));
+    assert_eq!((all.blocks, all.threads, all.cluster), (132, THREADS, 1));
     assert!(all.shared <= 227 << 10 && params.ahead >= 2);
     let cut = |batch, rows| Region { batch, rows };
     let parts = [cut(0..1, 0..rows), cut(1..3, 0..7), cut(1..3, 7..rows)];

@@ -1,10 +1,11 @@
 //! Operators of every primitive that the plain kernels compute, in the layouts and types that networks have, and others.
 
-use super::bench::{Bench, Form, Link};
+use super::bench::{Bench, Form, Link, shape};
 use crate::limits::MAX_RANK;
 use crate::plan::format::{Operator, View};
 use crate::primitive::*;
 use crate::tensor::DType::{self, *};
+use crate::tensor::Layout;
 
 /// An operator, with the memory that it runs on.
 pub struct Case {
@@ -439,19 +440,53 @@ fn normalisations(all: &mut Cases) {
             b.operator(Primitive::Normalise { axis: 2, epsilon }, &[x], &[], &[y])
         });
     }
+    // Scaled and shifted by constants, as layers are.
+    for (dtype, extent) in FLOATS.into_iter().flat_map(|d| [40, 64, 200, 256, 264].map(|e| (d, e))) {
+        all.add(format!("normalisation of {extent} {dtype}, scaled and shifted"), |b| {
+            let dims = &[3, 11, extent];
+            let (x, y) = (b.tensor(dtype, dims, Form::Plain), b.tensor(dtype, dims, Form::Plain));
+            let [scale, shift] = [0, 1].map(|_| repeated(b.constant(dtype, &[extent], &[0]), dims));
+            let tail = [Link::With(Binary::Mul, scale), Link::Behind(Binary::Add, shift)];
+            b.operator(Primitive::Normalise { axis: 2, epsilon }, &[x], &tail, &[y])
+        });
+    }
+}
+
+/// A vector as every row of a tensor.
+fn repeated(vector: View, dims: &[u32]) -> View {
+    let strides: Vec<i64> = (1..=dims.len()).map(|axis| i64::from(axis == dims.len())).collect();
+    View {
+        layout: Layout::new(shape(dims), &strides).unwrap(),
+        ..vector
+    }
 }
 
 fn attentions(all: &mut Cases) {
     // Heads, queries, elements of a key, keys, elements of a value.
-    for (dtype, [heads, queries, depth, keys, width]) in FLOATS
-        .into_iter()
-        .flat_map(|d| [[2, 21, 8, 21, 8], [1, 32, 64, 33, 64], [3, 70, 5, 1, 33], [1, 3, 96, 200, 96]].map(|s| (d, s)))
-    {
+    for (dtype, [heads, queries, depth, keys, width]) in FLOATS.into_iter().flat_map(|d| {
+        [
+            [2, 21, 8, 21, 8],
+            [1, 40, 16, 64, 16],
+            [1, 32, 64, 33, 64],
+            [3, 70, 5, 1, 33],
+            [1, 3, 96, 200, 96],
+        ]
+        .map(|s| (d, s))
+    }) {
         all.add(format!("attention of {queries} to {keys} keys of {depth} {dtype}"), |b| {
             let q = b.tensor(dtype, &[2, heads, queries, depth], Form::Plain);
             let k = b.tensor(dtype, &[2, heads, depth, keys], Form::Slice);
             let v = b.tensor(dtype, &[2, heads, keys, width], Form::Plain);
             let y = b.tensor(dtype, &[2, heads, queries, width], Form::Pixels);
+            b.operator(Primitive::Attention { scale: scalar(0.3) }, &[q, k, v], &[], &[y])
+        });
+        // Keys as rows, turned.
+        all.add(format!("attention of {queries} to {keys} rows of {depth} {dtype}"), |b| {
+            let q = b.tensor(dtype, &[2, heads, queries, depth], Form::Plain);
+            let mut k = b.tensor(dtype, &[2, heads, keys, depth], Form::Plain);
+            k.layout = k.layout.permuted(&[0, 1, 3, 2]).unwrap();
+            let v = b.tensor(dtype, &[2, heads, keys, width], Form::Plain);
+            let y = b.tensor(dtype, &[2, heads, queries, width], Form::Plain);
             b.operator(Primitive::Attention { scale: scalar(0.3) }, &[q, k, v], &[], &[y])
         });
         all.add(format!("attention of one matrix of {keys} {depth} {dtype}"), |b| {
@@ -534,6 +569,15 @@ fn moves(all: &mut Cases) {
             let y = b.tensor(dtype, &[3, 7, row], Form::Plain);
             b.operator(Primitive::Gather { axis: 0 }, &[x, i], &[], &[y])
         });
+        if dtype.is_float() {
+            all.add(format!("gathering rows of {row} {dtype} with constants added"), |b| {
+                let (x, i) = (b.tensor(dtype, &[9, row], Form::Plain), b.tensor(I32, &[3, 7], Form::Plain));
+                let mut added = b.constant(dtype, &[7, row], &[0, 1]);
+                added.layout = Layout::new(shape(&[3, 7, row]), &[0, i64::from(row), 1]).unwrap();
+                let y = b.tensor(dtype, &[3, 7, row], Form::Plain);
+                b.operator(Primitive::Gather { axis: 0 }, &[x, i], &[Link::With(Binary::Add, added)], &[y])
+            });
+        }
     }
 }
 

@@ -84,6 +84,20 @@ fn windowed(channels: u32, outputs: u32, side: u32) -> (Bench, Operator) {
     chain.convolve(Some(x), window, [1, outputs, side, side], channels)
 }
 
+/// A fully connected layer of several samples, its result stored as f32.
+fn connected(channels: u32, outputs: u32) -> (Bench, Operator) {
+    let mut chain = chain();
+    let x = chain.bench.tensor(DType::F16, &[5, channels], Form::Plain);
+    let weights = chain.bench.constant(DType::F16, &[channels, outputs], &[1, 0]);
+    chain.call(Primitive::MatMul, &[Some(x), Some(weights)], &[5, outputs]);
+    chain.call(Primitive::Copy, &[None], &[5, outputs]);
+    chain.calls[1].dtype = DType::F32;
+    let y = chain.bench.tensor(DType::F32, &[5, outputs], Form::Plain);
+    let operator = fixture::operator(Kernel::Generic, chain.calls, vec![y]);
+    let class = arithmetic_class(&chain.bench.plan, &operator, TARGETS[0]);
+    (chain.bench, Operator { class, ..operator })
+}
+
 /// Kernels of the operator's menu, each once.
 fn kernels(bench: &Bench, operator: &Operator, target: Target) -> BTreeSet<Kernel> {
     let class = arithmetic_class(&bench.plan, operator, target);
@@ -103,6 +117,8 @@ fn operators_of_few_pixels_have_a_class_of_their_own() {
             (normalised(992, 7), 8),
             (windowed(128, 32, 14), 9),
             (windowed(96, 8, 7), 9),
+            (connected(1344, 1000), 8),
+            (connected(256, 1), 8),
         ] {
             assert_eq!(arithmetic_class(&bench.plan, &operator, target), of(split_k));
             assert_eq!(kernels(&bench, &operator, target), BTreeSet::from([Kernel::ConvWarps]));
@@ -110,10 +126,32 @@ fn operators_of_few_pixels_have_a_class_of_their_own() {
         for (bench, operator) in [windowed(64, 32, 14), windowed(128, 40, 14), windowed(160, 32, 7)] {
             assert!(!kernels(&bench, &operator, target).contains(&Kernel::ConvWarps));
         }
+        for (bench, operator) in [connected(1544, 8), connected(1024, 4096)] {
+            assert!(!kernels(&bench, &operator, target).contains(&Kernel::ConvWarps));
+        }
         // More channels than a block's warps have places for.
         let (bench, operator) = normalised(1032, 7);
         assert_eq!(kernels(&bench, &operator, target), BTreeSet::from([Kernel::ConvMma]));
     }
+}
+
+#[test]
+fn single_pixels_have_small_tiles_and_widened_results() {
+    use crate::backend::cuda::bind::epilogue::flags;
+    let (bench, operator) = connected(1344, 40);
+    let menu = menu(&bench.plan, &operator, TARGETS[0]);
+    assert!(!menu.is_empty() && menu.iter().all(|t| t.tile.0 == 16));
+    let tactic = menu[0];
+    let chosen = Operator { tactic, ..operator };
+    let (kernel, packs) = bench.compile(&chosen);
+    let placed = Placed::new(&bench, &packs, 1 << 40);
+    let whole = Region::whole(chosen.outputs[0].layout.shape);
+    let launch = kernel.launches(&placed.addresses(&bench), &whole, 0).unwrap().remove(0);
+    assert_eq!(launch.function, format!("conv_warps_16x{}_single_6", tactic.tile.1));
+    let widened = |bits: u32| bits & flags::WIDENED != 0 && bits & flags::WIDE_STORE == 0;
+    let epilogue = launch.params.len() - 32 - std::mem::size_of::<crate::backend::cuda::bind::epilogue::Epilogue>();
+    let bits = launch.params[epilogue + 76..epilogue + 80].try_into().unwrap();
+    assert!(widened(u32::from_le_bytes(bits)));
 }
 
 #[test]

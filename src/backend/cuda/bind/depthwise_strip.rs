@@ -1,0 +1,139 @@
+//! Depthwise convolution of f16 by threads that walk down strips of the output: `kernels/depthwise_strip.cu`.
+//!
+//! The bits are those of [`depthwise`](super::depthwise), which packs weights and bias.
+
+use super::generic::output;
+use super::groups::{Pixels, source};
+use super::tail::attributes;
+use super::views::Divisor;
+use super::{Addresses, BindError, Launch};
+use crate::plan::format::{Operator, Rounding};
+use crate::plan::tactic::depthwise_strip::{Strip, form, tail};
+use crate::primitive::{self, Region, Unary};
+use bytemuck::{Pod, Zeroable};
+
+/// Threads of a block.
+const THREADS: u32 = 128;
+
+/// Numbers of `StripTail` in the source.
+mod function {
+    pub const IDENTITY: u32 = 0;
+    pub const CLIP: u32 = 1;
+    pub const RELU: u32 = 2;
+    pub const HARD_SWISH: u32 = 3;
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    x: u64,
+    y: u64,
+    batch: [i64; 2],
+    row: [i64; 2],
+    pixel: [i64; 2],
+    weights: u64,
+    bias: u64,
+    channels: u32,
+    height: u32,
+    width: u32,
+    columns: u32,
+    pad: [u32; 2],
+    dilation: u32,
+    depth: u32,
+    lots: Divisor,
+    across: Divisor,
+    down: Divisor,
+    first_batch: u32,
+    first_row: u32,
+    rows: u32,
+    count: u32,
+    tiles: u32,
+    function: u32,
+    rounded: u32,
+    first: f32,
+    second: f32,
+}
+
+const MISFIT: BindError = BindError::Tactic("depthwise_strip takes halves under small square windows");
+
+/// The launch of a chunk by addresses of packed weights and bias.
+pub fn launch(
+    at: &Addresses<'_>,
+    operator: &Operator,
+    window: &primitive::Window,
+    strip: &Strip,
+    [weights, bias]: [u64; 2],
+    region: &Region,
+    width: u16,
+) -> Result<Launch, BindError> {
+    let (taps, step) = form(window).ok_or(MISFIT)?;
+    let (x, y) = (source(at, operator)?, Pixels::new(at, output(operator, 0)?)?);
+    let channels = output(operator, 0)?.layout.shape.dim(1);
+    let (run, depth, apart) = (u32::from(strip.run), u32::from(strip.depth), window.dilation[0]);
+    // Outputs of a strip lie `apart`; so many strips interleave.
+    let strips = |extent: u32, each: u32| each.checked_mul(apart).map(|reach| extent.div_ceil(reach) * apart);
+    let rows = region.rows.len() as u32;
+    let large = BindError::Large("a chunk");
+    let across = strips(y.width, run).ok_or(large.clone())?;
+    let down = strips(rows, depth).ok_or(large.clone())?;
+    let lots = channels / strip.channels(taps);
+    let count = [across, down, lots]
+        .iter()
+        .try_fold(region.batch.len() as u32, |all, &n| all.checked_mul(n))
+        .filter(|&n| n < 1 << 31)
+        .ok_or(large)?;
+    let kind = tail(operator).map_err(|_| MISFIT)?;
+    let (function, (first, second)) = match kind {
+        None => (function::IDENTITY, (0.0, 0.0)),
+        Some(kind @ Unary::Clip(..)) => (function::CLIP, attributes(kind)),
+        Some(Unary::Relu) => (function::RELU, (0.0, 0.0)),
+        Some(Unary::HardSwish) => (function::HARD_SWISH, (0.0, 0.0)),
+        Some(_) => return Err(MISFIT),
+    };
+    let rounded = operator.calls.first().is_some_and(|c| c.rounding == Rounding::Rounded);
+    let params = Params {
+        x: x.address,
+        y: y.address,
+        batch: [x.batch * 2, y.batch * 2],
+        row: [x.row * 2, y.row * 2],
+        pixel: [x.pixel * 2, y.pixel * 2],
+        weights,
+        bias,
+        channels,
+        height: x.height,
+        width: x.width,
+        columns: y.width,
+        pad: [window.pad_begin[0], window.pad_begin[1]],
+        dilation: apart,
+        depth,
+        lots: Divisor::new(lots),
+        across: Divisor::new(across),
+        down: Divisor::new(down),
+        first_batch: region.batch.start,
+        first_row: region.rows.start,
+        rows,
+        count,
+        tiles: count.div_ceil(THREADS),
+        function,
+        rounded: u32::from(rounded),
+        first,
+        second,
+    };
+    let name = strip.function(taps, step);
+    Ok(Launch::new("depthwise_strip", name, params.tiles, width, THREADS, &params))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_struct_and_numbers_are_the_sources() {
+        assert_eq!(std::mem::size_of::<Params>(), 80 + 32 + 36 + 36);
+        let source = include_str!("../kernels/depthwise_strip.cu");
+        let (i, c, r, h) = (function::IDENTITY, function::CLIP, function::RELU, function::HARD_SWISH);
+        let line = format!("STRIP_IDENTITY = {i}, STRIP_CLIP = {c}, STRIP_RELU = {r}, STRIP_HARD_SWISH = {h} ");
+        assert!(source.contains(&line));
+        assert!(source.contains(&format!("STRIP_THREADS = {THREADS};")));
+    }
+}

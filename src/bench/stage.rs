@@ -1,0 +1,185 @@
+//! An engine on a plan and its rivals with what their frames run on: times by two clocks, and results.
+//!
+//! A frame has two times. The host's goes from submission until the last result is there: on a GPU the launch, the copies of
+//! inputs and results, and the wait are in it. The networks' own goes from the start of the first segment to the end of the
+//! last, by the stamps of the progress words: nothing but the plan's work, on the device's clock.
+
+use super::inputs::Picture;
+use super::measure::Samples;
+use super::{BenchError, ours};
+use crate::board::BoardRecord;
+use crate::ids::{CameraId, SegmentId, TenantId};
+use crate::plan::format::Port;
+use crate::planner::Compiled;
+use crate::runtime::{Draft, Engine, Options};
+use crate::tensor::Tensor;
+use crate::units::Nanos;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Frames that the trace holds; one is looked at as soon as it has ended.
+const TRACED: usize = 4;
+
+/// A tenant's outputs by name.
+pub type Results = Vec<(String, Tensor)>;
+
+/// Times of frames.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Whole frames, on the host's clock.
+    pub frame: Vec<Nanos>,
+    /// The plan's work alone, on the device's clock; empty if it was not asked.
+    pub networks: Vec<Nanos>,
+    /// On the same clock, for each frame when each segment began and ended, from the start of the first.
+    pub segments: Vec<Vec<(Nanos, Nanos)>>,
+}
+
+/// What a side took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    /// Whole frames, on the host's clock.
+    pub frame: Samples,
+    /// The plan's work alone, on the device's clock; empty if there is none.
+    pub networks: Samples,
+}
+
+impl Side {
+    /// The work alone; whole frames of a side that has no device.
+    pub fn device(&self) -> &Samples {
+        if self.networks.count() > 0 { &self.networks } else { &self.frame }
+    }
+
+    /// Adds frames.
+    pub fn add(&mut self, times: Times) {
+        self.frame.extend(times.frame);
+        self.networks.extend(times.networks);
+    }
+}
+
+/// What frames run on: the same in every frame.
+#[derive(Default)]
+pub struct Inputs {
+    /// One a camera.
+    pub pictures: Vec<Picture>,
+    /// Tenant, port, bytes.
+    pub tensors: Vec<(usize, usize, Vec<u8>)>,
+}
+
+/// The engine, open on all plans.
+pub struct Stage {
+    engine: Engine,
+    /// The task sets that the plans are told apart by.
+    plans: Vec<String>,
+    tenants: usize,
+    inputs: Inputs,
+}
+
+impl Stage {
+    /// Opens an engine on a compiled task set's plan and its rivals.
+    pub fn open(compiled: Compiled, inputs: Inputs, board: &BoardRecord, options: &Options) -> Result<Stage, BenchError> {
+        let all = std::iter::once(&compiled.plan).chain(&compiled.rivals);
+        let segments = all.flat_map(|p| &p.cycle).map(|f| f.segments.len()).max().unwrap_or(0);
+        let tenants = compiled.plan.tenants.len();
+        let compiled = ours::apart(compiled);
+        let plans = compiled.iter().map(|c| c.plan.task_set.clone()).collect();
+        let deployment = ours::deployment(compiled, board)?;
+        let options = Options {
+            trace: segments * TRACED,
+            ..options.clone()
+        };
+        Ok(Stage {
+            engine: Engine::with(deployment, &options)?,
+            plans,
+            tenants,
+            inputs,
+        })
+    }
+
+    /// Lets the frames that follow run by the plan (0) or one of its rivals, in their order (from 1).
+    pub fn select(&mut self, plan: usize) -> Result<(), BenchError> {
+        Ok(self.engine.select(&self.plans[plan])?)
+    }
+
+    /// Runs frames one after another: `warm` uncounted ones, then `count` of which the times are returned. Inputs are in
+    /// place before the clock is read.
+    pub fn run(&mut self, warm: usize, count: usize) -> Result<Times, BenchError> {
+        let mut times = Times::default();
+        for run in 0..warm + count {
+            let one = self.frame_at(None)?;
+            if run >= warm {
+                times.frame.extend(one.frame);
+                times.networks.extend(one.networks);
+                times.segments.extend(one.segments);
+            }
+        }
+        Ok(times)
+    }
+
+    /// Runs one frame whose clock starts, and which is submitted, at `start`; at once if that has passed or is `None`. What is
+    /// late by then is part of the frame's time.
+    pub fn frame_at(&mut self, start: Option<Instant>) -> Result<Times, BenchError> {
+        let draft = self.draft()?;
+        let frame = draft.frame();
+        let start = start.unwrap_or_else(Instant::now);
+        while Instant::now() < start {
+            std::hint::spin_loop();
+        }
+        let ticket = draft.submit()?;
+        self.engine.wait(&ticket, None)?;
+        let time = start.elapsed();
+        self.engine.release(ticket)?;
+        let segments = self.segments(frame);
+        Ok(Times {
+            frame: vec![Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))],
+            networks: segments.iter().map(|(_, end)| *end).max().into_iter().collect(),
+            segments: vec![segments],
+        })
+    }
+
+    /// When each segment of a frame began and ended, from the start of the first; none where nothing was traced.
+    fn segments(&self, frame: u64) -> Vec<(Nanos, Nanos)> {
+        let mut seen: BTreeMap<SegmentId, (u64, u64)> = BTreeMap::new();
+        self.engine.trace(|event| {
+            if event.frame == frame {
+                seen.insert(event.segment, (event.start, event.end));
+            }
+        });
+        let first = seen.values().map(|(start, _)| *start).min().unwrap_or(0);
+        let since = |at: u64| Nanos(at.saturating_sub(first));
+        seen.values().map(|&(start, end)| (since(start), since(end))).collect()
+    }
+
+    /// Runs a frame: the results of each tenant.
+    pub fn results(&mut self) -> Result<Vec<Results>, BenchError> {
+        let ticket = self.draft()?.submit()?;
+        self.engine.wait(&ticket, None)?;
+        let mut all = Vec::with_capacity(self.tenants);
+        for tenant in 0..self.tenants {
+            let result = self.engine.result(&ticket, TenantId(tenant as u16))?;
+            let tensor = |(port, bytes): (&Port, &[u8])| {
+                let tensor = Tensor::from_bytes(port.view.dtype, port.view.layout.shape, bytes)?;
+                Some((port.name.clone(), tensor))
+            };
+            all.push(result.tensors().filter_map(tensor).collect());
+        }
+        self.engine.release(ticket)?;
+        Ok(all)
+    }
+
+    /// A frame with its inputs in place.
+    fn draft(&mut self) -> Result<Draft<'_>, BenchError> {
+        let mut draft = self.engine.begin()?;
+        for (camera, picture) in self.inputs.pictures.iter().enumerate() {
+            draft.copy_image(CameraId(camera as u16), &picture.image())?;
+        }
+        for (tenant, port, data) in &self.inputs.tensors {
+            draft.copy_input(TenantId(*tenant as u16), *port, data)?;
+        }
+        Ok(draft)
+    }
+
+    /// Stops the engine.
+    pub fn close(self) {
+        self.engine.close();
+    }
+}

@@ -1,0 +1,368 @@
+//! `platoon bench --table`: the papers' table. And the process that runs one network of it under MPS.
+
+use super::conditions::{clocks, conditions};
+use super::options::Common;
+use super::zoo::{Another, Setting};
+use super::{gpu, output};
+use crate::backend::Wait;
+use crate::bench::BenchError;
+use crate::bench::peers::{Mode, Peer, Way};
+use crate::bench::report::Provenance;
+use crate::bench::table::contest::{Contest, Others};
+use crate::bench::table::mps::{Daemon, Followers, shares};
+use crate::bench::table::report::{Measured, Report, Seconds};
+use crate::bench::table::rows::Row;
+use crate::bench::table::targets::{Verdict, floor};
+use crate::bench::table::{follow, picture, zones};
+use crate::board::{BackendKind, BoardRecord};
+use crate::planner::floor::Limits;
+use crate::planner::tasks::Tasks;
+use crate::planner::{self, CompileOptions, Compiled, Searcher, boards};
+use crate::runtime;
+use crate::tensor::DType;
+use anyhow::Context;
+use clap::Args;
+use indicatif::ProgressBar;
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Plans of each searcher that may qualify, unless another number is asked for.
+pub const MOST: usize = 3;
+
+#[derive(Args)]
+pub struct TableArguments {
+    /// Make the papers' table instead, as DIR/table.md, .json and .svg: all searchers, MPS and PyTorch on each mix. --mix names
+    /// its rows: networks of the zoo joined by `+`, or task sets [default: all mixes of the papers, and all task sets]
+    #[arg(long, value_name = "DIR", group = "networks", conflicts_with_all = ["zoo", "profile", "looped", "json"])]
+    pub table: Option<PathBuf>,
+    /// Measure the sweet zones of the one row that --mix names instead, and draw them as FILE.svg: frame time over sync points and
+    /// over chunks, beside the prediction
+    #[arg(long, value_name = "FILE.svg", requires = "mix", conflicts_with_all = ["table", "zoo", "profile", "looped", "json", "peer"])]
+    pub zones: Option<PathBuf>,
+    /// Leave MPS out of the table
+    #[arg(long, requires = "table")]
+    no_mps: bool,
+    /// Run one network when told to on the standard input, as MPS needs it
+    #[arg(long, hide = true, requires = "zoo")]
+    pub follow: bool,
+}
+
+impl TableArguments {
+    /// True if the table, or a part of it, is asked for.
+    pub fn wanted(&self) -> bool {
+        self.table.is_some() || self.zones.is_some()
+    }
+}
+
+/// A row that is ready to be measured.
+struct Ready {
+    row: Row,
+    compiled: Compiled,
+    peer: Option<Peer>,
+    mps: Option<Followers>,
+    seconds: Seconds,
+    /// What could not be had for it.
+    left_out: Vec<String>,
+}
+
+/// Everything that rows are made ready with.
+struct Table<'a> {
+    common: &'a Common,
+    setting: &'a Setting<'a>,
+    options: CompileOptions,
+    ways: Vec<Way>,
+    another: Option<Another<'a>>,
+    daemon: Option<Daemon>,
+    limits: Limits,
+    /// Plans of each searcher that may qualify.
+    most: usize,
+}
+
+/// PyTorch, and how it runs networks.
+pub struct Peers<'a> {
+    pub mode: Mode,
+    /// Starts one; `None` if none is wanted.
+    pub another: Option<Another<'a>>,
+}
+
+/// Rows that are made ready side by side, and processes of the peer's compiler for each of them.
+///
+/// Each row takes a core for our search, a few gigabytes of memory for the peer, and as many again under MPS.
+pub fn abreast() -> (usize, usize) {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let rows = (cores * 3 / 8).max(1);
+    (rows, (cores / rows).max(1))
+}
+
+/// The rows that were asked for.
+pub fn rows(mixes: &[String], tasks: Option<&Tasks>) -> Result<Vec<Row>, BenchError> {
+    match mixes {
+        [] => Row::all(tasks),
+        some => some.iter().map(|text| Row::of(text, tasks)).collect(),
+    }
+}
+
+/// Measures the rows and writes the table to its folder after each of them: what was written, and the table.
+pub fn measure(
+    common: &Common,
+    arguments: &TableArguments,
+    rows: Vec<Row>,
+    setting: &Setting<'_>,
+    peers: Peers<'_>,
+    most: usize,
+) -> anyhow::Result<String> {
+    let board = setting.board;
+    let mut report = Report {
+        provenance: Provenance::here(&board.name, setting.workers, None).on(setting.device.clone()),
+        conditions: conditions(setting),
+        rows: Vec::new(),
+        left_out: Vec::new(),
+    };
+    let daemon = match common.backend(board) == BackendKind::Cuda && !arguments.no_mps {
+        true => Daemon::start().map_err(|error| left_out(&mut report.left_out, "MPS", &error)).ok(),
+        false => None,
+    };
+    let table = Table {
+        common,
+        setting,
+        options: CompileOptions {
+            searcher: Searcher::Platoon,
+            ..setting.compile.clone()
+        },
+        ways: Way::ALL
+            .into_iter()
+            .filter(|w| peers.mode == Mode::Inductor || w.mode == peers.mode)
+            .collect(),
+        another: peers.another,
+        daemon,
+        most,
+        limits: boards::limits(board)?.unwrap_or_else(|| Limits::of_rates(board)),
+    };
+    let folder = arguments.table.as_deref().unwrap_or(Path::new(""));
+    std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+    let (abreast, _) = abreast();
+    let mut rows = rows.into_iter().peekable();
+    while rows.peek().is_some() {
+        let some: Vec<Row> = rows.by_ref().take(abreast).collect();
+        let names: Vec<String> = some.iter().map(|r| r.name.clone()).collect();
+        let bar = ProgressBar::new((setting.frames * some.len()) as u64);
+        bar.println(format!("making ready: {}", names.join("; ")));
+        for (number, (ready, name)) in table.ready(some).into_iter().zip(names).enumerate() {
+            let done = (number * setting.frames) as u64;
+            let measured = ready.and_then(|ready| {
+                report.left_out.extend(ready.left_out.iter().cloned());
+                let peer = ready.peer.as_ref().map(|p| (p.name.to_string(), p.version.clone()));
+                report.provenance.peer = report.provenance.peer.take().or(peer);
+                table.measure(ready, |n| bar.set_position(done + n as u64))
+            });
+            match measured {
+                Ok(row) => report.rows.push(row),
+                Err(error) => left_out(&mut report.left_out, &name, error.as_ref()),
+            }
+            if report.conditions.clocks.is_empty() {
+                report.conditions.clocks = clocks();
+            }
+            write(folder, &report)?;
+        }
+        bar.finish_and_clear();
+    }
+    Ok(format!("{}\nwritten to {}", report.markdown(), folder.display()))
+}
+
+impl Table<'_> {
+    /// Makes rows ready side by side: that takes long, and nothing is measured meanwhile.
+    fn ready(&self, rows: Vec<Row>) -> Vec<anyhow::Result<Ready>> {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = rows.into_iter().map(|row| scope.spawn(move || self.ready_row(row))).collect();
+            let result = |thread: std::thread::ScopedJoinHandle<'_, anyhow::Result<Ready>>| {
+                thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("compiling panicked")))
+            };
+            threads.into_iter().map(result).collect()
+        })
+    }
+
+    fn ready_row(&self, row: Row) -> anyhow::Result<Ready> {
+        let mut seconds = Seconds::default();
+        let mut skipped = Vec::new();
+        let (compiled, peer) = std::thread::scope(|scope| {
+            let peer = scope.spawn(|| timed(|| self.peer(&row)));
+            let compiled = timed(|| row.compile(self.setting.board, &self.options, self.most));
+            let peer = peer.join().unwrap_or_else(|_| (Err(anyhow::anyhow!("loading panicked")), 0.0));
+            (compiled, peer)
+        });
+        (seconds.compile, seconds.peer) = (compiled.1, peer.1);
+        let compiled = compiled.0?;
+        let peer = peer.0.unwrap_or_else(|error| {
+            left_out(&mut skipped, &format!("PyTorch on {}", row.name), error.as_ref());
+            None
+        });
+        let (mps, spent) = timed(|| self.followers(&row, &compiled));
+        seconds.mps = spent;
+        let mps = mps.unwrap_or_else(|error| {
+            left_out(&mut skipped, &format!("MPS on {}", row.name), error.as_ref());
+            None
+        });
+        Ok(Ready {
+            row,
+            compiled,
+            peer,
+            mps,
+            seconds,
+            left_out: skipped,
+        })
+    }
+
+    /// PyTorch with the row's networks; `None` if there is none, or none of them are networks of the zoo.
+    fn peer(&self, row: &Row) -> anyhow::Result<Option<Peer>> {
+        let networks = row.networks();
+        let Some(another) = self.another.filter(|_| !networks.is_empty()) else {
+            return Ok(None);
+        };
+        let mut peer = another()?;
+        peer.load_zoo(&networks, self.setting.activations(), &self.ways, self.setting.workers)?;
+        Ok(Some(peer))
+    }
+
+    /// A process for each of the row's networks.
+    fn followers(&self, row: &Row, compiled: &Compiled) -> anyhow::Result<Option<Followers>> {
+        let networks = row.networks();
+        let Some(daemon) = self.daemon.as_ref().filter(|_| !networks.is_empty()) else {
+            return Ok(None);
+        };
+        let program = std::env::current_exe().context("this program cannot be found again")?;
+        let command = |(name, batch): &(&str, u32)| {
+            let mut command = Command::new(&program);
+            command.args(["bench", "--follow", "--zoo", &format!("{name}:{batch}")]);
+            command.args(["--dtype", self.setting.activations()]).args(self.common.again());
+            command
+        };
+        let (units, all) = (self.setting.board.units, gpu::sms()?);
+        let shares = shares(&compiled.plan, units, all);
+        let followers = daemon.followers(networks.iter().map(command).collect(), &shares)?;
+        Ok(Some(followers.within(units, all)?))
+    }
+
+    fn measure(&self, mut ready: Ready, progress: impl FnMut(usize)) -> anyhow::Result<Measured> {
+        let floor = floor(&ready.compiled.plan, &self.limits);
+        let begun = Instant::now();
+        let mut contest = Contest::open(&ready.row, ready.compiled, self.setting.board, self.setting.engine)?;
+        contest.qualify(self.setting.frames)?;
+        ready.seconds.qualify = begun.elapsed().as_secs_f64();
+        let others = Others {
+            peer: ready.peer.as_mut().map(|peer| (peer, &self.ways[..])),
+            mps: ready.mps.as_mut(),
+        };
+        let (entries, spent) = timed(|| contest.turns(others, self.setting.frames, progress));
+        ready.seconds.turns = spent;
+        contest.close();
+        let entries = entries?;
+        let verdict = Verdict::of(&ready.row, &entries, floor).context("no plan was measured")?;
+        Ok(Measured {
+            name: ready.row.name.clone(),
+            networks: ready.row.networks(),
+            floor,
+            entries,
+            verdict,
+            mps_sms: ready.mps.map(|m| m.sms.clone()).unwrap_or_default(),
+            seconds: ready.seconds,
+        })
+    }
+}
+
+/// Measures and draws the sweet zones of a row.
+pub fn zones(rows: &[Row], file: &Path, setting: &Setting<'_>) -> anyhow::Result<String> {
+    let [row] = rows else {
+        return Err(output::wrong_usage("--zones draws one row: name it with one --mix"));
+    };
+    let bar = ProgressBar::new(setting.frames as u64);
+    let told = |done| bar.set_position(done as u64);
+    let found = zones::measure(row, setting.board, setting.compile, setting.engine, setting.frames, told);
+    bar.finish_and_clear();
+    let found = found?.context("its rates do not repeat")?;
+    let picture = planner::zones::svg(&format!("{} on {}", row.name, setting.board.name), &found);
+    std::fs::write(file, picture).with_context(|| format!("{}: cannot be written", file.display()))?;
+    let mut table = output::Table::new(&["over", "of", "count", "predicted ms", "measured ms"]);
+    let curves = std::iter::once(("sync points", &found.pointers)).chain(found.chunks.iter().map(|c| ("chunks", c)));
+    for (over, curve) in curves {
+        for point in &curve.points {
+            table.row([
+                over.to_string(),
+                curve.name.clone(),
+                point.count.to_string(),
+                format!("{:.3}", point.predicted.as_ms()),
+                point.measured.map_or("-".into(), |m| format!("{:.3}", m.as_ms())),
+            ]);
+        }
+    }
+    Ok(format!("{}written to {}", table.render(), file.display()))
+}
+
+/// Runs the one network of a process under MPS, planned for as many SMs as it is given, with the tactics of the whole board.
+pub fn follow(common: &Common, network: &str, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<()> {
+    let sms = gpu::sms()?;
+    let own = BoardRecord {
+        name: format!("{}-mps{sms}", board.name),
+        units: sms,
+        ..board.clone()
+    };
+    let row = Row::of(network, None)?;
+    let compiled = row.compile(&own, options, 0)?;
+    let engine = runtime::Options {
+        wait: Wait::Spin,
+        ..common.engine_options(&own)
+    };
+    let mut stage = row.open(compiled, &own, &engine)?;
+    let followed = follow::follow(&mut stage, sms, io::stdin().lock(), io::stdout().lock());
+    stage.close();
+    Ok(followed?)
+}
+
+/// What an action gives, and the seconds that it takes.
+fn timed<T>(action: impl FnOnce() -> T) -> (T, f64) {
+    let begun = Instant::now();
+    let made = action();
+    (made, begun.elapsed().as_secs_f64())
+}
+
+/// Says aloud, and notes, what is left out.
+fn left_out(noted: &mut Vec<String>, what: &str, error: &dyn std::error::Error) {
+    let line = format!("{what}: {}", output::chain(error));
+    output::complain(&format!("LEFT OUT of the table: {line}"));
+    noted.push(line);
+}
+
+fn write(folder: &Path, report: &Report) -> anyhow::Result<()> {
+    let json = format!("{:#}\n", report.json());
+    for (name, text) in [
+        ("table.md", report.markdown()),
+        ("table.json", json),
+        ("table.svg", picture::svg(report)),
+    ] {
+        let file = folder.join(name);
+        std::fs::write(&file, text).with_context(|| format!("{}: cannot be written", file.display()))?;
+    }
+    Ok(())
+}
+
+impl Setting<'_> {
+    /// The type of activations by name.
+    pub fn activations(&self) -> &'static str {
+        if self.compile.dtype == DType::F16 { "f16" } else { "f32" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_mixes_and_task_sets_by_name() {
+        let named = rows(&["r50+v16+m3".into(), "bst:1".into()], None).unwrap();
+        let names: Vec<&str> = named.iter().map(|r| r.name.as_str()).collect();
+        assert_eq!(names, ["R50+V16+M3", "bst:1"]);
+        assert!(rows(&["urban".into()], None).is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! The strips of the kernels that convolve each channel of many pixels on its own, and what they demand: the class of
+//! [`plain`](super::plain)'s depthwise kernels, for halves under small square windows.
+
+use super::Misfit;
+use super::forms::need;
+use super::product::Pixels;
+use crate::plan::format::{Call, Kernel, Operand, Operator, Tactic, View};
+use crate::primitive::{Primitive, Unary, Window};
+use crate::tensor::DType;
+
+/// One way to cut the output into strips, one for each thread: neighbouring outputs of a row, and rows that it walks down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strip {
+    /// Outputs along a row.
+    pub run: u16,
+    /// Rows.
+    pub depth: u16,
+}
+
+const fn strip(run: u16, depth: u16) -> Strip {
+    Strip { run, depth }
+}
+
+/// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
+pub const MENU: &[Strip] = &[
+    strip(4, 4),
+    strip(4, 7),
+    strip(4, 14),
+    strip(4, 28),
+    strip(2, 2),
+    strip(2, 4),
+    strip(2, 7),
+];
+
+/// Channels and pixels begin at multiples of so many elements.
+const ALIGNED: u32 = 4;
+
+impl Strip {
+    /// The entry that a tactic names; `None` for tactics of other kernels or strips that do not exist.
+    pub fn of(tactic: Tactic) -> Option<&'static Strip> {
+        let entry = MENU.get(usize::from(tactic.variant))?;
+        (tactic.kernel == Kernel::ConvDepthwise && tactic.tile == (entry.run, entry.depth)).then_some(entry)
+    }
+
+    /// The tactics of the whole menu.
+    pub fn tactics() -> impl Iterator<Item = Tactic> {
+        (0..).zip(MENU).map(|(variant, entry)| Tactic {
+            kernel: Kernel::ConvDepthwise,
+            tile: (entry.run, entry.depth),
+            variant,
+        })
+    }
+
+    /// The kernel's name in `depthwise_strip.cu` for a window of so many taps and such a step.
+    pub fn function(&self, taps: u32, step: u32) -> String {
+        format!("depthwise_strip_{taps}_{step}_{}", self.run)
+    }
+
+    /// Channels of a thread: two words where weights and sums leave room for them.
+    pub fn channels(&self, taps: u32) -> u32 {
+        if taps == 3 && self.run == 4 { 4 } else { 2 }
+    }
+}
+
+/// Taps along either axis and the step from output to output, for the windows that have a kernel. Taps are as far apart along
+/// the rows as along the columns.
+pub fn form(window: &Window) -> Option<(u32, u32)> {
+    let square = window.axes == 2 && matches!(window.kernel[..2], [3, 3] | [5, 5]);
+    match (&window.stride[..2], &window.dilation[..2]) {
+        ([1, 1], [rows, columns]) if square && rows == columns => Some((window.kernel[0], 1)),
+        ([2, 2], [1, 1]) if square => Some((window.kernel[0], 2)),
+        _ => None,
+    }
+}
+
+/// The function behind the sums: none, or one of those that have a path.
+pub fn tail(operator: &Operator) -> Result<Option<Unary>, Misfit> {
+    let unary = |call: &Call| match (&call.primitive, call.inputs.as_slice()) {
+        (Primitive::Unary(kind @ (Unary::Relu | Unary::Clip(..) | Unary::HardSwish)), [Operand::Inner(0)]) => Some(*kind),
+        _ => None,
+    };
+    match operator.calls.get(1..) {
+        Some([]) => Ok(None),
+        Some([call]) => unary(call).map(Some).ok_or(Misfit::Tail),
+        _ => Err(Misfit::Tail),
+    }
+}
+
+/// Checks that the kernels compute a depthwise convolution (see [`plain`](super::plain)) of two spatial axes.
+pub fn fits(tactic: Tactic, operator: &Operator) -> Result<(), Misfit> {
+    Strip::of(tactic).ok_or(Misfit::Tile)?;
+    let call = operator.calls.first().ok_or(Misfit::Primitive)?;
+    let (Primitive::Conv { window, .. }, [y]) = (&call.primitive, operator.outputs.as_slice()) else {
+        return Err(Misfit::Primitive);
+    };
+    need(form(window).is_some(), Misfit::Primitive)?;
+    tail(operator)?;
+    let view = |index: usize| match call.inputs.get(index) {
+        Some(Operand::View(view)) => Ok(view),
+        _ => Err(Misfit::Primitive),
+    };
+    let (x, weights) = (view(0)?, view(1)?);
+    let halves = [x, weights, y].iter().all(|v| v.dtype == DType::F16) && operator.calls.iter().all(|c| c.dtype == DType::F16);
+    need(halves, Misfit::Type)?;
+    need(aligned(x) && aligned(y), Misfit::Layout)
+}
+
+/// Groups of channels that are loaded at once lie where they can be.
+fn aligned(view: &View) -> bool {
+    let shape = view.layout.shape;
+    let channels = shape.rank() == 4 && shape.dim(1).is_multiple_of(8);
+    let steps = Pixels::of(view).is_some_and(|p| p.strides[..3].iter().all(|s| s % i64::from(ALIGNED) == 0));
+    channels && steps && view.origin.is_multiple_of(u64::from(ALIGNED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_a_kernel_of_the_source() {
+        let source = include_str!("../../backend/cuda/kernels/depthwise_strip.cu");
+        for (entry, (taps, step)) in MENU.iter().flat_map(|e| [(3, 1), (3, 2), (5, 1), (5, 2)].map(|w| (e, w))) {
+            let function = entry.function(taps, step);
+            let line = format!(
+                "\nDEPTHWISE_STRIP({function}, {taps}, {step}, {}, {}, ",
+                entry.run,
+                entry.channels(taps) / 2
+            );
+            assert_eq!(source.matches(&line).count(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn tactics_name_entries() {
+        for (tactic, entry) in Strip::tactics().zip(MENU) {
+            assert_eq!(Strip::of(tactic), Some(entry));
+            assert_eq!(Strip::of(Tactic { tile: (0, 0), ..tactic }), None);
+        }
+    }
+
+    #[test]
+    fn square_windows_of_few_taps_have_a_kernel() {
+        let window = |kernel: [u32; 2], stride: [u32; 2], dilation: [u32; 2]| {
+            let mut window = Window::new(&kernel);
+            window.stride[..2].copy_from_slice(&stride);
+            window.dilation[..2].copy_from_slice(&dilation);
+            form(&window)
+        };
+        assert_eq!(window([3, 3], [1, 1], [1, 1]), Some((3, 1)));
+        assert_eq!(window([5, 5], [1, 1], [2, 2]), Some((5, 1)));
+        assert_eq!(window([5, 5], [2, 2], [1, 1]), Some((5, 2)));
+        assert_eq!(window([5, 5], [2, 2], [2, 2]), None);
+        assert_eq!(window([3, 3], [1, 1], [1, 2]), None);
+        assert_eq!(window([3, 3], [2, 1], [1, 1]), None);
+        assert_eq!(window([7, 7], [1, 1], [1, 1]), None);
+    }
+}

@@ -1,0 +1,233 @@
+//! What the simulator's rules weigh on a board: figures that no operator's time alone can tell, fitted to frames measured there.
+//!
+//! `boards/<board>/corun` is text: a header that says where the figures come from, then one a line. A board without the file
+//! has those of the H200, in parts of what an issue costs it.
+
+use super::Machine;
+use super::costs::Costs;
+use super::predict::predict;
+use crate::board::BoardRecord;
+use crate::plan::format::{Operator, Plan};
+use crate::planner::optable::{Provenance, TableError};
+use crate::planner::schedule::Schedule;
+use crate::units::Nanos;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// First line of every file.
+const TITLE: &str = "platoon co-run table, format 1";
+/// Most bytes of a file that is read.
+const MAX_FILE: u64 = 1 << 20;
+/// Errors above this count more than once, as a part of the measured time: what searches find is where predictions are off.
+const LARGE: f64 = 0.12;
+/// How often.
+const LARGE_WEIGHT: f64 = 2.0;
+
+/// The figures, and the order in which they stand in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calibration {
+    /// Nanoseconds that a launch takes longer in a frame than in the chain of its like that it was measured in.
+    pub chain: u64,
+    /// Nanoseconds that it takes longer while other streams are at work.
+    pub crowd: u64,
+    /// Nanoseconds from the last block of a launch at work to the blocks of one that follows early.
+    pub lead: u64,
+    /// Nanoseconds that a sync point costs.
+    pub sync: u64,
+    /// Part of a unit's throughput that blocks want which fill it, in 1024ths.
+    pub share: u64,
+    /// How much slower blocks get while other launches keep all units busy, in 1024ths.
+    pub mutual: u64,
+    /// Part of the board's sustained bandwidth that launches side by side reach, in percent.
+    pub bytes: u64,
+}
+
+/// A frame that was measured: its plan, and how long it took.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The plan, of one frame a cycle.
+    pub plan: Plan,
+    /// The median of its frames.
+    pub time: Nanos,
+}
+
+impl Calibration {
+    /// Names in a file.
+    const NAMES: [&'static str; 7] = ["chain_ns", "crowd_ns", "lead_ns", "sync_ns", "share", "mutual", "bytes"];
+
+    fn figures(&mut self) -> [&mut u64; 7] {
+        let Calibration {
+            chain,
+            crowd,
+            lead,
+            sync,
+            share,
+            mutual,
+            bytes,
+        } = self;
+        [chain, crowd, lead, sync, share, mutual, bytes]
+    }
+
+    /// Where the file of a board lies: in the folder of the board's name beside it.
+    pub fn path(boards: &Path, board: &BoardRecord) -> PathBuf {
+        boards.join(&board.name).join("corun")
+    }
+
+    /// The figures in a file, which must be the board's; `None` if there is no file.
+    pub fn load(path: &Path, board: &BoardRecord) -> Result<Option<Calibration>, TableError> {
+        let read = |error| TableError::Read {
+            path: path.to_path_buf(),
+            error,
+        };
+        match std::fs::metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(read(error)),
+            Ok(facts) if facts.len() > MAX_FILE => return Err(read(std::io::Error::other("it is too long for a co-run table"))),
+            Ok(_) => {}
+        }
+        let text = std::fs::read_to_string(path).map_err(read)?;
+        let wrong = |line, what| TableError::Line {
+            path: path.to_path_buf(),
+            line,
+            what,
+        };
+        let of = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(": "));
+        if text.lines().next() != Some(TITLE) {
+            return Err(wrong(1, "not the first line of a co-run table of this version"));
+        }
+        if (of("architecture"), of("units")) != (Some(board.architecture.as_str()), Some(board.units.to_string().as_str())) {
+            let name = |key| of(key).unwrap_or("?");
+            return Err(TableError::Board {
+                path: path.to_path_buf(),
+                found: format!("{} ({}, {} SMs)", name("board"), name("architecture"), name("units")),
+            });
+        }
+        let mut calibration = Machine::of(board).calibration;
+        for (name, figure) in Self::NAMES.iter().zip(calibration.figures()) {
+            let found = of(name).and_then(|text| text.parse::<u32>().ok());
+            *figure = u64::from(found.ok_or_else(|| wrong(text.lines().count(), "a figure is missing, or is no number"))?);
+        }
+        Ok(Some(calibration))
+    }
+
+    /// The file: `frames` says what the figures are fitted to, and how well.
+    pub fn render(mut self, provenance: &Provenance, frames: &str) -> String {
+        let mut text = format!("{TITLE}\n{}frames: {frames}\n", provenance.header());
+        for (name, figure) in Self::NAMES.iter().zip(self.figures()) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name}: {figure}");
+        }
+        text
+    }
+
+    /// The figures under which predictions are nearest to what was measured, from these on: coordinate descent, one figure at a
+    /// time through some values around it. The same observations give the same figures.
+    pub fn fit(self, observed: &[Observed], board: &BoardRecord, measured: &dyn Fn(&Plan, &Operator) -> Option<Nanos>) -> Calibration {
+        let score = |calibration: &Calibration| {
+            let machine = Machine::of(board).calibrated(Some(*calibration));
+            let one = |o: &Observed| {
+                let error = o.error(machine, board, measured).abs();
+                error + LARGE_WEIGHT * (error - LARGE).max(0.0)
+            };
+            observed.iter().map(one).sum::<f64>()
+        };
+        let mut best = (score(&self), self);
+        let mut step = 4;
+        while step > 0 {
+            let before = best.0;
+            for figure in 0..Self::NAMES.len() {
+                // From half of it to twice as much at first, then in finer steps.
+                for (more, scale) in [(true, step), (false, step)] {
+                    let mut tried = best.1;
+                    let value = &mut *tried.figures()[figure];
+                    let by = (*value * scale / 8).max(10);
+                    *value = if more { *value + by } else { value.saturating_sub(by).max(1) };
+                    let found = score(&tried);
+                    if found < best.0 {
+                        best = (found, tried);
+                        break;
+                    }
+                }
+            }
+            if best.0 >= before {
+                step /= 2;
+            }
+        }
+        best.1
+    }
+}
+
+impl Observed {
+    /// By how much the frame is predicted too long, as a part of what it took.
+    pub fn error(&self, machine: Machine, board: &BoardRecord, measured: &dyn Fn(&Plan, &Operator) -> Option<Nanos>) -> f64 {
+        let plan = &self.plan;
+        let time = |o: &Operator| measured(plan, o);
+        let costs = Costs::on(machine, &plan.operators, board, &time);
+        let schedule = Schedule {
+            operators: plan.operators.clone(),
+            streams: plan.streams.clone(),
+            cycle: plan.cycle.clone(),
+        };
+        match predict(&plan.tenants, &schedule, &costs, true) {
+            Ok(prediction) => prediction.longest().0 as f64 / self.time.0.max(1) as f64 - 1.0,
+            // Misses are allowed, so there is no such case.
+            Err(_) => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cuda::architecture::Toolkit;
+    use crate::board::BackendKind;
+
+    #[test]
+    fn a_file_gives_back_what_was_written_for_its_board_alone() {
+        let board = BoardRecord {
+            name: "test".into(),
+            backend: BackendKind::Cuda,
+            architecture: "sm_90a".into(),
+            units: 16,
+            memory_budget: 1 << 30,
+            macs_per_ns: 1.0,
+            bytes_per_ns: 1.0,
+            issue: Nanos(900),
+        };
+        let version = Toolkit { major: 13, minor: 0 };
+        let provenance = Provenance {
+            board: board.name.clone(),
+            architecture: board.architecture.clone(),
+            units: board.units,
+            gpu: "a GPU".into(),
+            driver: version,
+            toolkit: version,
+            date: "today".into(),
+        };
+        let written = Calibration {
+            crowd: 77,
+            ..Machine::of(&board).calibration
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let file = Calibration::path(folder.path(), &board);
+        assert_eq!(Calibration::load(&file, &board).unwrap(), None, "no file");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let text = written.render(&provenance, "3 plans of a mix");
+        std::fs::write(&file, &text).unwrap();
+        assert_eq!(Calibration::load(&file, &board).unwrap(), Some(written));
+        let other = BoardRecord {
+            units: 17,
+            ..board.clone()
+        };
+        let refused = Calibration::load(&file, &other).unwrap_err().to_string();
+        assert!(refused.contains("16 SMs"), "{refused}");
+        for wrong in [
+            text.replace("crowd_ns: 77", "crowd_ns: much"),
+            text.replace("mutual", "mutuel"),
+            "?".into(),
+        ] {
+            std::fs::write(&file, wrong).unwrap();
+            assert!(matches!(Calibration::load(&file, &board), Err(TableError::Line { .. })));
+        }
+    }
+}

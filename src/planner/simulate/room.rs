@@ -1,0 +1,69 @@
+//! What part of a unit a block takes: shared memory and registers, as the kernels' sources and compiler say.
+//!
+//! A unit of a GPU of compute capability 9.0 has 228 KB of shared memory, of which a block has 1 KB for the system, 65,536
+//! registers and 2,048 threads (CUDA C++ Programming Guide, table of technical specifications). Kernels that fill a unit with one block
+//! keep all others with shared memory out of it, which is most of what streams feel of each other.
+
+use super::machine::GRAIN;
+use crate::plan::format::{Kernel, Operator};
+use crate::plan::tactic::conv_mma::MmaTile;
+use crate::plan::tactic::conv_wgmma::WgmmaTile;
+
+/// Bytes of a unit's shared memory, and those that the system takes of a block.
+const SHARED: u64 = 228 << 10;
+const RESERVED: u64 = 1 << 10;
+/// Registers of a unit, and those of a thread at full occupancy: more threads than that do not fit.
+const REGISTERS: u64 = 65_536;
+const LEAST: u64 = 32;
+
+/// Parts of a unit's shared memory and of its registers, each of [`GRAIN`].
+pub type Room = [u32; 2];
+
+/// A unit as a whole.
+pub const WHOLE_UNIT: Room = [GRAIN, GRAIN];
+
+/// The room of a block of so many threads with so many registers each and so many bytes of shared memory.
+fn block(threads: u64, registers: u64, shared: u64) -> Room {
+    let part = |amount: u64, all: u64| (amount * u64::from(GRAIN)).div_ceil(all).min(u64::from(GRAIN)) as u32;
+    [
+        part(shared + RESERVED, SHARED),
+        part(threads * registers.next_multiple_of(8).max(LEAST), REGISTERS),
+    ]
+}
+
+/// The room of a block, of which so many fill a unit's shared memory.
+fn sharing(blocks: u64, threads: u64, registers: u64) -> Room {
+    block(threads, registers, SHARED / blocks.max(1) - RESERVED)
+}
+
+/// The room of a block of an operator's tactic on a GPU.
+pub fn of_kernel(operator: &Operator) -> Room {
+    let tactic = operator.tactic;
+    match tactic.kernel {
+        // Warps that multiply, and one that loads.
+        Kernel::ConvWgmma => {
+            let threads = u64::from(tactic.tile.0) * 2 + 32;
+            WgmmaTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(u64::from(e.blocks), threads, 96))
+        }
+        Kernel::StreamWgmma => sharing(2, 160, 80),
+        Kernel::ConvPatch => sharing(1, 288, 144),
+        Kernel::Stem => block(512, 104, 80 << 10),
+        Kernel::ConvMma => {
+            let ring = MmaTile::of(tactic).map_or(SHARED, |e| {
+                u64::from(e.tile.0 + e.tile.1) * u64::from(e.step) * 2 * u64::from(e.stages)
+            });
+            block(128, 160, ring)
+        }
+        Kernel::ConvWarps if tactic.tile.1 == 16 => block(256, 192, 13 << 10),
+        Kernel::ConvWarps => block(256, 256, 42 << 10),
+        Kernel::ConvDepthwise => block(128, 128, 8 << 10),
+        Kernel::Recurrent => block(256, 128, 17 << 10),
+        Kernel::Squeeze => block(512, 64, 3 << 10),
+        Kernel::Attention => block(256, 48, 4 << 10),
+        Kernel::Reduce => block(256, 128, 9 << 10),
+        Kernel::Elementwise | Kernel::Copy => block(256, 64, 0),
+        Kernel::MatMul => block(128, 112, 9 << 10),
+        Kernel::MatVec => block(128, 152, 9 << 10),
+        _ => block(128, 72, 0),
+    }
+}
