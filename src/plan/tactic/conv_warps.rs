@@ -1,4 +1,5 @@
-//! The tiles of the kernels that convolve few pixels with weights kept in registers: the warps of a block share out K.
+//! The tiles of the kernels that convolve few pixels, or multiply the single ones of small fully connected layers, with weights
+//! kept in registers: the warps of a block share out K.
 
 use super::Misfit;
 use super::conv_mma;
