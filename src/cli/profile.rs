@@ -11,7 +11,7 @@ use crate::bench::tactics::{self, Extent, Progress};
 use crate::bench::{BenchError, zoo};
 use crate::board::{BackendKind, BoardRecord};
 use crate::planner::optable::{self, OpTable, Provenance};
-use crate::planner::{self, CompileOptions, Compiled};
+use crate::planner::{self, CompileOptions, Compiled, Ports};
 use crate::runtime;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -203,7 +203,12 @@ fn network(model: &str, board: &BoardRecord, options: &CompileOptions) -> anyhow
     let known = || zoo::ALL.iter().map(|n| n.name).collect::<Vec<_>>().join(", ");
     let network = zoo::find(name).with_context(|| format!("no network of the zoo; there are {}", known()))?;
     let graph = network.model(batch.unwrap_or(network.batch)).graph;
-    Ok(planner::compile_graph(model, graph, board, options)?)
+    // As `bench --zoo` runs them: a first layer reads its picture as it comes.
+    let options = CompileOptions {
+        ports: Ports::Half,
+        ..options.clone()
+    };
+    Ok(planner::compile_graph(model, graph, board, &options)?)
 }
 
 /// Writes the table as a whole.

@@ -73,7 +73,6 @@ struct Blocks {
 // a tile, where they would add zeros.
 __device__ __forceinline__ Blocks live_blocks(const ConvWgmmaParams& p, const Tile& t) {
     const Blocks all = {0, p.k_blocks};
-    if (p.height == 0) return all;
     const u32 first = t.pixel / p.walk_columns, last = (t.pixel + t.pixels - 1) / p.walk_columns, batch = first / p.walk_rows;
     if (last / p.walk_rows != batch) return all;
     const u32 top = (first - batch * p.walk_rows) * p.stride_rows, bottom = (last - batch * p.walk_rows) * p.stride_rows;
@@ -84,9 +83,7 @@ __device__ __forceinline__ Blocks live_blocks(const ConvWgmmaParams& p, const Ti
 }
 
 // Those of a chain.
-template <Chains CHAINS>
 __device__ __forceinline__ Blocks chain_blocks(const ConvWgmmaParams& p, const Blocks& live, u32 chain) {
-    if constexpr (CHAINS == Chains::ONE) return live;
     const auto begin = [&](u32 i) { return min(max(i * p.k_blocks / p.splits, live.begin), live.end); };
     return {begin(chain), begin(chain + 1)};
 }
@@ -361,8 +358,9 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     Ring<S::STAGES> ring;
     if (warp == S::WORKERS / WARP) {
         const auto blocks_of = [&](const Tile& t) {
-            const Blocks live = live_blocks(p, t);
-            return CHAINS == Chains::CLUSTER ? chain_blocks<CHAINS>(p, live, rank) : live;
+            Blocks live = {0, p.k_blocks};
+            if (p.height != 0) live = live_blocks(p, t);
+            return CHAINS == Chains::CLUSTER ? chain_blocks(p, live, rank) : live;
         };
         Tile t = tile_at<S>(p, first);
         Blocks blocks = blocks_of(t);
@@ -407,13 +405,15 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 load_biases(strip_ahead, p.epilogue, t.channel, p.channels, lane);
                 load_joined(strip_ahead, p.epilogue, rows, t.channel, p.channels, lane);
             }
-            const Blocks live = live_blocks(p, t);
-            multiply<S>(sums, chain_blocks<CHAINS>(p, live, rank).count(), base, group, lane, ring);
+            Blocks live = {0, p.k_blocks};
+            if (p.height != 0) live = live_blocks(p, t);
+            const u32 own = CHAINS == Chains::ONE ? live.count() : chain_blocks(p, live, rank).count();
+            multiply<S>(sums, own, base, group, lane, ring);
             if constexpr (CHAINS == Chains::IN_TURN) {
 #pragma unroll 1
                 for (u32 chain = 1; chain < p.splits; ++chain) {
                     float more[S::TILE_N / 2];
-                    multiply<S>(more, chain_blocks<CHAINS>(p, live, chain).count(), base, group, lane, ring);
+                    multiply<S>(more, chain_blocks(p, live, chain).count(), base, group, lane, ring);
 #pragma unroll
                     for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[j] = __fadd_rn(sums[j], more[j]);
                 }
