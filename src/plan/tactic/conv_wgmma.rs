@@ -97,9 +97,9 @@ pub const MENU: &[WgmmaTile] = &[
     cluster((64, 32), 8, 2),
     one((128, 32), 2, 3),
     one((64, 32), 2, 6),
-    one((64, 32), 4, 4),
+    one((64, 32), 4, 3),
     turns((128, 32), 4, 2),
-    turns((64, 32), 4, 4),
+    turns((64, 32), 4, 3),
 ];
 
 impl WgmmaTile {
