@@ -88,6 +88,14 @@ __device__ __forceinline__ Blocks chain_blocks(const ConvWgmmaParams& p, const B
     return {begin(chain), begin(chain + 1)};
 }
 
+// Those that a block loads for a tile.
+template <Chains CHAINS>
+__device__ __forceinline__ Blocks blocks_of(const ConvWgmmaParams& p, const Tile& t, u32 rank) {
+    Blocks live = {0, p.k_blocks};
+    if (p.height != 0) live = live_blocks(p, t);
+    return CHAINS == Chains::CLUSTER ? chain_blocks(p, live, rank) : live;
+}
+
 // The stage that comes next and how often the ring went round.
 template <u32 STAGES>
 struct Ring {
@@ -357,13 +365,8 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     const u32 first = blockIdx.x / peers, step = gridDim.x / peers;
     Ring<S::STAGES> ring;
     if (warp == S::WORKERS / WARP) {
-        const auto blocks_of = [&](const Tile& t) {
-            Blocks live = {0, p.k_blocks};
-            if (p.height != 0) live = live_blocks(p, t);
-            return CHAINS == Chains::CLUSTER ? chain_blocks(p, live, rank) : live;
-        };
         Tile t = tile_at<S>(p, first);
-        Blocks blocks = blocks_of(t);
+        Blocks blocks = blocks_of<CHAINS>(p, t, rank);
         Walk walk = walk_from<S>(p, t, blocks.begin);
         u32 ahead = 0;
         if (lane == 0 && first < p.tiles) ahead = load_ahead<S>(walk, blocks.count(), base);
@@ -371,7 +374,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         for (u32 i = first; i < p.tiles; i += step, ahead = 0) {
             if (i != first) {
                 t = tile_at<S>(p, i);
-                blocks = blocks_of(t);
+                blocks = blocks_of<CHAINS>(p, t, rank);
                 walk = walk_from<S>(p, t, blocks.begin);
                 if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();  // the sums before have left the stages
             }
@@ -488,8 +491,8 @@ CONV_WGMMA_ONE(256, 128, 3, 1)
 CONV_WGMMA_ONE(256, 64, 4, 1)
 CONV_WGMMA_CLUSTER(64, 64, 6, 2)
 CONV_WGMMA_CLUSTER(64, 32, 8, 2)
-CONV_WGMMA_ONE(128, 32, 2, 4)
+CONV_WGMMA_ONE(128, 32, 2, 3)
 CONV_WGMMA_ONE(64, 32, 2, 6)
-CONV_WGMMA_ONE(64, 32, 4, 4)
+CONV_WGMMA_ONE(64, 32, 4, 3)
 CONV_WGMMA_TURNS(128, 32, 4, 2)
-CONV_WGMMA_TURNS(64, 32, 4, 4)
+CONV_WGMMA_TURNS(64, 32, 4, 3)
