@@ -310,13 +310,14 @@ fn weights_are_packed_tap_by_tap() {
 fn matrices_are_packed_by_columns() {
     let mut bench = Bench::new();
     let (m, k, n) = (5, 16, 24);
-    let x = bench.tensor(Layout::contiguous(shape(&[m, k])));
-    let weights = bench.constant(Layout::contiguous(shape(&[k, n])));
-    let out = bench.tensor(Layout::contiguous(shape(&[m, n])));
-    bench.call(Primitive::MatMul, vec![Operand::View(x), Operand::View(weights)], shape(&[m, n]));
+    // Rows of one sample: as samples of one row each, so few of them would have kernels of their own.
+    let x = bench.tensor(Layout::contiguous(shape(&[1, m, k])));
+    let weights = bench.constant(Layout::contiguous(shape(&[1, k, n])));
+    let out = bench.tensor(Layout::contiguous(shape(&[1, m, n])));
+    bench.call(Primitive::MatMul, vec![Operand::View(x), Operand::View(weights)], shape(&[1, m, n]));
     bench.operator.outputs.push(out);
     let bench = bench.ready();
-    let (launch, packs) = bench.launch(bench.operator.tactic, &Region::whole(shape(&[m, n])), 0);
+    let (launch, packs) = bench.launch(bench.operator.tactic, &Region::whole(shape(&[1, m, n])), 0);
     let p = params(&launch);
     assert_eq!((p.m, p.n, p.k, p.walk), (m, n, k, walk::FLAT));
     assert_eq!(p.epilogue.bias, 0);
