@@ -10,19 +10,17 @@ pub const WHOLE: u64 = 1 << 26;
 /// Rates are counted in parts of this, so that small ones do not vanish.
 const SCALE: u64 = 1 << 8;
 /// Where a board has no figures of its own, those of an H200, in percent of what an issue costs it: launches in a frame,
-const CHAIN_PART: u64 = 33;
+const CHAIN_PART: u64 = 22;
 /// launches beside other streams,
 const CROWD_PART: u64 = 139;
 /// launches that come early,
-const LEAD_PART: u64 = 22;
-/// sync points: much more than in a graph of empty kernels, where an H200's streams meet in 0.3 microseconds;
-const SYNC_PART: u64 = 222;
-/// blocks besides their tiles.
-const BLOCK_PART: u64 = 67;
+const LEAD_PART: u64 = 50;
+/// sync points: much more than in a graph of empty kernels, where an H200's streams meet in 0.3 microseconds.
+const SYNC_PART: u64 = 278;
 /// The other figures of the H200, see [`Calibration`].
 const SHARE: u64 = 800;
-const MUTUAL: u64 = 700;
-const SHARED_BYTES: u64 = 50;
+const MUTUAL: u64 = 800;
+const SHARED_BYTES: u64 = 30;
 
 /// The board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +63,6 @@ impl Machine {
             crowd: issues(CROWD_PART),
             lead: issues(LEAD_PART),
             sync: issues(SYNC_PART),
-            block: issues(BLOCK_PART),
             share: SHARE,
             mutual: MUTUAL,
             bytes: SHARED_BYTES,
