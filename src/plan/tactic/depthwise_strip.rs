@@ -1,5 +1,5 @@
 //! The strips of the kernels that convolve each channel of many pixels on its own, and what they demand: the class of
-//! [`plain`](super::plain)'s depthwise kernels, for halves under small square windows.
+//! `plain`'s depthwise kernels, for halves under small square windows.
 
 use super::Misfit;
 use super::forms::need;
@@ -86,7 +86,7 @@ pub fn tail(operator: &Operator) -> Result<Option<Unary>, Misfit> {
     }
 }
 
-/// Checks that the kernels compute a depthwise convolution (see [`plain`](super::plain)) of two spatial axes.
+/// Checks that the kernels compute a depthwise convolution (see `plain`) of two spatial axes.
 pub fn fits(tactic: Tactic, operator: &Operator) -> Result<(), Misfit> {
     Strip::of(tactic).ok_or(Misfit::Tile)?;
     let call = operator.calls.first().ok_or(Misfit::Primitive)?;
