@@ -215,8 +215,8 @@ impl Simulator {
                     flight.running += on;
                 }
             }
-            if before == 0 && flight.running > 0 && flight.ready <= now {
-                witness.begins(flight.launch, now);
+            if before == 0 && flight.running > 0 && flight.ready != u64::MAX {
+                witness.begins(flight.launch, from);
             }
             // Where launches pass others, the next may have smaller blocks.
             if flight.cost.groups.iter().any(|g| g.blocks > 0) && !self.machine.early {

@@ -171,6 +171,13 @@ fn no_frame_is_shorter_than_its_longest_chain_or_its_work_on_all_units() {
             assert!(trace.held.iter().all(|h| h.parts <= costs.machine().pool()));
             assert_eq!(frame.launches().len(), trace.spans.len());
             assert!(trace.spans.iter().all(|s| s.start < s.end && s.end <= total));
+            for segment in &frame.segments {
+                let own = &trace.spans[segment.launches.0 as usize..segment.launches.1 as usize];
+                assert!(
+                    own.windows(2).all(|w| w[0].end <= w[1].start),
+                    "one launch of a stream after another: {own:?}"
+                );
+            }
         }
     }
 }
