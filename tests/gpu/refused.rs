@@ -13,8 +13,8 @@ use platoon::plan::format::Digest;
 use platoon::planner::boards;
 use platoon::runtime::{Engine, OpenError, Options};
 
-/// Device memory that is left when the rest is taken: less than the networks and their weights need.
-const LEFT: u64 = 16 << 20;
+/// Device memory that is left when the rest is taken: half of what the networks' weights alone need.
+const LEFT: u64 = 4 << 20;
 
 /// The error of a deployment that does not open.
 fn refusal(machine: &Machine, deployment: Deployment, options: &Options) -> CudaError {
