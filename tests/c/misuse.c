@@ -1,6 +1,8 @@
 /* Whatever a caller does wrong gives a status, changes nothing, and never ends the process. argv[1]: the hand-built plans. */
 #include "check.h"
 
+#include <stddef.h>
+
 static uint8_t pixels[PIXELS];
 
 static void opening(const char *plans) {
@@ -48,6 +50,15 @@ static void opening(const char *plans) {
     options.fifo = 100;
     EXPECT(PLATOON_ARGUMENT, platoon_open(&options, &engine));
     options = options_for(plans);
+    options.loop_fifo = 100;
+    EXPECT(PLATOON_ARGUMENT, platoon_open(&options, &engine));
+    options = options_for(plans);
+    options.reserved = 1;
+    EXPECT(PLATOON_ARGUMENT, platoon_open(&options, &engine));
+    options = options_for(plans);
+    options.flags = PLATOON_OPEN_MAPPED | PLATOON_OPEN_COPIED;
+    EXPECT(PLATOON_ARGUMENT, platoon_open(&options, &engine));
+    options = options_for(plans);
     options.backend = PLATOON_BACKEND_CUDA; /* the library under test is built without it */
     EXPECT(PLATOON_PREPARE, platoon_open(&options, &engine));
     options = options_for(plans);
@@ -68,6 +79,17 @@ static void ages(const char *plans) {
     OK(platoon_close(engine, NULL));
     newer.later[1] = 5;
     EXPECT(PLATOON_SIZE, platoon_open(&newer.options, &engine));
+
+    /* An older one: it ends where a field begins that came later, whose bytes are not looked at. */
+    platoon_options older = options_for(plans);
+    older.size = offsetof(platoon_options, worker_cores);
+    older.loop_fifo = 1000;
+    OK(platoon_open(&older, &engine));
+    OK(platoon_close(engine, NULL));
+    older.size = offsetof(platoon_options, worker_cores) + 4;
+    EXPECT(PLATOON_SIZE, platoon_open(&older, &engine));
+    older.size = offsetof(platoon_options, close_limit_ns);
+    EXPECT(PLATOON_SIZE, platoon_open(&older, &engine));
 
     newer.options.size = sizeof newer.options;
     OK(platoon_open(&newer.options, &engine));
