@@ -15,7 +15,7 @@ mod plans;
 mod replay;
 mod toolchain;
 
-use toolchain::{Language, Link, Program, SANITIZE, build, needs, run};
+use toolchain::{Language, Link, Program, SANITIZE, build, links, needs, run};
 
 fn c(name: &'static str) -> Program {
     Program::of(Language::C, &["tests/c"], name)
@@ -27,7 +27,7 @@ fn every_mistake_gives_a_status_and_nothing_else() {
         return;
     }
     let plans = plans::by_hand();
-    for link in [Link::Static, Link::Shared] {
+    for &link in links() {
         let program = build(&c("misuse").with(SANITIZE), link);
         assert!(run(&program, &[&plans]).contains("every mistake gave its status"));
     }
