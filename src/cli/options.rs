@@ -181,9 +181,14 @@ impl Common {
 
     /// What runs a board's plans.
     pub fn backend(&self, board: &BoardRecord) -> BackendKind {
+        self.backend_or(board.backend)
+    }
+
+    /// What runs plans that are for a board of this backend.
+    pub fn backend_or(&self, board: BackendKind) -> BackendKind {
         match self.backend {
             Some(BackendName::Cpu) => BackendKind::Cpu,
-            Some(BackendName::Cuda) | None => board.backend,
+            Some(BackendName::Cuda) | None => board,
         }
     }
 

@@ -24,6 +24,7 @@ pub mod deployment;
 pub mod digest;
 pub mod dump;
 pub mod file;
+pub mod footprint;
 pub mod format;
 pub mod table;
 pub mod tactic;

@@ -15,6 +15,10 @@ mod plans;
 mod replay;
 mod toolchain;
 
+use platoon::board::BackendKind;
+use platoon::plan::deployment::Deployment;
+use platoon::plan::footprint::Footprint;
+use platoon::plan::format::Plan;
 use toolchain::{Language, Link, Program, SANITIZE, build, links, needs, run};
 
 fn c(name: &'static str) -> Program {
@@ -72,6 +76,24 @@ fn the_program_behind_the_figures_of_the_guide_runs() {
     let program = build(&c("start"), Link::Shared);
     let arguments = [plans.parent().unwrap().as_os_str(), "by-hand".as_ref(), "b".as_ref()];
     assert!(run(&program, &arguments).contains("open to sealed"));
+}
+
+/// What `platoon inspect` predicts of the memory of an open engine is what the process then has, to a tenth.
+#[test]
+fn an_open_engine_holds_what_was_predicted() {
+    if !needs("an_open_engine_holds_what_was_predicted", &["gcc"]) {
+        return;
+    }
+    let plans = plans::driving();
+    let deployment = Deployment::load(&plans.join("host")).unwrap();
+    let all: Vec<&Plan> = deployment.plans.iter().map(|p| &**p).collect();
+    let predicted = Footprint::of(&all, deployment.table.slots, BackendKind::Cpu);
+    let program = build(&c("start"), Link::Static);
+    let said = run(&program, &[plans.as_os_str(), "host".as_ref()]);
+    let figure = said.rsplit(", ").next().and_then(|part| part.split(' ').next());
+    let found: u64 = figure.and_then(|kib| kib.parse().ok()).unwrap_or_else(|| panic!("{said}"));
+    let ratio = (found * 1024) as f64 / predicted.host_bytes() as f64;
+    assert!((0.9..=1.1).contains(&ratio), "{ratio}: {found} KiB, {predicted:?}");
 }
 
 #[test]

@@ -115,6 +115,11 @@ impl Event {
         })
     }
 
+    /// The event for [`device_image`].
+    pub fn handle(&self) -> usize {
+        self.handle.0 as usize
+    }
+
     /// Marks what the stream holds now.
     pub fn record(&self, stream: &Stream) -> Result<(), DriverError> {
         // SAFETY: stream and event live.
