@@ -26,6 +26,7 @@ pub mod dump;
 pub mod file;
 pub mod footprint;
 pub mod format;
+pub mod regular;
 pub mod table;
 pub mod tactic;
 pub mod weights;

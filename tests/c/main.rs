@@ -78,6 +78,22 @@ fn the_program_behind_the_figures_of_the_guide_runs() {
     assert!(run(&program, &arguments).contains("open to sealed"));
 }
 
+#[test]
+fn engines_endure_what_a_process_may_meet() {
+    if !needs("engines_endure_what_a_process_may_meet", &["gcc"]) {
+        return;
+    }
+    for &link in links() {
+        // Plain, for the allocator's own account, and under the sanitizers.
+        for flags in [&[][..], SANITIZE] {
+            let scratch = tempfile::tempdir().unwrap();
+            let program = build(&c("endure").with(flags), link);
+            let arguments = [plans::by_hand(), scratch.path().to_path_buf()];
+            assert!(run(&program, &arguments).contains("nothing was lost"));
+        }
+    }
+}
+
 /// What `platoon inspect` predicts of the memory of an open engine is what the process then has, to a tenth.
 #[test]
 fn an_open_engine_holds_what_was_predicted() {
