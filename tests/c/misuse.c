@@ -215,6 +215,13 @@ static void frames(const char *plans) {
     EXPECT(PLATOON_IMAGE, platoon_draft_set_image(engine, draft, 0, WIDTH + 1, HEIGHT, WIDTH + 1, PLATOON_GRAY8));
     EXPECT(PLATOON_ARGUMENT, platoon_draft_set_image(engine, draft, 0, WIDTH, HEIGHT, WIDTH, 0));
     EXPECT(PLATOON_NULL, platoon_draft_copy_image(engine, draft, 0, NULL));
+    platoon_device_image there = {(uint64_t)(uintptr_t)pixels, PIXELS, WIDTH, HEIGHT, WIDTH, PLATOON_GRAY8, NULL};
+    EXPECT(PLATOON_NULL, platoon_draft_device_image(engine, draft, 0, NULL));
+    EXPECT(PLATOON_ARGUMENT, platoon_draft_device_image(engine, draft, 0, &there)); /* the backend is the processor's */
+    there.format = 77;
+    EXPECT(PLATOON_ARGUMENT, platoon_draft_device_image(engine, draft, 0, &there));
+    EXPECT(PLATOON_UNKNOWN, platoon_draft_device_image(engine, draft, 1u << 16, &(platoon_device_image){.format = PLATOON_GRAY8}));
+    EXPECT(PLATOON_HANDLE, platoon_draft_device_image((platoon_engine){0}, draft, 0, &(platoon_device_image){.format = PLATOON_GRAY8}));
     OK(platoon_draft_image(engine, draft, 0, &data, &bytes));
     CHECK(data != NULL && bytes == PIXELS);
     OK(platoon_draft_drop(engine, draft));
