@@ -139,11 +139,8 @@ fn a_stop_lets_the_frame_finish_and_writes_results_and_trace() {
             assert!(child.0.try_wait().unwrap().is_none(), "it ended by itself");
             std::thread::sleep(Duration::from_millis(20));
         }
-        let sent = Command::new("kill")
-            .arg(format!("-{signal}"))
-            .arg(child.0.id().to_string())
-            .status()
-            .unwrap();
+        let kill = format!("kill -{signal} {}", child.0.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
         assert!(sent.success());
         let ended = child.0.wait().unwrap();
         assert_eq!(ended.code(), Some(0), "{signal}");
