@@ -91,7 +91,11 @@ enum {
     PLATOON_OPEN_SEGMENTS = 1,    /* submit segment by segment instead of whole frames; the results are the same */
     PLATOON_OPEN_UNPINNED = 2,    /* do not pin workers to cores */
     PLATOON_OPEN_LOCK_MEMORY = 4, /* lock all memory of the process (mlockall) */
-    PLATOON_OPEN_SPIN = 8         /* a waiting thread keeps its core busy, and notices results sooner */
+    PLATOON_OPEN_SPIN = 8,        /* a waiting thread keeps its core busy, and notices results sooner */
+    PLATOON_OPEN_PREFAULT = 16,   /* touch the stacks of the workers and of the calling thread */
+    PLATOON_OPEN_MAPPED = 32,     /* GPU: works on images, inputs and results in the host's memory, as it does by itself
+                                   * where it shares that memory; nothing is copied */
+    PLATOON_OPEN_COPIED = 64      /* GPU: works on copies in its own memory, as it does by itself where it has its own */
 };
 
 /* Levels of log messages. */
@@ -170,6 +174,10 @@ typedef struct platoon_options {
     void *log_context;        /* handed to the callback */
     uint64_t watchdog_ns;     /* a frame that takes longer is a hang; 0: 30 s, PLATOON_FOREVER: none is */
     uint64_t close_limit_ns;  /* how long closing waits for workers that do not stop; 0: 2 s */
+    uint64_t worker_cores;    /* bit set of the cores for workers, pinned to them by turns; 0: all that are at hand */
+    uint64_t loop_cores;      /* bit set of the cores that the calling thread is confined to; 0: it stays as it is */
+    uint32_t loop_fifo;       /* SCHED_FIFO priority of the calling thread, 1 to 99; 0: it stays as it is */
+    uint32_t reserved;        /* 0 */
 } platoon_options;
 
 /* What is known of a failure. */
@@ -195,6 +203,18 @@ typedef struct platoon_image {
     uint32_t stride;     /* bytes from row to row, of both planes for NV12, whose chroma follows its luma at once */
     uint32_t format;     /* PLATOON_RGB8 ... */
 } platoon_image;
+
+/* A camera image in the memory of the GPU that runs the plans. */
+typedef struct platoon_device_image {
+    uint64_t address; /* of the first row, for the GPU */
+    uint64_t bytes;   /* bytes that may be read there */
+    uint32_t width;   /* as in platoon_image */
+    uint32_t height;
+    uint32_t stride;
+    uint32_t format;
+    void *event; /* a CUevent or cudaEvent_t of the same GPU after which the image is complete; null if it is complete. Must
+                  * live until the frame was submitted */
+} platoon_device_image;
 
 /* What became of a tenant in a frame. */
 typedef struct platoon_tenant_report {
@@ -451,6 +471,13 @@ platoon_status platoon_draft_set_image(platoon_engine engine, platoon_draft draf
 /* Copies the camera's image from the caller's memory. Threads: any. */
 platoon_status platoon_draft_copy_image(platoon_engine engine, platoon_draft draft, uint32_t camera,
                                         const platoon_image *picture);
+
+/* Gives the camera's image in the GPU's memory, with its event. The GPU copies it when the frame begins; it must stay as it is
+ * until the frame has ended. PLATOON_IMAGE if it does not fit, or is not in one allocation of the GPU's; PLATOON_ARGUMENT where
+ * the backend is not CUDA. An event that cannot be waited for gives PLATOON_IMAGE from platoon_draft_submit; an address that
+ * is no event may end the process. Threads: any. */
+platoon_status platoon_draft_device_image(platoon_engine engine, platoon_draft draft, uint32_t camera,
+                                          const platoon_device_image *picture);
 
 /* The memory of a tensor input of a tenant of the frame's task set, C order, native endian. It must be written anew in
  * every frame; a tenant of which this was not called for every input has no input. Valid until the draft is submitted

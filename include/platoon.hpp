@@ -186,6 +186,11 @@ public:
     void copy_image(uint32_t camera, const platoon_image &image) const {
         check(platoon_draft_copy_image(engine_, draft_, camera, &image));
     }
+
+    // Gives an image in the GPU's memory, which must stay until the frame has ended.
+    void device_image(uint32_t camera, const platoon_device_image &image) const {
+        check(platoon_draft_device_image(engine_, draft_, camera, &image));
+    }
     // The memory of a tensor input.
     Room input(uint32_t tenant, uint32_t input) const {
         Room room = {nullptr, 0};

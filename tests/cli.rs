@@ -15,6 +15,8 @@ mod gpu;
 mod onnx;
 #[path = "cli/planning.rs"]
 mod planning;
+#[path = "cli/vehicle.rs"]
+mod vehicle;
 
 /// Runs the program in `dir`.
 fn platoon(dir: &Path, arguments: &[&str]) -> Output {

@@ -57,6 +57,18 @@ pub enum Wait {
     Spin,
 }
 
+/// Where a GPU reads images and tensor inputs and writes results. The bits are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlotMemory {
+    /// In the host's memory where the GPU shares it, else in its own.
+    #[default]
+    OfBoard,
+    /// In the host's pinned memory, mapped: nothing is copied.
+    Mapped,
+    /// In its own memory: inputs are copied in and results out, inside the frame.
+    Copied,
+}
+
 /// Choices made once, at prepare.
 #[derive(Clone, Default)]
 pub struct PrepareOptions {
@@ -74,6 +86,8 @@ pub struct PrepareOptions {
     pub sms: Option<u32>,
     /// GPU: how the host waits.
     pub wait: Wait,
+    /// GPU: where slots lie.
+    pub slot_memory: SlotMemory,
     /// GPU: leaves out the progress words of segments, to measure what they cost. Faults are then named by tenant only as
     /// far as the tenants' words tell.
     pub no_segment_words: bool,
@@ -114,6 +128,18 @@ pub enum FaultKind {
     Fail(u32),
 }
 
+/// An image in the memory of the device, for [`Prepared::set_device_image`]. Whoever makes one answers for what it names: made
+/// by `cuda::device_image`, or by the C ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceImage {
+    /// Address of its first row.
+    pub(crate) address: u64,
+    /// Bytes at the address.
+    pub(crate) bytes: u64,
+    /// The device's event that its bytes are complete after, as its driver's handle; 0 where they are complete.
+    pub(crate) event: usize,
+}
+
 /// One frame to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -150,6 +176,24 @@ pub trait Prepared: Send {
     /// Sets the slot's parameters of a camera. The slot must not be in flight.
     fn set_params(&mut self, slot: SlotId, camera: CameraId, params: ImageParams) -> Result<(), RunError>;
 
+    /// Gives the slot a camera's image that lies in the device's memory; [`Prepared::set_params`] has said what it is. It is read
+    /// when the slot's frame begins, after its event, and must stay until the frame has ended. The slot must not be in flight.
+    /// [`RunError::Image`] where the device has not that many bytes there, or the backend reads images from the host alone.
+    fn set_device_image(&mut self, _slot: SlotId, camera: CameraId, _image: DeviceImage) -> Result<(), RunError> {
+        Err(RunError::Image(camera))
+    }
+
+    /// True if the camera's image in the slot is in the device's memory, and not in what [`Prepared::image`] gives.
+    fn is_on_device(&self, _slot: SlotId, _camera: CameraId) -> bool {
+        false
+    }
+
+    /// Gives the slot `to` the image that was in the device's memory of slot `from` when [`Prepared::is_on_device`] said so,
+    /// with its parameters, whatever was set there since; no frame has run in `from` meanwhile.
+    fn copy_on_device(&mut self, camera: CameraId, _from: SlotId, _to: SlotId, _params: ImageParams) -> Result<(), RunError> {
+        Err(RunError::Image(camera))
+    }
+
     /// `bytes` bytes of the slot's tensor inputs from byte `offset`, for writing. The slot must not be in flight.
     fn input_mut(&mut self, slot: SlotId, offset: usize, bytes: usize) -> Result<&mut [u8], RunError>;
 
@@ -168,7 +212,8 @@ pub trait Prepared: Send {
     /// Zeroes a plan's persistent region. No frame may be in flight.
     fn reset(&mut self, plan: PlanId) -> Result<(), RunError>;
 
-    /// Issues a frame. Takes no memory, waits for nothing.
+    /// Issues a frame. Takes no memory, waits for nothing. [`RunError::Image`] where an image's event is none that can be
+    /// waited for; then nothing was issued.
     fn submit(&mut self, job: &Job) -> Result<(), RunError>;
 
     /// The slot's progress words.

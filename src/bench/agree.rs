@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn every_operator_of_a_gpus_plan_runs_on_its_own_and_gives_what_it_gives_in_the_network() {
-        for board in ["h200", "orin", "host"] {
+        for board in ["h200", "jetson-agx-orin", "host"] {
             let file = format!("{}/boards/{board}.toml", env!("CARGO_MANIFEST_DIR"));
             let board = boards::load(&file).unwrap();
             let deployment = deployment(&board);

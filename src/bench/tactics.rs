@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_is_planned_with_and_not_measured_again() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/boards/orin.toml");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/boards/jetson-agx-orin.toml");
         let board = boards::load(file).unwrap();
         let version = Toolkit { major: 12, minor: 6 };
         let mut table = OpTable::new(Provenance {

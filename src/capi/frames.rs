@@ -3,6 +3,8 @@
 use super::guard::types::{Report, Result as View, TenantReport};
 use super::session::{Inner, Issued, Session};
 use super::status::{Failure, Status};
+use crate::backend::DeviceImage;
+use crate::board::BackendKind;
 use crate::error::RunError;
 use crate::ids::{CameraId, TenantId};
 use crate::runtime::{Draft, FrameReport, Image, ImageHeader};
@@ -120,6 +122,16 @@ impl Session {
     pub(super) fn draft_copy_image(&self, draft: u64, camera: u32, image: &Image<'_>) -> Result<(), Failure> {
         let camera = camera_id(camera)?;
         self.enter()?.with_draft(draft, |d| d.copy_image(camera, image))
+    }
+
+    /// Gives a camera's image in the GPU's memory.
+    pub(super) fn draft_device_image(&self, draft: u64, camera: u32, header: ImageHeader, image: DeviceImage) -> Result<(), Failure> {
+        let camera = camera_id(camera)?;
+        if self.facts.backend != BackendKind::Cuda {
+            let what = format_args!("the processor's backend reads no images in a GPU's memory");
+            return Err(Failure::new(Status::Argument, what));
+        }
+        self.enter()?.with_draft(draft, |d| d.set_device_image(camera, header, image))
     }
 
     /// The memory of a tensor input of a draft.

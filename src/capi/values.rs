@@ -27,8 +27,14 @@ pub const OPEN_UNPINNED: u32 = 2;
 pub const OPEN_LOCK_MEMORY: u32 = 4;
 /// Keep a core busy while waiting.
 pub const OPEN_SPIN: u32 = 8;
+/// Touch the stacks of the threads that run frames.
+pub const OPEN_PREFAULT: u32 = 16;
+/// The GPU works on the host's memory.
+pub const OPEN_MAPPED: u32 = 32;
+/// The GPU works on its own memory.
+pub const OPEN_COPIED: u32 = 64;
 /// All bits that mean something.
-pub const OPEN_FLAGS: u32 = OPEN_SEGMENTS | OPEN_UNPINNED | OPEN_LOCK_MEMORY | OPEN_SPIN;
+pub const OPEN_FLAGS: u32 = OPEN_SEGMENTS | OPEN_UNPINNED | OPEN_LOCK_MEMORY | OPEN_SPIN | OPEN_PREFAULT | OPEN_MAPPED | OPEN_COPIED;
 
 /// A message of something that failed.
 pub const LOG_ERROR: i32 = 1;

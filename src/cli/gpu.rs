@@ -1,5 +1,6 @@
 //! The GPU of this machine as commands see it: which board it is, how much of it a run takes, and its kernels.
 
+use super::jetson::{self, Jetson};
 use super::options::Common;
 use super::output;
 use crate::backend::cuda::architecture::Toolkit;
@@ -14,18 +15,34 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The board of this machine's GPU: the first of the folder `boards` with its architecture and number of SMs.
+/// The board of this machine's GPU: on a Jetson the one of the folder `boards` that names it, in its power mode, else the
+/// first with the GPU's architecture and number of SMs.
 pub fn board() -> anyhow::Result<BoardRecord> {
     let facts = raw::probe()?;
-    let same = |b: &BoardRecord| b.backend == BackendKind::Cuda && b.architecture == facts.architecture() && b.units == facts.sms;
-    let known = boards::all(Path::new("boards"));
-    match known.into_iter().filter_map(|(_, board)| board.ok()).find(same) {
+    match find(
+        Path::new("boards"),
+        &facts.architecture(),
+        facts.sms,
+        jetson::read(Path::new("/")).as_ref(),
+    ) {
         Some(board) => Ok(board),
         None => bail!(
             "no file of the folder boards is for this GPU ({}): describe it, as boards/README.md says, and name it with --board",
             described(&facts)
         ),
     }
+}
+
+fn find(folder: &Path, architecture: &str, sms: u32, jetson: Option<&Jetson>) -> Option<BoardRecord> {
+    let same = |b: &BoardRecord| b.backend == BackendKind::Cuda && b.architecture == architecture && b.units == sms;
+    let named = jetson.and_then(|j| Some((j.mode.as_ref().and_then(|m| m.name.clone()), j.board(folder)?)));
+    if let Some((mode, file)) = named {
+        let file = file.to_str()?;
+        let moded = mode.and_then(|mode| boards::in_mode(file, &mode).ok());
+        return moded.or_else(|| boards::load(file).ok()).filter(same);
+    }
+    let known = boards::all(folder);
+    known.into_iter().filter_map(|(_, board)| board.ok()).find(same)
 }
 
 /// Why there is no GPU here; `None` if there is one.
@@ -144,5 +161,25 @@ fn short(error: CompileError) -> CompileError {
             }
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::jetson::{read, tests::orin};
+    use super::*;
+
+    #[test]
+    fn a_board_is_found_by_its_gpu_and_a_jetson_by_its_name_and_mode() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("boards");
+        let name = |sms, jetson: Option<&Jetson>| find(&folder, "sm_87", sms, jetson).map(|b| b.name);
+        assert_eq!(name(16, None).as_deref(), Some("jetson-agx-orin"));
+        let root = tempfile::tempdir().unwrap();
+        orin(root.path(), 2, 1, 1);
+        let slow = read(root.path());
+        assert_eq!(name(8, slow.as_ref()).as_deref(), Some("jetson-agx-orin-mode-30w"));
+        assert_eq!(name(16, slow.as_ref()), None, "the mode has 8 SMs");
+        assert_eq!(find(&folder, "sm_90a", 132, None).map(|b| b.name).as_deref(), Some("h200"));
+        assert_eq!(find(&folder, "sm_90a", 7, None), None);
     }
 }

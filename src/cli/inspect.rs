@@ -2,10 +2,12 @@
 
 use super::options::Common;
 use super::{Outcome, compile, output};
-use crate::board::BoardRecord;
+use crate::board::{BackendKind, BoardRecord};
 use crate::plan::check::check;
+use crate::plan::deployment::Deployment;
 use crate::plan::dump::dump;
 use crate::plan::file::decode;
+use crate::plan::footprint::Footprint;
 use crate::plan::format::{Basis, Digest, Operator, Plan};
 use crate::plan::table::Entry;
 use crate::planner::floor::Limits;
@@ -54,16 +56,69 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         output::print(&format!("written to {}", file.display()))?;
         return Ok(Outcome::Good);
     }
+    let (resident, of) = resident(&arguments.file, &plan, common);
     if arguments.json {
         let limits = board_of(common, &plan).ok().map(|board| {
             let measured = boards::limits(&board).ok().flatten();
             measured.unwrap_or_else(|| Limits::of_rates(&board))
         });
-        output::print(&format!("{:#}", summary(&plan, limits)))?;
+        let mut figures = summary(&plan, limits);
+        figures["resident"] = json!({
+            "of": of,
+            "host_bytes": resident.host_bytes(),
+            "device_bytes": resident.device_bytes(),
+            "host": resident.host.iter().map(|(what, bytes)| (what.to_string(), json!(bytes))).collect::<serde_json::Map<_, _>>(),
+            "device": resident.device.iter().map(|(what, bytes)| (what.to_string(), json!(bytes))).collect::<serde_json::Map<_, _>>(),
+        });
+        output::print(&format!("{figures:#}"))?;
     } else {
         output::print(&dump(&plan))?;
+        output::print(&told(&resident, &of))?;
     }
     Ok(Outcome::Good)
+}
+
+/// The memory of an engine once it is open, and what it is of: of all plans of the table beside the file, if the plan is one of
+/// them, else of the plan alone with two slots.
+fn resident(file: &Path, plan: &Plan, common: &Common) -> (Footprint, String) {
+    let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beside = Deployment::load(folder).ok();
+    let beside = beside.filter(|d| d.plans.iter().any(|p| Entry::of(p).digest == Entry::of(plan).digest));
+    match beside {
+        Some(deployment) => {
+            let plans: Vec<&Plan> = deployment.plans.iter().map(|p| &**p).collect();
+            let slots = deployment.table.slots;
+            let of = format!("all {} plans of its table with {slots} slots", plans.len());
+            (Footprint::of(&plans, slots, common.backend_or(deployment.table.backend)), of)
+        }
+        None => {
+            let own = if plan.kernels.is_some() {
+                BackendKind::Cuda
+            } else {
+                BackendKind::Cpu
+            };
+            (
+                Footprint::of(&[plan], ALONE, common.backend_or(own)),
+                format!("this plan alone with {ALONE} slots"),
+            )
+        }
+    }
+}
+
+/// Slots of a plan that is in no table.
+const ALONE: u16 = 2;
+
+fn told(resident: &Footprint, of: &str) -> String {
+    let part = |(what, bytes): &(&str, u64)| format!("{what} {}", output::megabytes(*bytes));
+    let line = |total: u64, parts: &[(&str, u64)]| {
+        let parts: Vec<String> = parts.iter().map(part).collect();
+        format!("{} MB ({})", output::megabytes(total), parts.join(", "))
+    };
+    let mut text = format!("resident once open, {of}: {}", line(resident.host_bytes(), &resident.host));
+    if !resident.device.is_empty() {
+        text += &format!("; on the GPU {}", line(resident.device_bytes(), &resident.device));
+    }
+    text
 }
 
 /// Makes a picture of a plan, which is checked before it is simulated.

@@ -12,6 +12,7 @@ mod follow;
 mod gpu;
 mod infer;
 mod inspect;
+mod jetson;
 mod kernels;
 mod looped;
 mod npy;

@@ -1,10 +1,14 @@
 //! Options that several commands share.
 
 use super::gpu;
+use crate::backend::SlotMemory;
 use crate::board::{BackendKind, BoardRecord};
 use crate::planner::boards;
+use crate::planner::machine::Machine;
 use crate::planner::tasks::Tasks;
 use crate::runtime;
+use crate::runtime::cores::Cores;
+use crate::runtime::realtime::Realtime;
 use crate::tensor::DType;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -37,12 +41,67 @@ pub struct Common {
     /// GPU: confine the work to N SMs, which makes a board of its own: BOARD-smN
     #[arg(long, global = true, value_name = "N")]
     sms: Option<NonZeroU32>,
+    /// The power mode of the board to plan for, one that its file lists; a board of its own: BOARD-MODE
+    #[arg(long, global = true, value_name = "MODE", conflicts_with = "sms")]
+    power_mode: Option<String>,
     /// GPU: folder of compiled kernels [default: <plans>/kernels]
     #[arg(long, global = true, value_name = "DIR")]
     kernels: Option<PathBuf>,
+    /// GPU: where it reads inputs and writes results [default: mapped where it shares the host's memory, else copied]
+    #[arg(long, global = true, value_name = "HOW")]
+    slot_memory: Option<SlotMemoryName>,
+    #[command(flatten)]
+    timing: Timing,
     /// GPU: folder of the compiler libnvrtc.so, or that file [default: what the dynamic loader finds]
     #[arg(long, global = true, value_name = "DIR", env = "PLATOON_NVRTC")]
     pub nvrtc: Option<PathBuf>,
+}
+
+/// What keeps frames punctual; the system may refuse it, which is said, and done without.
+#[derive(Args)]
+#[command(next_help_heading = "Real time")]
+struct Timing {
+    /// Lock all memory of the process (mlockall)
+    #[arg(long, global = true)]
+    lock_memory: bool,
+    /// Touch the stacks of the threads that run frames before the first
+    #[arg(long, global = true)]
+    prefault: bool,
+    /// Run CPU workers under SCHED_FIFO with this priority
+    #[arg(long, global = true, value_name = "1-99", value_parser = clap::value_parser!(u8).range(1..=99))]
+    fifo: Option<u8>,
+    /// Run the loop's thread under SCHED_FIFO with this priority
+    #[arg(long, global = true, value_name = "1-99", value_parser = clap::value_parser!(u8).range(1..=99))]
+    loop_fifo: Option<u8>,
+    /// Cores for CPU workers, pinned to them by turns, as 0-3,8 [default: all at hand]
+    #[arg(long, global = true, value_name = "CORES")]
+    cores: Option<Cores>,
+    /// Cores that the loop's thread is confined to [default: as it is]
+    #[arg(long, global = true, value_name = "CORES")]
+    loop_cores: Option<Cores>,
+}
+
+impl Timing {
+    fn wishes(&self) -> Realtime {
+        Realtime {
+            cores: self.cores,
+            loop_cores: self.loop_cores,
+            lock_memory: self.lock_memory,
+            fifo: self.fifo,
+            loop_fifo: self.loop_fifo,
+            prefault: self.prefault,
+            ..Realtime::default()
+        }
+    }
+}
+
+/// Where slots lie, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SlotMemoryName {
+    /// In the host's pinned memory, which the GPU works on
+    Mapped,
+    /// In the GPU's memory, copied in and out in each frame
+    Copied,
 }
 
 /// The backends by name.
@@ -82,6 +141,13 @@ impl Common {
             None if wants_gpu => gpu::board()?,
             None => boards::load(HOST)?,
         };
+        let board = match &self.power_mode {
+            Some(mode) => boards::in_mode(
+                self.board.as_deref().context("--power-mode is of a board: name it with --board")?,
+                mode,
+            )?,
+            None => board,
+        };
         let board = match self.sms {
             Some(sms) if board.backend == BackendKind::Cuda => boards::confined(&board, sms.get())?,
             Some(_) => bail!("--sms is for GPUs, board {} runs plans on the CPU", board.name),
@@ -91,6 +157,11 @@ impl Common {
             bail!("board {} has no GPU: name a GPU's board with --board, or leave it out", board.name);
         }
         Ok(board)
+    }
+
+    /// What the board's file says of the machine; `None` for a board that has none.
+    pub fn machine(&self, board: &BoardRecord) -> Option<Machine> {
+        boards::machine(self.board.as_deref().unwrap_or(&board.name)).ok()
     }
 
     /// The task file, with its cards.
@@ -110,9 +181,14 @@ impl Common {
 
     /// What runs a board's plans.
     pub fn backend(&self, board: &BoardRecord) -> BackendKind {
+        self.backend_or(board.backend)
+    }
+
+    /// What runs plans that are for a board of this backend.
+    pub fn backend_or(&self, board: BackendKind) -> BackendKind {
         match self.backend {
             Some(BackendName::Cpu) => BackendKind::Cpu,
-            Some(BackendName::Cuda) | None => board.backend,
+            Some(BackendName::Cuda) | None => board,
         }
     }
 
@@ -133,6 +209,12 @@ impl Common {
             kernels: Some(self.kernels()),
             sms: on_gpu.then(|| gpu::share(board)).flatten(),
             workers: self.workers.map(NonZeroUsize::get),
+            realtime: self.timing.wishes(),
+            slot_memory: match self.slot_memory {
+                None => SlotMemory::OfBoard,
+                Some(SlotMemoryName::Mapped) => SlotMemory::Mapped,
+                Some(SlotMemoryName::Copied) => SlotMemory::Copied,
+            },
             ..runtime::Options::default()
         }
     }
@@ -142,8 +224,9 @@ impl Common {
         let mut options: Vec<OsString> = vec!["--kernels".into(), self.kernels().into()];
         let board = self.board.as_ref().map(|name| ["--board".to_string(), name.clone()]);
         let sms = self.sms.map(|sms| ["--sms".to_string(), sms.to_string()]);
+        let mode = self.power_mode.as_ref().map(|mode| ["--power-mode".to_string(), mode.clone()]);
         let backend = self.names_backend().then(|| ["--backend".to_string(), "cuda".to_string()]);
-        options.extend([board, sms, backend].into_iter().flatten().flatten().map(OsString::from));
+        options.extend([board, sms, mode, backend].into_iter().flatten().flatten().map(OsString::from));
         options
     }
 

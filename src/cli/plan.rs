@@ -1,9 +1,11 @@
 //! `platoon plan`: task sets to plans.
 
 use super::options::Common;
-use super::{Outcome, compile, output, what_if};
+use super::{Outcome, compile, gpu, output, what_if};
+use crate::backend::cuda::archive;
+use crate::backend::cuda::compile::Compiler;
 use crate::bench::choice;
-use crate::board::BoardRecord;
+use crate::board::{BackendKind, BoardRecord};
 use crate::plan::format::{Basis, Plan};
 use crate::planner::Compiled;
 use crate::planner::what_if::Change;
@@ -12,6 +14,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -19,11 +23,13 @@ Examples:
   platoon plan                                 every task set of plans/tasks.toml, for this machine
   platoon plan --task-set urban                one task set
   platoon plan --board boards/box.toml         for another board
+  platoon plan --board jetson-agx-orin --power-mode MODE_30W --complete --nvrtc /opt/cuda-12.6/lib64
+                                               for a slower mode of it, with the kernels that it needs
   platoon plan --board h200 --searcher platoon --budget 50000
                                                search for the schedule that the simulator finds shortest
   platoon plan --measure                       search by every method, run the best of each and the
                                                baselines in turns, and keep the fastest
-  platoon plan --task-set urban --what-if drop:surface --what-if batch:scout:2 --what-if board:orin
+  platoon plan --task-set urban --what-if drop:surface --what-if batch:scout:2 --what-if board:jetson-agx-orin
                                                what each change would do to its frame; nothing is written
 
 Plans go to <plans>/<board>/: <task-set>.plan, table, weights/. Times are simulated, from the board's measured
@@ -47,6 +53,9 @@ pub struct Arguments {
     /// drop:TENANT, batch:TENANT:N (pictures or crops), board:NAME
     #[arg(long, value_name = "CHANGE", conflicts_with = "measure")]
     what_if: Vec<Change>,
+    /// Compile the board's kernels too, where they are missing or of another version of this program
+    #[arg(long)]
+    complete: bool,
     /// Print the table as JSON
     #[arg(long)]
     json: bool,
@@ -86,17 +95,68 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let told = |name: &str| log::info!("compiling {name}");
     let compiled = compile::compile(&tasks, &wanted, &board, &options, &folder, told, choose)?;
     let plans: Vec<&Plan> = compiled.iter().map(|c| &c.plan).collect();
+    let kernels = kernels(common, &board, arguments.complete)?;
     if arguments.json {
         let rows: Vec<Value> = compiled.iter().map(figures).collect();
-        output::print(&format!("{:#}", json!({ "folder": folder, "plans": rows })))?;
+        let modelled = plans.iter().any(|p| p.prediction.basis == Basis::Estimated);
+        let times = if modelled { "modelled" } else { "measured" };
+        let all = json!({ "folder": folder, "kernels": kernels, "times": times, "plans": rows });
+        output::print(&format!("{all:#}"))?;
     } else {
         output::print(&table(&plans))?;
         for table in [searchers(&compiled), measurements(&compiled)].into_iter().flatten() {
             output::print(&table)?;
         }
+        if plans.iter().any(|p| p.prediction.basis == Basis::Estimated) {
+            let name = &board.name;
+            output::print(&format!(
+                "estimated times are modelled from the rates of board {name}, not measured: on the board, `platoon profile --board {name}`"
+            ))?;
+        }
         output::print(&format!("written to {}", folder.display()))?;
+        if let Some(file) = kernels {
+            output::print(&format!("kernels in {}", file.display()))?;
+        }
     }
     Ok(Outcome::Good)
+}
+
+/// The archive of kernels that a GPU's board will run the plans with; made now if it is missing and `make` says so, else asked
+/// for on stderr.
+fn kernels(common: &Common, board: &BoardRecord, make: bool) -> anyhow::Result<Option<PathBuf>> {
+    if board.backend != BackendKind::Cuda {
+        return Ok(None);
+    }
+    let serves = common.machine(board).and_then(|m| m.cuda);
+    // Of a board that does not say, any toolkit's.
+    let driver = serves.map_or(u32::MAX, |t| 1000 * u32::from(t.major) + 10 * u32::from(t.minor));
+    let (folder, architecture) = (common.kernels(), &board.architecture);
+    let missing = match archive::find(&folder, architecture, driver) {
+        Ok(found) => return Ok(Some(folder.join(archive::file_name(architecture, found.toolkit())))),
+        Err(missing) => missing,
+    };
+    if !make {
+        let toolkit = serves.map_or_else(String::new, |t| format!(", by a toolkit up to {t}"));
+        output::complain(&format!(
+            "{missing}{toolkit}: --complete makes them, or `platoon kernels --arch {architecture}`"
+        ));
+        return Ok(None);
+    }
+    let compiler = Compiler::find(common.nvrtc.as_deref())?;
+    if let Some(serves) = serves.filter(|&serves| !compiler.toolkit().runs_under(serves)) {
+        bail!(
+            "the driver of board {} serves CUDA {serves} and runs no kernels of the compiler at hand ({}): name an older one with --nvrtc",
+            board.name,
+            compiler.toolkit()
+        );
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let made = gpu::make(&compiler, &folder, architecture, false, &|unit| {
+        bar.set_message(format!("compiling kernels: {} is done", unit.name))
+    });
+    bar.finish_and_clear();
+    Ok(Some(made?.file))
 }
 
 /// The fastest of a task set's plans.

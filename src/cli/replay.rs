@@ -9,7 +9,8 @@ use crate::replay::run::{Event, Settings, replay};
 use crate::replay::score::{Score, ScoreError};
 use crate::replay::sink::{Extras, Sink};
 use crate::replay::source::{Input, Source};
-use crate::runtime::Engine;
+use crate::replay::trace;
+use crate::runtime::{self, Engine};
 use crate::scenes::{HEIGHT, WIDTH};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -36,7 +37,8 @@ synthetic:1-30@40 looks at the drives 1 to 30 by turns, each time 40 frames (4 s
 is known: --score counts fresh results only and gives each tenant's mean average precision (boxes), mean
 intersection over union (label maps) or top-1 (crops) over the classes that have names of the ground truth.
 DIR gets results.jsonl (a line a frame, the same bytes on every run), timing.jsonl, summary.json, and masks/,
-overlay/ and score.json if asked for. Ctrl-C ends the replay after the frame at hand.")]
+overlay/, trace.json (for chrome://tracing and Perfetto) and score.json if asked for. Ctrl-C, SIGTERM and SIGHUP end
+the replay after the frame at hand, and everything is written; a second one ends it at once.")]
 pub struct Arguments {
     /// The task set to run [default: the task file's]
     #[arg(long, value_name = "NAME")]
@@ -56,6 +58,9 @@ pub struct Arguments {
     /// Write label maps as PNG, one byte a pixel
     #[arg(long, requires = "out")]
     masks: bool,
+    /// Write when each segment of each frame ran, of the last 65,536 segments
+    #[arg(long, requires = "out")]
+    trace: bool,
     /// Hold the results against the ground truth of the synthetic drive
     #[arg(long)]
     score: bool,
@@ -83,7 +88,10 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Set by Ctrl-C.
+/// Segments that a trace holds.
+const TRACED: usize = 1 << 16;
+
+/// Set by Ctrl-C and by what asks processes to end.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
@@ -95,7 +103,11 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     if !arguments.frozen {
         bring_up_to_date(common, arguments, &board, &folder)?;
     }
-    let mut engine = Engine::open(&folder, &common.engine_options(&board)).with_context(|| match arguments.frozen {
+    let options = runtime::Options {
+        trace: if arguments.trace { TRACED } else { 0 },
+        ..common.engine_options(&board)
+    };
+    let mut engine = Engine::open(&folder, &options).with_context(|| match arguments.frozen {
         true => format!("{}: no usable plans (without --frozen they would be compiled)", folder.display()),
         false => format!("{}: no usable plans", folder.display()),
     })?;
@@ -117,7 +129,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let score = arguments.score.then(|| Score::new(&plan)).transpose()?;
     let sink = arguments.out.as_deref().map(|out| sink(out, arguments, &plan, count)).transpose()?;
     ctrlc::set_handler(|| {
-        // A second Ctrl-C does not wait for the frame.
+        // A second one does not wait for the frame.
         if STOP.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
@@ -129,11 +141,16 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         score,
         stop: &STOP,
     };
-    let summary = replay(&mut engine, &plan, &source, settings, sink, &mut |event| match event {
+    let replayed = replay(&mut engine, &plan, &source, settings, sink, &mut |event| match event {
         Event::Done(frames) => bar.set_position(frames as u64),
         Event::Problem(problem) => bar.suspend(|| output::complain(&output::chain(problem))),
-    })?;
+    });
     bar.finish_and_clear();
+    // Also of a replay that a fault has ended.
+    if let Some(out) = arguments.out.as_deref().filter(|_| arguments.trace) {
+        write_trace(&engine, &out.join("trace.json"))?;
+    }
+    let summary = replayed?;
     engine.close();
     let text = if arguments.json {
         format!("{:#}", summary.to_json())
@@ -142,6 +159,14 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     output::print(&text)?;
     Ok(if summary.problems == 0 { Outcome::Good } else { Outcome::Bad })
+}
+
+fn write_trace(engine: &Engine, file: &Path) -> anyhow::Result<()> {
+    let mut events = Vec::new();
+    engine.trace(|event| events.push(event));
+    let plans: Vec<&Plan> = engine.deployment().plans.iter().map(|p| &**p).collect();
+    let text = trace::document(&plans, &events).to_string();
+    std::fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
 }
 
 /// Compiles what the replay's task set lacks.

@@ -5,12 +5,12 @@
 use super::check::{CheckError, CheckedPlan, check};
 use super::file::{self, FileError};
 use super::format::{Digest, Plan};
+use super::regular;
 use super::table::{Table, TableError};
 use super::tactic::{Target, arithmetic_class};
 use super::weights::{WeightError, WeightStore};
 use crate::ids::{OperatorId, PlanId, SectionId};
 use crate::limits::MAX_PLAN_FILE;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -222,9 +222,9 @@ fn check_for(table: &Table, task_set: &str, plan: Plan) -> Result<CheckedPlan, R
 fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
     let limit = MAX_PLAN_FILE + file::HEADER as u64;
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(at(path))?;
-    if !file.metadata().map_err(at(path))?.is_file() {
-        return Err(at(path)(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+    let (file, metadata) = regular::open(path).map_err(at(path))?;
+    if metadata.len() > limit {
+        return Err(at(path)(Reason::Large));
     }
     file.take(limit + 1).read_to_end(&mut bytes).map_err(at(path))?;
     if bytes.len() as u64 > limit {

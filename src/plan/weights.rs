@@ -6,11 +6,11 @@
 #![allow(unsafe_code)]
 
 use super::format::{Digest, Section, WeightFile};
+use super::regular;
 use crate::limits::MAX_WEIGHT_FILE;
 use bytemuck::Zeroable;
 use memmap2::Mmap;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -120,11 +120,10 @@ impl WeightStore {
         if let Some(storage) = self.files.get(&record.digest) {
             return same_length(record, storage.bytes().len() as u64);
         }
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(WeightError::NotAFile);
-        }
+        let (file, metadata) = regular::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => WeightError::NotAFile,
+            _ => WeightError::Io(error),
+        })?;
         same_length(record, metadata.len())?;
         if metadata.len() > MAX_WEIGHT_FILE {
             return Err(WeightError::Large(metadata.len()));

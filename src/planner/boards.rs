@@ -2,6 +2,7 @@
 
 use super::document::{Document, TomlError};
 use super::floor::Limits;
+use super::machine::{Machine, MachineTable, ModeError, ModeTable};
 use crate::board::{BackendKind, BoardRecord};
 use crate::limits::MAX_BYTES;
 use crate::units::Nanos;
@@ -22,6 +23,9 @@ struct BoardTable {
     memory_mib: Spanned<u64>,
     rates: RatesTable,
     limits: Option<LimitsTable>,
+    machine: Option<MachineTable>,
+    #[serde(default)]
+    modes: Vec<Spanned<ModeTable>>,
 }
 
 #[derive(Deserialize)]
@@ -46,14 +50,39 @@ struct LimitsTable {
 /// `units = 0` becomes the number of cores at hand here, and a missing architecture this machine's: such a board describes
 /// whatever machine plans for itself.
 pub fn load(name_or_file: &str) -> Result<BoardRecord, TomlError> {
+    parse(&open(name_or_file)?)
+}
+
+/// What the file of a board says of the machine, as [`load`] finds it.
+pub fn machine(name_or_file: &str) -> Result<Machine, TomlError> {
+    machine_of(&open(name_or_file)?)
+}
+
+/// The board in another of the power modes that its file lists, by name, whatever the case: a board of its own,
+/// `<name>-<mode>`, of the file of that name if there is one. Its own record in the first mode, which its rates are of.
+pub fn in_mode(name_or_file: &str, mode: &str) -> Result<BoardRecord, ModeError> {
+    let (board, machine) = (load(name_or_file)?, machine(name_or_file)?);
+    let name = machine.name_in(&board, mode)?;
+    if name != board.name && Path::new("boards").join(format!("{name}.toml")).exists() {
+        return Ok(load(&name)?);
+    }
+    machine.in_mode(&board, mode)
+}
+
+fn open(name_or_file: &str) -> Result<Document, TomlError> {
     let path = match name_or_file.strip_suffix(".toml") {
         Some(_) => PathBuf::from(name_or_file),
         None => Path::new("boards").join(format!("{name_or_file}.toml")),
     };
     if name_or_file == "host" && !path.exists() {
-        return parse(&Document::new(&path, HOST.to_owned()));
+        return Ok(Document::new(&path, HOST.to_owned()));
     }
-    parse(&Document::read(&path)?)
+    Document::read(&path)
+}
+
+fn machine_of(document: &Document) -> Result<Machine, TomlError> {
+    let table: BoardTable = document.parse()?;
+    Machine::read(document, *table.units.get_ref(), table.machine, table.modes)
 }
 
 /// Every board of a folder, by file name: the file, and the board or what is wrong with it.
@@ -221,7 +250,34 @@ mod tests {
         };
         assert_eq!(units("h200"), Some(("sm_90a".into(), 132)));
         assert_eq!(units("h200-sm16"), Some(("sm_90a".into(), 16)));
-        assert_eq!(units("orin"), Some(("sm_87".into(), 16)));
+        assert_eq!(units("jetson-agx-orin"), Some(("sm_87".into(), 16)));
+        assert_eq!(units("jetson-orin-nx"), Some(("sm_87".into(), 8)));
+        assert_eq!(units("jetson-orin-nano"), Some(("sm_87".into(), 8)));
+        assert_eq!(units("jetson-agx-thor"), Some(("sm_110".into(), 20)));
+    }
+
+    #[test]
+    fn every_machine_of_the_repository_reads_and_plans_in_all_its_modes() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("boards");
+        let mut modes = 0;
+        for (file, board) in all(&folder) {
+            let (file, board) = (file.to_str().unwrap().to_owned(), board.unwrap());
+            let machine = machine(&file).unwrap();
+            // A GPU that shares the host's memory is a Jetson's, which says so in its device tree.
+            assert_eq!(machine.integrated, machine.model.is_some(), "{file}");
+            assert!(machine.cuda.is_some() || !board.name.starts_with("jetson"), "{file}");
+            for (place, mode) in machine.modes.iter().enumerate() {
+                let moded = in_mode(&file, &mode.name.to_lowercase()).unwrap();
+                assert_eq!(moded == board, place == 0, "{file} {}", mode.name);
+                assert!(
+                    moded.units == mode.units && moded.macs_per_ns <= board.macs_per_ns,
+                    "{file} {}",
+                    mode.name
+                );
+                modes += 1;
+            }
+        }
+        assert!(modes >= 13, "{modes}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod import;
 pub mod isolate;
 mod lots;
 pub mod lower;
+pub mod machine;
 pub mod memory;
 mod networks;
 pub mod optable;

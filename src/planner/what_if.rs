@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn changes_are_told_as_they_are_read() {
-        for text in ["drop:scout", "batch:scout:2", "board:boards/orin.toml"] {
+        for text in ["drop:scout", "batch:scout:2", "board:boards/jetson-agx-orin.toml"] {
             assert_eq!(text.parse::<Change>().unwrap().to_string(), text);
         }
         for wrong in ["", "drop", "drop:", "batch:scout", "batch:scout:0", "batch::2", "rate:scout:2"] {

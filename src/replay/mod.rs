@@ -12,6 +12,7 @@
 //! | [`overlay`] | records drawn on pictures |
 //! | [`report`] | latencies and counts |
 //! | [`sink`] | the folder all that is written to |
+//! | [`trace`] | when each segment ran, for trace viewers |
 pub mod drives;
 pub mod labels;
 pub mod overlay;
@@ -23,3 +24,4 @@ pub mod run;
 pub mod score;
 pub mod sink;
 pub mod source;
+pub mod trace;

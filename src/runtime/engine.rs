@@ -7,7 +7,7 @@ use super::result::{Place, extent};
 use super::slot::Slots;
 use super::stats::PlanStats;
 use crate::backend::trace::TraceEvent;
-use crate::backend::{InjectedFault, Prepared, Submission, Wait};
+use crate::backend::{InjectedFault, Prepared, SlotMemory, Submission, Wait};
 use crate::board::BackendKind;
 use crate::error::{Fault, RunError};
 use crate::ids::{PlanId, TenantId};
@@ -45,6 +45,8 @@ pub struct Options {
     pub sms: Option<u32>,
     /// GPU: how the host waits.
     pub wait: Wait,
+    /// GPU: where images, inputs and results lie.
+    pub slot_memory: SlotMemory,
     /// GPU: leaves out the progress words of segments, to measure what they cost.
     pub no_segment_words: bool,
     /// GPU: no kernel begins before the one in front of it has ended, to measure what that brings.
@@ -66,6 +68,7 @@ impl Default for Options {
             faults: Vec::new(),
             sms: None,
             wait: Wait::default(),
+            slot_memory: SlotMemory::default(),
             no_segment_words: false,
             no_early_launches: false,
         }

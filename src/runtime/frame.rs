@@ -5,7 +5,7 @@ use super::images::{Image, ImageHeader};
 use super::lifecycle::State;
 use super::result::Place;
 use super::slot::{Held, Stage, Ticket};
-use crate::backend::Job;
+use crate::backend::{DeviceImage, Job};
 use crate::error::RunError;
 use crate::ids::{CameraId, SlotId, TenantId};
 
@@ -45,6 +45,18 @@ impl Draft<'_> {
         let data = image.data.get(..bytes).ok_or(RunError::Image(camera))?;
         self.engine.keep_newest(self.slot, camera)?;
         self.engine.write_image(self.slot, camera, params, data)
+    }
+
+    /// Gives an image in the memory of the device: it is copied there when the frame begins, and must stay until the frame has
+    /// ended. [`RunError::Image`] if it does not fit the camera, has too few bytes, or is not in memory of the device; on a backend
+    /// without a device, always.
+    pub fn set_device_image(&mut self, camera: CameraId, header: ImageHeader, image: DeviceImage) -> Result<(), RunError> {
+        self.set_image(camera, header)?;
+        let given = self.engine.prepared_mut()?.set_device_image(self.slot, camera, image);
+        if given.is_err() {
+            self.engine.slots.get_mut(self.slot).given &= !(1 << camera.0);
+        }
+        given
     }
 
     /// The memory of a tensor input: C order, native endian. It must be written anew in every frame in which the tenant

@@ -1,7 +1,8 @@
 //! Camera images on their way into slots, and where each camera's newest one is.
 //!
 //! A camera that misses a frame contributes its newest earlier image. That image lies in the slot it came with, and is
-//! copied from there; only when that slot's image memory is about to be written by hand is it saved in a spare room.
+//! copied from there; only when that slot's image memory is about to be written by hand is it saved in a spare room. An image
+//! that was given in the device's memory stays there, and is copied on the device.
 
 use super::engine::Engine;
 use crate::backend::cpu::arena::ImageParams;
@@ -66,6 +67,8 @@ enum NewestPlace {
     Slot(SlotId),
     /// In the spare room.
     Spare(ImageParams),
+    /// In the device's memory of this slot, whose parameters may be another image's by now.
+    Device(SlotId, ImageParams),
 }
 
 impl Newest {
@@ -115,6 +118,11 @@ impl Engine {
             && at == slot
         {
             let prepared = self.prepared.as_deref().ok_or(RunError::State)?;
+            if prepared.is_on_device(slot, camera) {
+                // What the host writes does not touch it; only what is said of it would be lost.
+                self.newest.place[c] = NewestPlace::Device(slot, prepared.params(slot, camera)?);
+                return Ok(());
+            }
             let (image, params) = (prepared.image(slot, camera)?, prepared.params(slot, camera)?);
             let bytes = image_bytes(&params).min(image.len());
             self.newest.spare[c][..bytes].copy_from_slice(&image[..bytes]);
@@ -140,6 +148,7 @@ impl Engine {
                     continue;
                 }
                 NewestPlace::Slot(from) => prepared.copy_image(camera, from, slot)?,
+                NewestPlace::Device(from, params) => prepared.copy_on_device(camera, from, slot, params)?,
                 NewestPlace::Spare(params) => {
                     let room = prepared.image_mut(slot, camera)?;
                     let bytes = image_bytes(&params).min(room.len());

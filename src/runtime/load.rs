@@ -3,7 +3,7 @@
 use super::engine::{Engine, Latest, Options, PlanFacts};
 use super::images::Newest;
 use super::lifecycle::{Lifecycle, State};
-use super::realtime::{self, Realtime, Refused, Wish};
+use super::realtime::{self, Realtime, Refused};
 use super::result::{input_places, output_places};
 use super::slot::Slots;
 use super::stats::PlanStats;
@@ -62,6 +62,7 @@ impl Engine {
                 faults: options.faults.clone(),
                 sms: options.sms,
                 wait: options.wait,
+                slot_memory: options.slot_memory,
                 no_segment_words: options.no_segment_words,
                 no_early_launches: options.no_early_launches,
                 on_worker: Some(worker_hook(options.realtime, refused.clone())),
@@ -79,15 +80,9 @@ impl Engine {
         let output_bytes = deployment.plans.iter().map(|p| p.output_bytes).max().unwrap_or(0);
         let cameras = deployment.plans.first().map_or(&[][..], |p| &p.cameras[..]);
         let mut refused = std::mem::take(&mut *refused.lock().unwrap_or_else(PoisonError::into_inner));
-        if options.realtime.lock_memory
-            && let Err(errno) = realtime::lock_memory()
-        {
-            let wish = Wish::LockMemory;
-            refused.push(Refused { wish, worker: None, errno });
-        }
         lifecycle.advance(State::Prepared)?;
         static ENGINES: AtomicU64 = AtomicU64::new(0);
-        Ok(Engine {
+        let mut engine = Engine {
             lifecycle,
             slots: Slots::new(ENGINES.fetch_add(1, Ordering::Relaxed), usize::from(slots)),
             active: first,
@@ -103,11 +98,18 @@ impl Engine {
             watchdog: options.watchdog,
             close_limit: options.close_limit,
             threads: prepared.threads(),
-            refused,
+            refused: Vec::new(),
             prepared: Some(prepared),
             facts,
             deployment,
-        })
+        };
+        // Last, so that everything the engine has taken is locked.
+        options.realtime.enter_loop(|wish| refused.push(wish));
+        for wish in &refused {
+            log::warn!("{wish}");
+        }
+        engine.refused = refused;
+        Ok(engine)
     }
 }
 
@@ -122,21 +124,9 @@ fn inputs_table(facts: &[PlanFacts]) -> Vec<Vec<bool>> {
 fn worker_hook(wishes: Realtime, refused: Arc<Mutex<Vec<Refused>>>) -> Arc<dyn Fn(usize) + Send + Sync> {
     let cores = realtime::cores();
     Arc::new(move |worker| {
-        let note = |wish, result: Result<(), i32>| {
-            if let Err(errno) = result {
-                refused.lock().unwrap_or_else(PoisonError::into_inner).push(Refused {
-                    wish,
-                    worker: Some(worker),
-                    errno,
-                });
-            }
-        };
-        if wishes.pin && !cores.is_empty() {
-            note(Wish::Pin, realtime::pin(cores[worker % cores.len()]));
-        }
-        if let Some(priority) = wishes.fifo {
-            note(Wish::Fifo, realtime::fifo(priority));
-        }
+        wishes.enter_worker(worker, &cores, |wish| {
+            refused.lock().unwrap_or_else(PoisonError::into_inner).push(wish);
+        });
     })
 }
 

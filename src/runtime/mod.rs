@@ -13,8 +13,10 @@
 //! | `switch` | changing the task set at a frame boundary |
 //! | [`result`] | typed views of a tenant's outputs |
 //! | [`realtime`] | pinning, locking memory, scheduling class |
+//! | [`cores`] | sets of processor cores |
 //! | [`stats`] | latencies and counts since the engine opened |
 
+pub mod cores;
 mod deadline;
 pub mod engine;
 pub mod frame;

@@ -87,6 +87,9 @@ fn numbers() -> Vec<(String, u64)> {
     put("OPEN_UNPINNED", OPEN_UNPINNED.into());
     put("OPEN_LOCK_MEMORY", OPEN_LOCK_MEMORY.into());
     put("OPEN_SPIN", OPEN_SPIN.into());
+    put("OPEN_PREFAULT", OPEN_PREFAULT.into());
+    put("OPEN_MAPPED", OPEN_MAPPED.into());
+    put("OPEN_COPIED", OPEN_COPIED.into());
     put("LOG_ERROR", LOG_ERROR as u64);
     put("LOG_WARNING", LOG_WARNING as u64);
     put("LOG_INFO", LOG_INFO as u64);

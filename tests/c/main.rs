@@ -18,7 +18,11 @@ mod plans;
 mod replay;
 mod toolchain;
 
-use toolchain::{Language, Link, Program, SANITIZE, build, needs, run};
+use platoon::board::BackendKind;
+use platoon::plan::deployment::Deployment;
+use platoon::plan::footprint::Footprint;
+use platoon::plan::format::Plan;
+use toolchain::{Language, Link, Program, SANITIZE, build, links, needs, run};
 
 fn c(name: &'static str) -> Program {
     Program::of(Language::C, &["tests/c"], name)
@@ -30,7 +34,7 @@ fn every_mistake_gives_a_status_and_nothing_else() {
         return;
     }
     let plans = plans::by_hand();
-    for link in [Link::Static, Link::Shared] {
+    for &link in links() {
         let program = build(&c("misuse").with(SANITIZE), link);
         assert!(run(&program, &[&plans]).contains("every mistake gave its status"));
     }
@@ -75,6 +79,40 @@ fn the_program_behind_the_figures_of_the_guide_runs() {
     let program = build(&c("start"), Link::Shared);
     let arguments = [plans.parent().unwrap().as_os_str(), "by-hand".as_ref(), "b".as_ref()];
     assert!(run(&program, &arguments).contains("open to sealed"));
+}
+
+#[test]
+fn engines_endure_what_a_process_may_meet() {
+    if !needs("engines_endure_what_a_process_may_meet", &["gcc"]) {
+        return;
+    }
+    for &link in links() {
+        // Plain, for the allocator's own account, and under the sanitizers.
+        for flags in [&[][..], SANITIZE] {
+            let scratch = tempfile::tempdir().unwrap();
+            let program = build(&c("endure").with(flags), link);
+            let arguments = [plans::by_hand(), scratch.path().to_path_buf()];
+            assert!(run(&program, &arguments).contains("nothing was lost"));
+        }
+    }
+}
+
+/// What `platoon inspect` predicts of the memory of an open engine is what the process then has, to a tenth.
+#[test]
+fn an_open_engine_holds_what_was_predicted() {
+    if !needs("an_open_engine_holds_what_was_predicted", &["gcc"]) {
+        return;
+    }
+    let plans = plans::driving();
+    let deployment = Deployment::load(&plans.join("host")).unwrap();
+    let all: Vec<&Plan> = deployment.plans.iter().map(|p| &**p).collect();
+    let predicted = Footprint::of(&all, deployment.table.slots, BackendKind::Cpu);
+    let program = build(&c("start"), Link::Static);
+    let said = run(&program, &[plans.as_os_str(), "host".as_ref()]);
+    let figure = said.rsplit(", ").next().and_then(|part| part.split(' ').next());
+    let found: u64 = figure.and_then(|kib| kib.parse().ok()).unwrap_or_else(|| panic!("{said}"));
+    let ratio = (found * 1024) as f64 / predicted.host_bytes() as f64;
+    assert!((0.9..=1.1).contains(&ratio), "{ratio}: {found} KiB, {predicted:?}");
 }
 
 #[test]

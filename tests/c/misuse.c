@@ -1,6 +1,8 @@
 /* Whatever a caller does wrong gives a status, changes nothing, and never ends the process. argv[1]: the hand-built plans. */
 #include "check.h"
 
+#include <stddef.h>
+
 static uint8_t pixels[PIXELS];
 
 static void opening(const char *plans) {
@@ -48,6 +50,15 @@ static void opening(const char *plans) {
     options.fifo = 100;
     EXPECT(PLATOON_ARGUMENT, platoon_open(&options, &engine));
     options = options_for(plans);
+    options.loop_fifo = 100;
+    EXPECT(PLATOON_ARGUMENT, platoon_open(&options, &engine));
+    options = options_for(plans);
+    options.reserved = 1;
+    EXPECT(PLATOON_ARGUMENT, platoon_open(&options, &engine));
+    options = options_for(plans);
+    options.flags = PLATOON_OPEN_MAPPED | PLATOON_OPEN_COPIED;
+    EXPECT(PLATOON_ARGUMENT, platoon_open(&options, &engine));
+    options = options_for(plans);
     options.backend = PLATOON_BACKEND_CUDA; /* the library under test is built without it */
     EXPECT(PLATOON_PREPARE, platoon_open(&options, &engine));
     options = options_for(plans);
@@ -68,6 +79,17 @@ static void ages(const char *plans) {
     OK(platoon_close(engine, NULL));
     newer.later[1] = 5;
     EXPECT(PLATOON_SIZE, platoon_open(&newer.options, &engine));
+
+    /* An older one: it ends where a field begins that came later, whose bytes are not looked at. */
+    platoon_options older = options_for(plans);
+    older.size = offsetof(platoon_options, worker_cores);
+    older.loop_fifo = 1000;
+    OK(platoon_open(&older, &engine));
+    OK(platoon_close(engine, NULL));
+    older.size = offsetof(platoon_options, worker_cores) + 4;
+    EXPECT(PLATOON_SIZE, platoon_open(&older, &engine));
+    older.size = offsetof(platoon_options, close_limit_ns);
+    EXPECT(PLATOON_SIZE, platoon_open(&older, &engine));
 
     newer.options.size = sizeof newer.options;
     OK(platoon_open(&newer.options, &engine));
@@ -193,6 +215,13 @@ static void frames(const char *plans) {
     EXPECT(PLATOON_IMAGE, platoon_draft_set_image(engine, draft, 0, WIDTH + 1, HEIGHT, WIDTH + 1, PLATOON_GRAY8));
     EXPECT(PLATOON_ARGUMENT, platoon_draft_set_image(engine, draft, 0, WIDTH, HEIGHT, WIDTH, 0));
     EXPECT(PLATOON_NULL, platoon_draft_copy_image(engine, draft, 0, NULL));
+    platoon_device_image there = {(uint64_t)(uintptr_t)pixels, PIXELS, WIDTH, HEIGHT, WIDTH, PLATOON_GRAY8, NULL};
+    EXPECT(PLATOON_NULL, platoon_draft_device_image(engine, draft, 0, NULL));
+    EXPECT(PLATOON_ARGUMENT, platoon_draft_device_image(engine, draft, 0, &there)); /* the backend is the processor's */
+    there.format = 77;
+    EXPECT(PLATOON_ARGUMENT, platoon_draft_device_image(engine, draft, 0, &there));
+    EXPECT(PLATOON_UNKNOWN, platoon_draft_device_image(engine, draft, 1u << 16, &(platoon_device_image){.format = PLATOON_GRAY8}));
+    EXPECT(PLATOON_HANDLE, platoon_draft_device_image((platoon_engine){0}, draft, 0, &(platoon_device_image){.format = PLATOON_GRAY8}));
     OK(platoon_draft_image(engine, draft, 0, &data, &bytes));
     CHECK(data != NULL && bytes == PIXELS);
     OK(platoon_draft_drop(engine, draft));

@@ -1,4 +1,4 @@
-//! The library as a vehicle gets it, and programs that are linked with it.
+//! The library as a vehicle gets it, and programs that are linked with it: for this machine, or for another one that is emulated.
 
 use crate::plans::folder;
 use std::ffi::OsStr;
@@ -19,6 +19,44 @@ pub enum Language {
 pub enum Link {
     Static,
     Shared,
+}
+
+/// The machine that programs are built for, where it is not this one: `.ci/aarch64` sets the variables.
+pub struct Cross {
+    /// `PLATOON_C_TARGET`: what cargo builds the library for.
+    target: String,
+    /// `PLATOON_C_COMPILER`: the C compiler.
+    compiler: String,
+    /// `PLATOON_C_RUNNER`: what runs programs of that machine.
+    runner: String,
+    /// `PLATOON_C_CARGO` and `PLATOON_C_RUSTC`: the Rust toolchain that knows the target.
+    cargo: String,
+    rustc: Option<String>,
+}
+
+/// The other machine; `None` for this one.
+pub fn cross() -> Option<&'static Cross> {
+    static CROSS: OnceLock<Option<Cross>> = OnceLock::new();
+    let read = || {
+        let variable = |name: &str| std::env::var(format!("PLATOON_C_{name}")).ok();
+        let given = |name: &str| variable(name).unwrap_or_else(|| panic!("PLATOON_C_TARGET is set, and PLATOON_C_{name} is not"));
+        Some(Cross {
+            target: variable("TARGET")?,
+            compiler: given("COMPILER"),
+            runner: given("RUNNER"),
+            cargo: given("CARGO"),
+            rustc: variable("RUSTC"),
+        })
+    };
+    CROSS.get_or_init(read).as_ref()
+}
+
+/// How programs find the library here: statically alone where they are emulated, without a loader of the other machine.
+pub fn links() -> &'static [Link] {
+    match cross() {
+        None => &[Link::Static, Link::Shared],
+        Some(_) => &[Link::Static],
+    }
 }
 
 /// Address and undefined-behaviour sanitizers; every finding ends the program with a failure.
@@ -58,9 +96,10 @@ impl Program {
 
 /// A compiler that takes no warning, for the standards that the header promises.
 pub fn compiler(language: Language) -> Command {
-    let (program, standard) = match language {
-        Language::C => ("gcc", "-std=c11"),
-        Language::Cpp => ("g++", "-std=c++17"),
+    let (program, standard) = match (language, cross()) {
+        (Language::C, None) => ("gcc", "-std=c11"),
+        (Language::C, Some(cross)) => (cross.compiler.as_str(), "-std=c11"),
+        (Language::Cpp, _) => ("g++", "-std=c++17"),
     };
     let mut command = Command::new(program);
     command.args([
@@ -96,14 +135,27 @@ pub fn library() -> &'static Path {
     BUILT.get_or_init(|| {
         // The tests' own folder lies in that of all builds, which knows the dependencies already.
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
-        cargo.args(["rustc", "--quiet", "--locked", "--lib", "--crate-type", "cdylib,staticlib"]);
+        let mut cargo = Command::new(cross().map_or(env!("CARGO"), |c| c.cargo.as_str()));
+        cargo
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["rustc", "--quiet", "--locked", "--lib"]);
         cargo
             .args(["--no-default-features", "--features", "capi", "--target-dir"])
             .arg(target);
+        let Some(cross) = cross() else {
+            cargo.args(["--crate-type", "cdylib,staticlib"]);
+            finish(cargo);
+            return target.join("debug");
+        };
+        cargo.args(["--crate-type", "staticlib", "--target", &cross.target]);
+        match &cross.rustc {
+            Some(rustc) => cargo.env("RUSTC", rustc),
+            None => cargo.env_remove("RUSTC"),
+        };
+        // What the tests' own cargo has set is for its toolchain.
+        cargo.env_remove("RUSTUP_TOOLCHAIN");
         finish(cargo);
-        target.join("debug")
+        target.join(&cross.target).join("debug")
     })
 }
 
@@ -115,7 +167,11 @@ pub fn build(program: &Program, link: Link) -> PathBuf {
     static BUILT: AtomicUsize = AtomicUsize::new(0);
     let out = out.join(format!("{}-{}", program.name, BUILT.fetch_add(1, Ordering::Relaxed)));
     let mut command = compiler(program.language);
-    command.args(&program.flags);
+    match cross() {
+        // A sanitizer's memory map and an emulator's do not go together.
+        Some(_) => command.arg("-static"),
+        None => command.args(&program.flags),
+    };
     for folder in &program.folders {
         command.arg("-I").arg(folder);
     }
@@ -136,7 +192,14 @@ fn rpath(folder: &Path) -> String {
 
 /// Runs a program, which must end well; what it printed.
 pub fn run(program: &Path, arguments: &[impl AsRef<OsStr>]) -> String {
-    let mut command = Command::new(program);
+    let mut command = match cross() {
+        Some(cross) if program.is_absolute() => {
+            let mut command = Command::new(&cross.runner);
+            command.arg(program);
+            command
+        }
+        _ => Command::new(program),
+    };
     command.args(arguments);
     finish(command)
 }

@@ -12,6 +12,7 @@ mod meter;
 
 mod faults;
 mod frames;
+mod images;
 mod refused;
 mod rows;
 mod stub;

@@ -6,6 +6,7 @@
 //! | `networks` | whole networks in f16 against the processor in f32 |
 //! | `bits` | the same bits, however a plan is scheduled, submitted and confined |
 //! | `frames` | the loop: no memory, no call that waits |
+//! | `images` | images in the GPU's memory, slots in the host's |
 //! | `faults` | what goes wrong on the device |
 //! | `refused` | what cannot be prepared |
 //!
@@ -17,6 +18,7 @@ mod bits;
 mod conformance;
 mod faults;
 mod frames;
+mod images;
 mod networks;
 mod refused;
 mod road;

@@ -16,6 +16,7 @@
 use super::architecture::Toolkit;
 use super::sources;
 use crate::plan::format::Digest;
+use crate::plan::regular;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -241,10 +242,7 @@ impl Archive {
     /// Reads an archive's file and checks all of it.
     pub fn open(path: &Path) -> Result<Archive, ArchiveError> {
         let io = |e: std::io::Error| ArchiveError::Io(e.to_string());
-        let file = std::fs::File::open(path).map_err(io)?;
-        if !file.metadata().map_err(io)?.is_file() {
-            return Err(ArchiveError::Io("not a regular file".into()));
-        }
+        let (file, _) = regular::open(path).map_err(io)?;
         let mut bytes = Vec::new();
         file.take(MAX_ARCHIVE + 1).read_to_end(&mut bytes).map_err(io)?;
         if bytes.len() as u64 > MAX_ARCHIVE {

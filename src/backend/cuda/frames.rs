@@ -11,13 +11,13 @@ use super::lanes::Streams;
 use super::library::Library;
 use super::memory::Account;
 use super::persistent::Guard;
-use super::raw::{Context, DeviceMemory, DriverError, Event, Graph, is_poisoned, poison};
+use super::raw::{Call, Context, DeviceMemory, DriverError, Event, Graph, INVALID_HANDLE, INVALID_VALUE, is_poisoned, poison};
 use super::slots::SlotState;
 use super::weights::Weights;
 use crate::backend::cpu::arena::ImageParams;
 use crate::backend::progress::{Clock, DeviceWords, Places, Progress};
 use crate::backend::trace::{TraceEvent, TraceRing};
-use crate::backend::{Job, PrepareOptions, Prepared, Wait};
+use crate::backend::{DeviceImage, Job, PrepareOptions, Prepared, Wait};
 use crate::error::{Fault, RunError};
 use crate::ids::{CameraId, PlanId, SegmentId, SlotId, TenantId};
 use crate::limits::MAX_SLOTS;
@@ -105,6 +105,24 @@ impl CudaPrepared {
 
     fn slot_mut(&mut self, slot: SlotId) -> Result<&mut SlotState, RunError> {
         self.parts.slots.get_mut(slot.index()).ok_or(RunError::Slot(slot))
+    }
+
+    /// Has the images that were given in the device's memory brought to the slot.
+    fn take_images(&mut self, job: &Job) -> Result<(), RunError> {
+        let root = self.parts.streams.root();
+        let slot = &mut self.parts.slots[job.slot.index()];
+        if !slot.has_given() {
+            return Ok(());
+        }
+        let entered = self.context.enter().map_err(|error| (None, error));
+        let taken = entered.and_then(|()| slot.take_images(root).map_err(|(camera, error)| (Some(camera), error)));
+        taken.map_err(|(camera, error)| match camera.and_then(CameraId::from_index) {
+            // What the caller calls an event is none, or one that cannot be waited for now. Nothing else has come of it.
+            Some(camera) if error.call == Call::StreamWaitEvent && matches!(error.code, INVALID_VALUE | INVALID_HANDLE | 900..=908) => {
+                RunError::Image(camera)
+            }
+            _ => RunError::Faulted(self.fail(error, Some(job))),
+        })
     }
 
     /// Puts the slot's block in place and issues a frame's work.
@@ -285,6 +303,11 @@ impl Prepared for CudaPrepared {
         self.slot(from)?;
         let slots = self.parts.slots.get_disjoint_mut([from.index(), to.index()]);
         let [from, to] = slots.map_err(|_| RunError::Slot(to))?;
+        if from.images.get(camera.index()).is_some() && from.has_on_device(camera.index()) {
+            let (area, params) = (from.areas.images[camera.index()], from.params(camera.index()));
+            to.give_that_of(camera.index(), area, params);
+            return Ok(());
+        }
         let source = from.images.get(camera.index()).ok_or(RunError::Unknown)?.bytes();
         let target = to.images.get_mut(camera.index()).ok_or(RunError::Unknown)?.bytes_mut();
         let image = from.params(camera.index());
@@ -305,6 +328,37 @@ impl Prepared for CudaPrepared {
         let slot = self.slot_mut(slot)?;
         slot.images.get(camera.index()).ok_or(RunError::Unknown)?;
         slot.set_params(camera.index(), params);
+        Ok(())
+    }
+
+    fn set_device_image(&mut self, slot: SlotId, camera: CameraId, image: DeviceImage) -> Result<(), RunError> {
+        let state = self.slot(slot)?;
+        let area = state.areas.images.get(camera.index()).ok_or(RunError::Unknown)?;
+        let params = state.params(camera.index());
+        let needed = params
+            .format
+            .and_then(|f| f.image_bytes(params.width, params.height, params.stride));
+        let needed = needed
+            .filter(|&n| n <= image.bytes && n <= area.bytes)
+            .ok_or(RunError::Image(camera))?;
+        let owned = self.context.enter().and_then(|()| self.context.owns(image.address, needed));
+        match owned {
+            Ok(true) => {}
+            Ok(false) => return Err(RunError::Image(camera)),
+            Err(error) => return Err(RunError::Faulted(self.fail(error, None))),
+        }
+        self.slot_mut(slot)?.give(camera.index(), DeviceImage { bytes: needed, ..image });
+        Ok(())
+    }
+
+    fn is_on_device(&self, slot: SlotId, camera: CameraId) -> bool {
+        self.slot(slot)
+            .is_ok_and(|s| camera.index() < s.images.len() && s.hides(camera.index()))
+    }
+
+    fn copy_on_device(&mut self, camera: CameraId, from: SlotId, to: SlotId, params: ImageParams) -> Result<(), RunError> {
+        let area = *self.slot(from)?.areas.images.get(camera.index()).ok_or(RunError::Unknown)?;
+        self.slot_mut(to)?.give_that_of(camera.index(), area, params);
         Ok(())
     }
 
@@ -353,6 +407,7 @@ impl Prepared for CudaPrepared {
         if self.flight.borrow().len() >= self.parts.slots.len() {
             return Err(RunError::Busy);
         }
+        self.take_images(job)?;
         self.launch(job).map_err(|error| RunError::Faulted(self.fail(error, Some(job))))?;
         // There is room: there are at most MAX_SLOTS slots, and fewer frames than slots are in flight.
         let _ = self.flight.borrow_mut().push_back(*job);

@@ -37,7 +37,7 @@ mod words;
 
 pub use error::CudaError;
 pub use prepare::Compile;
-pub use raw::{Call, DriverCalls, DriverError, driver_calls};
+pub use raw::{Call, DriverCalls, DriverError, device_image, driver_calls};
 
 use super::{Backend, PrepareError, PrepareOptions, Prepared, Probe};
 use crate::plan::deployment::Deployment;

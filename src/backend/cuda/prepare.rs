@@ -17,7 +17,7 @@ use super::weights::Weights;
 use super::words::Layout;
 use super::{architecture, sources};
 use crate::backend::progress::{Clock, Places};
-use crate::backend::{PrepareError, PrepareOptions, Submission};
+use crate::backend::{PrepareError, PrepareOptions, SlotMemory, Submission};
 use crate::board::BackendKind;
 use crate::ids::{PlanId, SectionId};
 use crate::limits::MAX_SLOTS;
@@ -61,7 +61,11 @@ fn prepare_on_gpu(
         deployment,
         options,
         kernels: &compiled,
-        mapped: context.facts().integrated,
+        mapped: match options.slot_memory {
+            SlotMemory::OfBoard => context.facts().integrated,
+            SlotMemory::Mapped => true,
+            SlotMemory::Copied => false,
+        },
         account: Account::new(&context),
     }
     .build(archive, green, &packs)
@@ -142,7 +146,7 @@ struct Builder<'a> {
     deployment: &'a Arc<Deployment>,
     options: &'a PrepareOptions,
     kernels: &'a [Kernels],
-    /// The GPU shares the host's memory: nothing is copied.
+    /// Kernels work on slots in the host's memory: nothing is copied.
     mapped: bool,
     account: Account,
 }

@@ -8,8 +8,9 @@ use super::bind::views::{Camera, SlotBlock};
 use super::clock::DeviceClock;
 use super::error::CudaError;
 use super::memory::{Account, Parts};
-use super::raw::{Context, DeviceMemory, Pinned};
+use super::raw::{Context, DeviceMemory, DriverError, Pinned, Stream};
 use super::words::{Layout, SlotWords};
+use crate::backend::DeviceImage;
 use crate::backend::cpu::arena::ImageParams;
 use crate::backend::progress::Progress;
 use crate::task::PixelFormat;
@@ -42,6 +43,17 @@ pub struct SlotAreas {
     pub output: Area,
 }
 
+/// Where a camera's image is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In pinned memory.
+    Host,
+    /// Somewhere in the device's memory; it comes to the slot's own when the frame begins.
+    Given(DeviceImage),
+    /// In the slot's own memory on the device.
+    Device,
+}
+
 /// One slot.
 pub struct SlotState {
     /// The block as the host writes it.
@@ -60,6 +72,10 @@ pub struct SlotState {
     pub progress: Progress,
     /// The host's copy of the block, which is cheaper to read.
     params: SlotBlock,
+    /// Where each camera's image is.
+    places: Vec<Place>,
+    /// Kernels work on the pinned memory.
+    mapped: bool,
     memory: DeviceMemory,
 }
 
@@ -111,6 +127,8 @@ impl SlotState {
         };
         Ok(SlotState {
             block,
+            places: vec![Place::Host; images.len()],
+            mapped,
             images,
             input,
             output,
@@ -139,16 +157,71 @@ impl SlotState {
         }
     }
 
-    /// Sets it.
+    /// Sets it, of an image in pinned memory.
     pub fn set_params(&mut self, camera: usize, params: ImageParams) {
+        self.places[camera] = Place::Host;
         self.params.cameras[camera] = Camera {
             frame: params.frame,
             width: params.width,
             height: params.height,
             stride: params.stride,
             format: params.format.map_or(0, |f| f as u32),
-            padding: 0,
+            on_device: 0,
         };
+    }
+
+    /// The image is one in the device's memory, which is copied to the slot's when the frame begins.
+    pub fn give(&mut self, camera: usize, image: DeviceImage) {
+        self.places[camera] = Place::Given(image);
+        self.params.cameras[camera].on_device = 1;
+    }
+
+    /// The image is that of slot `from`, which it is to be copied from on the device.
+    pub fn give_that_of(&mut self, camera: usize, from: Area, params: ImageParams) {
+        self.set_params(camera, params);
+        let own = self.areas.images[camera];
+        if own == from {
+            self.places[camera] = Place::Device;
+            self.params.cameras[camera].on_device = 1;
+            return;
+        }
+        let bytes = params
+            .format
+            .and_then(|f| f.image_bytes(params.width, params.height, params.stride));
+        let (address, event) = (from.address, 0);
+        let bytes = bytes.unwrap_or(0).min(from.bytes);
+        self.give(camera, DeviceImage { address, bytes, event });
+    }
+
+    /// True if an image was given that has not been copied yet.
+    pub fn has_given(&self) -> bool {
+        self.places.iter().any(|place| matches!(place, Place::Given(_)))
+    }
+
+    /// True if the slot's own memory on the device has the image, or will have it in the order of work there.
+    pub fn has_on_device(&self, camera: usize) -> bool {
+        self.places[camera] != Place::Host
+    }
+
+    /// True if that memory is not what the host sees.
+    pub fn hides(&self, camera: usize) -> bool {
+        self.has_on_device(camera) && !self.mapped
+    }
+
+    /// Has images that were given copied, in the stream's order. The camera whose event cannot be waited for, with the
+    /// driver's reason.
+    pub fn take_images(&mut self, root: &Stream) -> Result<(), (usize, DriverError)> {
+        for (camera, place) in self.places.iter_mut().enumerate() {
+            let Place::Given(image) = *place else { continue };
+            let copied = root.wait_foreign(image.event);
+            let copied = copied.and_then(|()| match self.areas.images[camera].part(0, image.bytes) {
+                Some(target) => root.copy(target, image.address),
+                None => Ok(()),
+            });
+            copied.map_err(|error| (camera, error))?;
+            *place = Place::Device;
+        }
+        Ok(())
     }
 
     /// Puts the block where the device reads it. The slot must not be in flight.

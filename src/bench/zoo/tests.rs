@@ -138,7 +138,7 @@ fn squeeze_and_excitation_of_halves_is_one_operator_and_gates_a_convolution() {
         (of_five, kernels, gated)
     };
     assert_eq!(squeezing("h200", DType::F16), (8, 8, 8));
-    assert_eq!(squeezing("orin", DType::F16), (8, 8, 8));
+    assert_eq!(squeezing("jetson-agx-orin", DType::F16), (8, 8, 8));
     assert_eq!(squeezing("host", DType::F32), (0, 0, 0));
 }
 

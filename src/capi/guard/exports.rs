@@ -3,17 +3,19 @@
 use super::layout::Address;
 use super::pointers::{Caller, call};
 use super::types::*;
-use crate::backend::{Submission, Wait};
+use crate::backend::{SlotMemory, Submission, Wait};
 use crate::board::BackendKind;
 use crate::capi::figures::VERSION;
 use crate::capi::session::{Log, Session};
 use crate::capi::status::{Failure, Status, last};
 use crate::capi::table;
 use crate::capi::values::{
-    ABI, BACKEND_CPU, BACKEND_CUDA, BACKEND_OF_TABLE, FOREVER, OPEN_FLAGS, OPEN_LOCK_MEMORY, OPEN_SEGMENTS, OPEN_SPIN, OPEN_UNPINNED,
+    ABI, BACKEND_CPU, BACKEND_CUDA, BACKEND_OF_TABLE, FOREVER, OPEN_COPIED, OPEN_FLAGS, OPEN_LOCK_MEMORY, OPEN_MAPPED, OPEN_PREFAULT,
+    OPEN_SEGMENTS, OPEN_SPIN, OPEN_UNPINNED,
 };
 use crate::limits::{MAX_CAMERAS, MAX_SLOTS};
 use crate::runtime;
+use crate::runtime::cores::Cores;
 use crate::runtime::realtime::Realtime;
 use crate::task::PixelFormat;
 use std::ffi::c_char;
@@ -190,6 +192,17 @@ exports! {
         table::find(engine.id)?.draft_copy_image(draft.id, camera, &image)
     }
 
+    /// Gives a camera's image in the GPU's memory.
+    fn platoon_draft_device_image(engine: Engine, draft: Draft, camera: u32, picture: *const DeviceImage) |caller| {
+        let given = caller.read_plain(picture)?;
+        let format = pixel_format(given.format)?;
+        let header = runtime::ImageHeader { width: given.width, height: given.height, stride: given.stride, format };
+        let (address, bytes, event) = (given.address, given.bytes, given.event.raw() as usize);
+        // Who calls this function answers for the event.
+        let image = crate::backend::DeviceImage { address, bytes, event };
+        table::find(engine.id)?.draft_device_image(draft.id, camera, header, image)
+    }
+
     /// The memory of a tensor input.
     fn platoon_draft_input(engine: Engine, draft: Draft, tenant: u32, input: u32, data: *mut *mut u8, bytes: *mut u64) |caller| {
         let (data, bytes) = (caller.out(data, "data")?, caller.out(bytes, "bytes")?);
@@ -308,12 +321,23 @@ fn open(caller: Caller, given: &Options) -> std::result::Result<u64, Failure> {
         n if n as usize <= MAX_SLOTS => Some(n as u16),
         n => return Err(wrong(format_args!("{n} slots: give 1 to {MAX_SLOTS}"))),
     };
-    let fifo = match given.fifo {
-        0 => None,
-        n @ 1..=99 => Some(n as u8),
-        n => return Err(wrong(format_args!("a SCHED_FIFO priority of {n}: give 1 to 99"))),
+    let priority = |given| match given {
+        0 => Ok(None),
+        n @ 1..=99 => Ok(Some(n as u8)),
+        n => Err(wrong(format_args!("a SCHED_FIFO priority of {n}: give 1 to 99"))),
     };
+    let (fifo, loop_fifo) = (priority(given.fifo)?, priority(given.loop_fifo)?);
+    let cores = |bits| (bits != 0).then(|| Cores::of_bits(bits));
+    if given.reserved != 0 {
+        return Err(wrong(format_args!("`reserved` must be 0")));
+    }
     let has = |flag| given.flags & flag != 0;
+    let slot_memory = match (has(OPEN_MAPPED), has(OPEN_COPIED)) {
+        (false, false) => SlotMemory::OfBoard,
+        (true, false) => SlotMemory::Mapped,
+        (false, true) => SlotMemory::Copied,
+        (true, true) => return Err(wrong(format_args!("the flags for mapped and for copied memory exclude each other"))),
+    };
     let default = runtime::Options::default();
     let options = runtime::Options {
         backend,
@@ -335,11 +359,16 @@ fn open(caller: Caller, given: &Options) -> std::result::Result<u64, Failure> {
         },
         realtime: Realtime {
             pin: !has(OPEN_UNPINNED),
+            cores: cores(given.worker_cores),
+            loop_cores: cores(given.loop_cores),
             lock_memory: has(OPEN_LOCK_MEMORY),
             fifo,
+            loop_fifo,
+            prefault: has(OPEN_PREFAULT),
         },
         sms: (given.sms != 0).then_some(given.sms),
         wait: if has(OPEN_SPIN) { Wait::Spin } else { Wait::Block },
+        slot_memory,
         ..default
     };
     let log = Log {

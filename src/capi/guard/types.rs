@@ -65,6 +65,14 @@ c_structs! {
         watchdog_ns: u64,
         /// Longest time that closing waits in nanoseconds, 0 for 2 s.
         close_limit_ns: u64,
+        /// Bit set of the cores for workers; 0 for all that the process may use.
+        worker_cores: u64,
+        /// Bit set of the cores that the calling thread is confined to; 0 leaves it as it is.
+        loop_cores: u64,
+        /// `SCHED_FIFO` priority of the calling thread, 1 to 99; 0 for none.
+        loop_fifo: u32,
+        /// 0.
+        reserved: u32,
     }
 
     /// The last error of a thread.
@@ -105,6 +113,24 @@ c_structs! {
         stride: u32,
         /// A number of [`crate::task::PixelFormat`].
         format: u32,
+    }
+
+    /// A camera image in the memory of the GPU.
+    plain "platoon_device_image" DeviceImage {
+        /// Address of its first row.
+        address: u64,
+        /// Bytes at the address.
+        bytes: u64,
+        /// Pixels in a row.
+        width: u32,
+        /// Rows.
+        height: u32,
+        /// Bytes from row to row.
+        stride: u32,
+        /// A number of [`crate::task::PixelFormat`].
+        format: u32,
+        /// The event after which it is complete; null if it is.
+        event: Address<c_void>,
     }
 
     /// What became of a tenant in a frame.

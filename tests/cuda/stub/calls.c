@@ -78,13 +78,22 @@ static void* poisoned(size_t bytes) {
     return memory;
 }
 
+// The latest allocation answers for its range: the tests' own image.
+static uint64_t latest, latest_bytes;
 CALL(cuMemAlloc_v2, uint64_t* address, size_t bytes)
     void* memory = poisoned(bytes);
     if (!memory) return OUT_OF_MEMORY;
     live++;
-    *address = (uint64_t)(uintptr_t)memory;
+    *address = latest = (uint64_t)(uintptr_t)memory;
+    latest_bytes = bytes;
 END
 CALL(cuMemFree_v2, uint64_t address) live--; free((void*)(uintptr_t)address); END
+CALL(cuPointerGetAttribute, void* value, uint32_t attribute, uint64_t address)
+    if (address - latest >= latest_bytes) return INVALID_VALUE;
+    if (attribute == 11) *(uint64_t*)value = latest;
+    else if (attribute == 12) *(size_t*)value = latest_bytes;
+    else return INVALID_VALUE;
+END
 CALL(cuMemHostAlloc, void** pointer, size_t bytes, uint32_t flags)
     (void)flags;
     *pointer = poisoned(bytes);
@@ -104,6 +113,7 @@ static uint32_t add_copy(uint64_t to, uint64_t from, size_t bytes, int fill, str
 }
 CALL(cuMemcpyHtoDAsync_v2, uint64_t to, const void* from, size_t bytes, stream* s) return add_copy(to, (uint64_t)(uintptr_t)from, bytes, 0, s); END
 CALL(cuMemcpyDtoHAsync_v2, void* to, uint64_t from, size_t bytes, stream* s) return add_copy((uint64_t)(uintptr_t)to, from, bytes, 0, s); END
+CALL(cuMemcpyAsync, uint64_t to, uint64_t from, size_t bytes, stream* s) return add_copy(to, from, bytes, 0, s); END
 CALL(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t bytes, stream* s) return add_copy(to, from, bytes, 0, s); END
 CALL(cuMemsetD8Async, uint64_t to, uint8_t value, size_t bytes, stream* s) return add_copy(to, 0, bytes, value, s); END
 

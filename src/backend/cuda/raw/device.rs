@@ -1,6 +1,6 @@
 //! The GPU and its context.
 
-use super::driver::{Api, Call, DriverError, Handle, NoApi, api};
+use super::driver::{Api, Call, DriverError, Handle, INVALID_VALUE, MISSING, NoApi, api};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -11,6 +11,9 @@ const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
 const COMPUTE_CAPABILITY_MINOR: u32 = 76;
 const MULTIPROCESSOR_COUNT: u32 = 16;
 const INTEGRATED: u32 = 18;
+/// `CU_POINTER_ATTRIBUTE_RANGE_START_ADDR` and `CU_POINTER_ATTRIBUTE_RANGE_SIZE`.
+const RANGE_START: u32 = 11;
+const RANGE_BYTES: u32 = 12;
 
 /// Why there is no GPU to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -159,6 +162,27 @@ impl Context {
         // SAFETY: the pointers are valid for writing.
         unsafe { self.api.mem_get_info(&mut free, &mut total)? };
         Ok(free as u64)
+    }
+
+    /// True if `bytes` bytes from this address on lie in one allocation that the driver knows; also where the driver is too old
+    /// to be asked.
+    pub fn owns(&self, address: u64, bytes: u64) -> Result<bool, DriverError> {
+        let (mut start, mut length) = (0u64, 0usize);
+        // SAFETY: the pointers are valid for writing what these attributes are: an address, and a size.
+        let known = unsafe {
+            self.api
+                .pointer_get_attribute((&raw mut start).cast(), RANGE_START, address)
+                .and_then(|()| self.api.pointer_get_attribute((&raw mut length).cast(), RANGE_BYTES, address))
+        };
+        match known {
+            Ok(()) => {
+                let end = address.checked_add(bytes).filter(|_| address >= start);
+                Ok(end.is_some_and(|end| end <= start.saturating_add(length as u64)))
+            }
+            Err(DriverError { code: INVALID_VALUE, .. }) => Ok(false),
+            Err(DriverError { code: MISSING, .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Stream priorities: the least urgent and the most urgent; the most urgent is the smaller number.

@@ -32,10 +32,14 @@ pub const POISONED: u32 = u32::MAX - 1;
 pub const OUT_OF_MEMORY: u32 = 2;
 /// The driver's code for work that has not ended.
 pub const NOT_READY: u32 = 600;
+/// The driver's code for an argument that cannot be.
+pub const INVALID_VALUE: u32 = 1;
+/// The driver's code for a handle that is none.
+pub const INVALID_HANDLE: u32 = 400;
 
 fn meaning(code: u32) -> &'static str {
     match code {
-        1 => "invalid value",
+        INVALID_VALUE => "invalid value",
         OUT_OF_MEMORY => "out of memory",
         3 => "not initialised",
         100 => "no device",
@@ -45,7 +49,7 @@ fn meaning(code: u32) -> &'static str {
         209 => "no machine code for this GPU",
         218 => "invalid source",
         222 => "machine code of a newer toolkit than the driver",
-        400 => "invalid handle",
+        INVALID_HANDLE => "invalid handle",
         500 => "not found",
         700 => "illegal address",
         701 => "too many resources for a launch",
@@ -207,6 +211,7 @@ functions! {
         MemHostGetDevicePointer mem_host_get_device_pointer "cuMemHostGetDevicePointer_v2" (address: *mut u64, pointer: Pointer, flags: u32);
         MemcpyHtoDAsync memcpy_htod_async "cuMemcpyHtoDAsync_v2" (to: u64, from: *const c_void, bytes: usize, stream: Pointer);
         MemcpyDtoHAsync memcpy_dtoh_async "cuMemcpyDtoHAsync_v2" (to: Pointer, from: u64, bytes: usize, stream: Pointer);
+        MemcpyAsync memcpy_async "cuMemcpyAsync" (to: u64, from: u64, bytes: usize, stream: Pointer);
         MemcpyDtoDAsync memcpy_dtod_async "cuMemcpyDtoDAsync_v2" (to: u64, from: u64, bytes: usize, stream: Pointer);
         MemsetAsync memset_async "cuMemsetD8Async" (address: u64, value: u8, bytes: usize, stream: Pointer);
         StreamCreate stream_create "cuStreamCreateWithPriority" (stream: *mut Pointer, flags: u32, priority: i32);
@@ -233,6 +238,7 @@ functions! {
         GraphDestroy graph_destroy "cuGraphDestroy" (graph: Pointer);
     }
     optional {
+        PointerGetAttribute pointer_get_attribute "cuPointerGetAttribute" (value: Pointer, attribute: u32, address: u64);
         DeviceTotalMem device_total_mem "cuDeviceTotalMem_v2" (bytes: *mut usize, device: i32);
         LaunchKernelEx launch_kernel_ex "cuLaunchKernelEx" (
             config: *const sys::CUlaunchConfig, function: Pointer, params: *mut Pointer, extra: *mut Pointer

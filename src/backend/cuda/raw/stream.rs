@@ -3,6 +3,8 @@
 use super::device::Context;
 use super::driver::{DriverError, Handle, NOT_READY, Pointer};
 use super::green::GreenContext;
+use crate::backend::DeviceImage;
+use crate::backend::cuda::bind::Area;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -55,6 +57,30 @@ impl Stream {
         unsafe { self.context.api.stream_wait_event(self.handle.0, event.handle.0, 0) }
     }
 
+    /// What comes after waits for what an event of somebody else marks, by its handle; 0 is none. Who made the
+    /// [`crate::backend::DeviceImage`] that it comes from has answered for its being an event.
+    pub(in crate::backend::cuda) fn wait_foreign(&self, event: usize) -> Result<(), DriverError> {
+        if event == 0 {
+            return Ok(());
+        }
+        // SAFETY: the stream lives, and the handle is an event's, see above. The driver takes events of any context.
+        unsafe { self.context.api.stream_wait_event(self.handle.0, event as Pointer, 0) }
+    }
+
+    /// Copies from memory that the device can address to `target`, which is the backend's own, in the stream's order.
+    pub(in crate::backend::cuda) fn copy(&self, target: Area, from: u64) -> Result<(), DriverError> {
+        if target.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: no memory of the host's that is anything but plain bytes is reached: the target is the backend's, and the
+        // device reads what it may read, or reports a fault.
+        unsafe {
+            self.context
+                .api
+                .memcpy_async(target.address, from, target.bytes as usize, self.raw())
+        }
+    }
+
     pub(super) fn raw(&self) -> Pointer {
         self.handle.0
     }
@@ -89,6 +115,11 @@ impl Event {
         })
     }
 
+    /// The event for [`device_image`].
+    pub fn handle(&self) -> usize {
+        self.handle.0 as usize
+    }
+
     /// Marks what the stream holds now.
     pub fn record(&self, stream: &Stream) -> Result<(), DriverError> {
         // SAFETY: stream and event live.
@@ -101,4 +132,13 @@ impl Drop for Event {
         // SAFETY: created in `new`, destroyed once; the driver keeps it until it is reached.
         let _ = unsafe { self.context.api.event_destroy(self.handle.0) };
     }
+}
+
+/// An image of `bytes` bytes at an address of the GPU's memory, complete after `event`, a `CUevent` or `cudaEvent_t` of the same
+/// GPU; 0 if it is complete.
+///
+/// # Safety
+/// The event is one, and lives until the frame that the image is given to was submitted.
+pub unsafe fn device_image(address: u64, bytes: u64, event: usize) -> DeviceImage {
+    DeviceImage { address, bytes, event }
 }

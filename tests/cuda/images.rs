@@ -1,0 +1,200 @@
+//! Images in the GPU's memory: the results of images from the host, whatever comes between them.
+#![allow(unsafe_code)] // what names device memory and events answers for them
+
+use crate::common::build::{self, Decisions, HEIGHT, PIXELS, WIDTH, plan};
+use crate::common::{self, gray, pixels};
+use crate::frames::{nets, options};
+use crate::stub::{Report, on_stub};
+use crate::vehicle::{self, Record, deploy, note, open};
+use platoon::backend::cuda::raw::{Context, DeviceMemory, Event, Stream};
+use platoon::backend::cuda::{Call, device_image, driver_calls};
+use platoon::backend::{DeviceImage, SlotMemory, Submission};
+use platoon::error::RunError;
+use platoon::ids::{CameraId, TenantId};
+use platoon::runtime::{Engine, ImageHeader, Options, State, Ticket};
+use platoon::task::PixelFormat;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+const FRAMES: u64 = 24;
+const HEADER: ImageHeader = ImageHeader {
+    width: WIDTH,
+    height: HEIGHT,
+    stride: WIDTH,
+    format: PixelFormat::Gray8,
+};
+
+/// Every image of every frame in device memory, each written by a stream of its own and complete after an event.
+struct Bank {
+    memory: DeviceMemory,
+    /// By frame and camera.
+    events: Vec<Event>,
+    /// The stub reads what is copied when the copy's turn has come.
+    _images: Vec<Vec<u8>>,
+    _streams: Vec<Stream>,
+}
+
+impl Bank {
+    fn new() -> Bank {
+        let context: Arc<Context> = Context::open().unwrap();
+        let images: Vec<Vec<u8>> = (0..FRAMES).flat_map(|f| [pixels(0, f), pixels(1, f)]).collect();
+        let memory = DeviceMemory::new(&context, (images.len() * PIXELS) as u64).unwrap();
+        let (mut events, mut streams) = (Vec::new(), Vec::new());
+        for (i, image) in images.iter().enumerate() {
+            let (stream, event) = (Stream::new(&context, None, 0).unwrap(), Event::new(&context).unwrap());
+            memory.write((i * PIXELS) as u64, image, &stream).unwrap();
+            event.record(&stream).unwrap();
+            events.push(event);
+            streams.push(stream);
+        }
+        Bank {
+            memory,
+            events,
+            _images: images,
+            _streams: streams,
+        }
+    }
+
+    fn image(&self, camera: u64, frame: u64) -> DeviceImage {
+        let i = (frame * 2 + camera) as usize;
+        let address = self.memory.area().address + (i * PIXELS) as u64;
+        // SAFETY: the event lives as long as the bank, which outlives the engine's frames.
+        unsafe { device_image(address, PIXELS as u64, self.events[i].handle()) }
+    }
+}
+
+/// As [`vehicle::submit`], with two of three images in the GPU's memory, and drafts that are begun and dropped.
+fn submit(engine: &mut Engine, bank: &Bank, frame: u64, gaps: bool) -> Ticket {
+    let probe = engine.plan().tenants.iter().position(|t| !t.inputs.is_empty());
+    if frame % 5 == 3 {
+        let mut draft = engine.begin().unwrap();
+        draft.image_mut(CameraId(0)).unwrap().fill(0xee);
+        draft.set_image(CameraId(0), HEADER).unwrap();
+        draft.set_device_image(CameraId(1), HEADER, bank.image(0, 0)).unwrap();
+    }
+    let mut draft = engine.begin().unwrap();
+    for camera in 0..2 {
+        if gaps && (frame + camera).is_multiple_of(4) {
+            continue;
+        }
+        let id = CameraId(camera as u16);
+        if (frame + 2 * camera) % 3 == 0 {
+            let data = pixels(camera, frame);
+            draft.copy_image(id, &gray(&data)).unwrap();
+        } else {
+            draft.set_device_image(id, HEADER, bank.image(camera, frame)).unwrap();
+        }
+    }
+    if let Some(t) = probe.filter(|_| !gaps || !frame.is_multiple_of(3)) {
+        let values: Vec<u8> = (0..PIXELS).flat_map(|i| ((i as f32).sin() * frame as f32).to_ne_bytes()).collect();
+        draft.copy_input(TenantId(t as u16), 0, &values).unwrap();
+    }
+    draft.submit().unwrap()
+}
+
+fn drive(engine: &mut Engine, bank: &Bank, gaps: bool) -> Record {
+    let (mut record, mut open) = (Record::new(), VecDeque::new());
+    let end = |engine: &mut Engine, ticket: Ticket, record: &mut Record| {
+        engine.wait(&ticket, None).unwrap();
+        note(engine, &ticket, record);
+        engine.release(ticket).unwrap();
+    };
+    for frame in 0..FRAMES {
+        open.push_back(submit(engine, bank, frame, gaps));
+        if open.len() == 2 {
+            end(engine, open.pop_front().unwrap(), &mut record);
+        }
+    }
+    open.into_iter().for_each(|ticket| end(engine, ticket, &mut record));
+    record
+}
+
+#[test]
+fn images_in_the_gpus_memory_give_the_hosts_results_and_stand_in_for_missing_ones() {
+    let name = "images::images_in_the_gpus_memory_give_the_hosts_results_and_stand_in_for_missing_ones";
+    for seed in ["1", "2", "3"] {
+        let report = on_stub(name, &[("STUB_SEED", seed)], || {
+            let plan = || plan("all", 2, &nets(), &Decisions::plain());
+            for gaps in [false, true] {
+                let mut reference = common::engine(build::deploy(2, vec![plan()]), &options());
+                let expected = vehicle::drive(&mut reference, 0..FRAMES, gaps);
+                for slot_memory in [SlotMemory::Copied, SlotMemory::Mapped] {
+                    for submission in [Submission::Frame, Submission::Segments] {
+                        let options = Options {
+                            submission,
+                            slot_memory,
+                            // One more than frames are in flight, so that slots do not simply take turns.
+                            slots: Some(3),
+                            ..options()
+                        };
+                        let mut engine = open(deploy(2, vec![plan()]), &options).unwrap();
+                        // Last, as the stub knows the range of the latest allocation alone.
+                        let bank = Bank::new();
+                        let found = drive(&mut engine, &bank, gaps);
+                        let differs = (0..found.len()).find(|&i| found[i] != expected[i]);
+                        let place = differs.map(|i| (i / 4, i % 4, found[i].0, expected[i].0));
+                        assert_eq!(place, None, "frame, tenant; {slot_memory:?}, {submission:?}, gaps {gaps}");
+                        assert_eq!(engine.close(), 0);
+                    }
+                }
+            }
+        });
+        assert_eq!(report, Report::CLEAN);
+    }
+}
+
+#[test]
+fn what_is_no_image_there_is_refused_and_nothing_has_happened() {
+    let name = "images::what_is_no_image_there_is_refused_and_nothing_has_happened";
+    let report = on_stub(name, &[], || {
+        let plan = || plan("all", 2, &nets(), &Decisions::plain());
+        let mut engine = open(deploy(2, vec![plan()]), &options()).unwrap();
+        let bank = Bank::new();
+        let camera = CameraId(1);
+        let at = bank.memory.area();
+        let end = at.address + at.bytes;
+        let refused = Err(RunError::Image(camera));
+        let mut draft = engine.begin().unwrap();
+        for (address, bytes) in [
+            (1, PIXELS),
+            (at.address, PIXELS - 1),
+            (end - 8, PIXELS),
+            (u64::MAX - 4, PIXELS),
+            (at.address - 8, PIXELS),
+        ] {
+            // SAFETY: no event.
+            let image = unsafe { device_image(address, bytes as u64, 0) };
+            assert_eq!(draft.set_device_image(camera, HEADER, image), refused, "{address:#x} {bytes}");
+        }
+        let wide = ImageHeader {
+            width: WIDTH + 1,
+            ..HEADER
+        };
+        assert_eq!(draft.set_device_image(camera, wide, bank.image(1, 0)), refused);
+        assert_eq!(
+            draft.set_device_image(CameraId(2), HEADER, bank.image(1, 0)),
+            Err(RunError::Unknown)
+        );
+        drop(draft);
+        // A refused image is none: the tenant has had no image yet.
+        let mut processor = common::engine(build::deploy(2, vec![plan()]), &options());
+        let mut draft = processor.begin().unwrap();
+        assert_eq!(draft.set_device_image(camera, HEADER, bank.image(1, 0)), refused);
+        drop(draft);
+
+        // The first call that waits for an event from here on fails as a handle does that is no event.
+        let calls = driver_calls().of(Call::StreamWaitEvent) + 1;
+        // SAFETY: nobody reads the environment at this time: no frame is in flight.
+        unsafe { std::env::set_var("STUB_FAIL", format!("cuStreamWaitEvent:{calls}:400")) };
+        let mut draft = engine.begin().unwrap();
+        draft.set_device_image(camera, HEADER, bank.image(1, 5)).unwrap();
+        assert_eq!(draft.submit().err(), Some(RunError::Image(camera)));
+        assert_eq!(engine.state(), State::Prepared);
+        // As if it had never been.
+        let mut reference = common::engine(build::deploy(2, vec![plan()]), &options());
+        let (found, expected) = (drive(&mut engine, &bank, true), vehicle::drive(&mut reference, 0..FRAMES, true));
+        assert!(found == expected);
+        engine.close();
+    });
+    assert_eq!(report, Report::CLEAN);
+}
