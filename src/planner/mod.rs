@@ -33,6 +33,7 @@ pub mod report;
 pub mod schedule;
 pub mod search;
 pub mod simulate;
+mod single_floats;
 mod strided;
 pub mod tasks;
 #[cfg(test)]
@@ -361,12 +362,15 @@ fn tenant(
         batch: Some(options.batch.unwrap_or(pictures)),
         ..ImportOptions::default()
     };
-    let graph = passes::run(import::import(&spec.card.onnx, &import)?, options.passes)?;
+    let graph = import::import(&spec.card.onnx, &import)?;
+    let single = options.dtype == DType::F32 || spec.card.single;
+    let graph = if single { single_floats::convert(graph) } else { graph };
+    let graph = passes::run(graph, options.passes)?;
     let attached = match crops {
         Some(source) => attach::attach_crops(graph, &spec.card, &source, table)?,
         None => attach::attach(graph, &spec.card, ids, table)?,
     };
-    Ok(if options.dtype == DType::F16 && !spec.card.single {
+    Ok(if !single {
         half_floats::convert(attached, Ports::Declared)
     } else {
         attached

@@ -3,7 +3,7 @@
 use super::attach;
 use super::graph::{Graph, Node, Value};
 use super::import::{self, ImportOptions};
-use super::{CompileOptions, Compiled, PlannerError, digest_text, emit, file_digest, half_floats, lower, passes};
+use super::{CompileOptions, Compiled, PlannerError, digest_text, emit, file_digest, half_floats, lower, passes, single_floats};
 use crate::board::BoardRecord;
 use crate::plan::format::{Digest, Tenant};
 use crate::plan::tactic::Target;
@@ -73,6 +73,10 @@ fn compile(
 ) -> Result<Compiled, PlannerError> {
     let mut tenants = Vec::with_capacity(graphs.len());
     for (tenant, graph) in graphs {
+        let graph = match options.dtype {
+            DType::F32 => single_floats::convert(graph),
+            _ => graph,
+        };
         let attached = attach::tensors(passes::run(graph, options.passes)?);
         let attached = if options.dtype == DType::F16 {
             half_floats::convert(attached, options.ports)

@@ -83,6 +83,8 @@ pub(super) struct Builder {
     made: u32,
     /// The whole numbers, as floats, that values of bytes were made of.
     floats: BTreeMap<ValueId, Operand>,
+    /// The narrow operands that values repeat.
+    repeated: BTreeMap<ValueId, Operand>,
     /// Bytes that may still be folded.
     bytes_left: u64,
     /// Multiplications that folding may still take.
@@ -97,6 +99,7 @@ impl Builder {
             node: String::new(),
             made: 0,
             floats: BTreeMap::new(),
+            repeated: BTreeMap::new(),
             bytes_left: FREE_BYTES,
             work_left: MAX_WORK_IN_ALL,
         }
@@ -165,6 +168,14 @@ impl Builder {
     pub fn known_float(&self, x: &Operand) -> Option<Operand> {
         match x {
             Operand::Computed { id, .. } => self.floats.get(id).cloned(),
+            Operand::Constant(_) => None,
+        }
+    }
+
+    /// What `x` repeats along axes of extent 1 or missing ones, if it does nothing else.
+    pub fn repeats(&self, x: &Operand) -> Option<Operand> {
+        match x {
+            Operand::Computed { id, .. } => self.repeated.get(id).cloned(),
             Operand::Constant(_) => None,
         }
     }
@@ -251,8 +262,13 @@ impl Builder {
     }
 
     fn view_node(&mut self, view: ViewOp, x: &Operand, shape: Shape) -> Fallible<Operand> {
+        let repeats = view == ViewOp::Broadcast;
         let mut made = self.emit(Op::View(view), &[x], &[(x.elem(), shape)])?;
-        made.pop().ok_or_else(|| malformed("no result"))
+        let made = made.pop().ok_or_else(|| malformed("no result"))?;
+        if let (true, Operand::Computed { id, .. }) = (repeats, &made) {
+            self.repeated.insert(*id, x.clone());
+        }
+        Ok(made)
     }
 
     /// The same elements under another shape.

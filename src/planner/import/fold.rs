@@ -28,9 +28,6 @@ pub(super) fn evaluate(primitive: &Primitive, inputs: &[&Host], outputs: &[(Elem
     if let Some(host) = wide(primitive, inputs, outputs)? {
         return Ok(Some(vec![host]));
     }
-    if inputs.iter().any(|x| x.elem() == Elem::F64) {
-        return Ok(None);
-    }
     let tensors = inputs.iter().map(|x| x.narrowed()).collect::<Fallible<Vec<_>>>()?;
     let tensors: Vec<&Tensor> = tensors.iter().map(|t| t.as_ref()).collect();
     let stored: Vec<(DType, Shape)> = outputs.iter().map(|(e, s)| Ok((e.stored()?, *s))).collect::<Fallible<_>>()?;

@@ -39,7 +39,7 @@ impl Elem {
             data_type::BOOL => Elem::Bool,
             other => {
                 return Err(unsupported(format!(
-                    "element type {}: only FLOAT, FLOAT16, INT32, INT64, UINT8, INT8 and BOOL are imported",
+                    "element type {}: only FLOAT, FLOAT16, DOUBLE, INT32, INT64, UINT8, INT8 and BOOL are imported",
                     data_type::name(other)
                 )));
             }
@@ -54,7 +54,8 @@ impl Elem {
             Elem::I32 | Elem::I64 | Elem::I8 => DType::I32,
             Elem::U8 => DType::U8,
             Elem::Bool => DType::Bool,
-            Elem::F64 => return Err(unsupported("DOUBLE as data: export the model with FLOAT")),
+            // As i64 in 32 bits, what a network computes in f64 is computed in f32.
+            Elem::F64 => DType::F32,
         })
     }
 
@@ -145,7 +146,7 @@ impl Host {
         }
     }
 
-    /// The elements as a graph stores them: i8 widened to i32, i64 narrowed to it with a check; f64 is refused.
+    /// The elements as a graph stores them: i8 widened to i32, i64 narrowed to it with a check, f64 narrowed to f32.
     pub fn narrowed(&self) -> Fallible<Arc<Tensor>> {
         match self {
             Host::Tensor(t) => Ok(t.clone()),
@@ -163,7 +164,10 @@ impl Host {
                 let wide = v.iter().map(|&x| i32::from(x)).collect();
                 Ok(Arc::new(Tensor::new(*shape, Data::I32(wide)).ok_or_else(counts)?))
             }
-            Host::F64(..) => Err(Elem::F64.stored().map_or_else(|e| e, |_| counts())),
+            Host::F64(shape, v) => {
+                let narrow = v.iter().map(|&x| x as f32).collect();
+                Ok(Arc::new(Tensor::new(*shape, Data::F32(narrow)).ok_or_else(counts)?))
+            }
         }
     }
 

@@ -10,11 +10,14 @@ mod fold_constants;
 mod fold_pad;
 mod gelu;
 mod hardswish;
+mod lines;
 mod normalise;
 mod rewrite;
 mod silu;
 #[cfg(test)]
 mod tests;
+
+pub(super) use rewrite::replace;
 
 use super::graph::{Graph, VerifyError, verify};
 use crate::plan::tactic::Target;
@@ -56,8 +59,10 @@ impl PassSet {
     pub const POOLED: PassSet = PassSet(1 << 13);
     /// Matrix products of flattened pictures read these as they are stored.
     pub const FLATTENED: PassSet = PassSet(1 << 14);
+    /// Windows over lines become those of pictures of one row.
+    pub const LINES: PassSet = PassSet(1 << 15);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 15) - 1);
+    pub const ALL: PassSet = PassSet(u16::MAX);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -113,7 +118,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 13] = [
+const PASSES: [Pass; 14] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -138,6 +143,11 @@ const PASSES: [Pass; 13] = [
         name: "fold_batchnorm",
         flag: PassSet::FOLD_BATCHNORM,
         run: fold_batchnorm::run,
+    },
+    Pass {
+        name: "lines",
+        flag: PassSet::LINES,
+        run: lines::run,
     },
     Pass {
         name: "silu",

@@ -6,27 +6,42 @@ use super::super::host::shape_of;
 use super::super::node::OnnxNode;
 use super::window::{self, AutoPad};
 use crate::primitive::Primitive;
+use crate::tensor::Shape;
 
-/// The group attribute, and the operands with the bias where there is one.
-fn operands<'a>(node: &'a OnnxNode<'_>) -> Fallible<(u32, Vec<&'a Operand>)> {
-    node.arity(2, 3)?;
+/// The group attribute.
+fn groups(node: &OnnxNode<'_>) -> Fallible<u32> {
     let group = node.int("group")?.unwrap_or(1);
-    let groups = u32::try_from(group)
+    u32::try_from(group)
         .ok()
         .filter(|&g| g >= 1)
-        .ok_or_else(|| malformed(format!("{group}")).at("group"))?;
+        .ok_or_else(|| malformed(format!("{group}")).at("group"))
+}
+
+/// The operands, with the bias where there is one.
+fn operands<'a>(node: &'a OnnxNode<'_>) -> Fallible<Vec<&'a Operand>> {
+    node.arity(2, 3)?;
     let mut operands = vec![node.input(0)?, node.input(1)?];
     operands.extend(node.optional(2));
+    Ok(operands)
+}
+
+/// Input and weights, of one rank.
+fn shapes(operands: &[&Operand]) -> Fallible<(Shape, Shape)> {
     let (x, w) = (operands[0].shape(), operands[1].shape());
     if x.rank() != w.rank() {
         return Err(malformed(format!("an input {x} with weights {w}")));
     }
-    Ok((groups, operands))
+    Ok((x, w))
 }
 
 pub(super) fn conv(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
-    let (groups, operands) = operands(node)?;
-    let (x, w) = (operands[0].shape(), operands[1].shape());
+    convolution(b, node, &operands(node)?)
+}
+
+/// The convolution of an input with weights, and a bias if there are three operands, by the node's attributes.
+pub(super) fn convolution(b: &mut Builder, node: &OnnxNode<'_>, operands: &[&Operand]) -> Fallible<Operand> {
+    let groups = groups(node)?;
+    let (x, w) = shapes(operands)?;
     let (mut window, auto) = window::read(node, x.rank(), w.dims().get(2..))?;
     window::set_same_pads(&mut window, auto, x);
     if u64::from(w.dim(1)) * u64::from(groups) != u64::from(x.dim(1)) || !w.dim(0).is_multiple_of(groups) {
@@ -36,12 +51,12 @@ pub(super) fn conv(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     for a in 0..x.rank() - 2 {
         dims.push(window::output_extent(&window, a, x.dim(a + 2), false)?.into());
     }
-    b.one(Primitive::Conv { window, groups }, &operands, operands[0].elem(), shape_of(&dims)?)
+    b.one(Primitive::Conv { window, groups }, operands, operands[0].elem(), shape_of(&dims)?)
 }
 
 pub(super) fn conv_transpose(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
-    let (groups, operands) = operands(node)?;
-    let (x, w) = (operands[0].shape(), operands[1].shape());
+    let (groups, operands) = (groups(node)?, operands(node)?);
+    let (x, w) = shapes(&operands)?;
     let (mut window, auto) = window::read(node, x.rank(), w.dims().get(2..))?;
     if w.dim(0) != x.dim(1) || !x.dim(1).is_multiple_of(groups) {
         return Err(malformed(format!("an input {x} with weights {w} in {groups} groups")).at("group"));

@@ -4,8 +4,9 @@ use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::{Elem, Host};
 use super::super::node::OnnxNode;
+use super::reduce;
 use crate::planner::graph::broadcast;
-use crate::primitive::{Binary, Primitive, Scalar, Unary};
+use crate::primitive::{Binary, Primitive, ReduceKind, Scalar, Unary};
 
 pub(super) fn apply(b: &mut Builder, function: Unary, x: &Operand) -> Fallible<Operand> {
     b.one(Primitive::Unary(function), &[x], x.elem(), x.shape())
@@ -148,7 +149,12 @@ pub(super) fn cast(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     if to == Elem::I8 && x.elem() != Elem::I8 {
         return Err(unsupported("INT8 but by QuantizeLinear").at("to"));
     }
-    convert(b, x, to)
+    // A truth value that was computed as a float goes on from there.
+    let x = match b.known_float(x) {
+        Some(mask) if x.elem() == Elem::Bool && to != Elem::Bool => mask,
+        _ => x.clone(),
+    };
+    convert(b, &x, to)
 }
 
 /// `x` with elements of another type; errors about that type are of the attribute `to`.
@@ -167,6 +173,27 @@ pub(super) fn convert(b: &mut Builder, x: &Operand, to: Elem) -> Fallible<Operan
     }
 }
 
+/// BatchNormalization with the statistics of its own input, as weights that are standardised on the way are exported.
+fn normalised_by_itself(b: &mut Builder, x: &Operand, parameters: &[&Operand], epsilon: f32) -> Fallible<Operand> {
+    let rank = x.shape().rank();
+    let axes: Vec<usize> = (0..rank).filter(|&a| a != 1).collect();
+    let mean = reduce::over(b, x, ReduceKind::Mean, &axes)?;
+    let centred = b.binary(Binary::Sub, x, &mean)?;
+    let squared = b.binary(Binary::Mul, &centred, &centred)?;
+    let variance = reduce::over(b, &squared, ReduceKind::Mean, &axes)?;
+    let epsilon = b.scalar(x.elem(), f64::from(epsilon))?;
+    let shifted = b.binary(Binary::Add, &variance, &epsilon)?;
+    let deviation = apply(b, Unary::Sqrt, &shifted)?;
+    let normal = b.binary(Binary::Div, &centred, &deviation)?;
+    let along = |b: &mut Builder, p: &Operand| {
+        let p = convert(b, p, x.elem())?;
+        b.per_channel(&p, rank)
+    };
+    let (scale, bias) = (along(b, parameters[0])?, along(b, parameters[1])?);
+    let scaled = b.binary(Binary::Mul, &normal, &scale)?;
+    b.binary(Binary::Add, &scaled, &bias)
+}
+
 /// BatchNormalization at inference: `x * a + c` per channel with `a = scale / sqrt(var + epsilon)`, `c = bias - mean * a`.
 /// Constant parameters are combined in f64; others are computed on the way.
 pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
@@ -174,9 +201,7 @@ pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
     let x = node.input(0)?;
     let epsilon = node.float("epsilon")?.unwrap_or(1e-5);
     node.ignore("momentum");
-    if node.flag("training_mode", false)? {
-        return Err(unsupported("training").at("training_mode"));
-    }
+    let training = node.flag("training_mode", false)?;
     if node.opset < 9 && !node.flag("spatial", true)? {
         return Err(unsupported("statistics per position").at("spatial"));
     }
@@ -195,6 +220,9 @@ pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
             return Err(malformed(format!("shape {} for {channels} channels", p.shape())).at(name));
         }
         parameters.push(p);
+    }
+    if training {
+        return normalised_by_itself(b, x, &parameters, epsilon);
     }
     let hosts: Option<Vec<Vec<f64>>> = parameters.iter().map(|p| p.host().map(Host::as_f64s)).collect();
     if let Some(hosts) = hosts {

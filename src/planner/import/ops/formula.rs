@@ -4,7 +4,8 @@ use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::Elem;
 use super::super::node::OnnxNode;
-use super::elementwise::apply;
+use super::elementwise::{apply, convert};
+use super::logic::{self, Comparison};
 use crate::primitive::{Binary, Scalar, Unary};
 
 fn float_input<'n>(node: &'n OnnxNode<'_>) -> Fallible<&'n Operand> {
@@ -121,6 +122,60 @@ pub(super) fn elu(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     let above = apply(b, Unary::Relu, x)?;
     result = b.binary(Binary::Add, &result, &above)?;
     scaled(b, &result, gamma)
+}
+
+/// ThresholdedRelu: `x` above alpha, else 0.
+pub(super) fn thresholded(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let x = float_input(node)?;
+    let alpha = b.scalar(x.elem(), f64::from(node.float("alpha")?.unwrap_or(1.0)))?;
+    let above = logic::compared(b, x, &alpha, Comparison::Greater)?;
+    let mask = logic::mask(b, &above)?;
+    let mask = convert(b, &mask, x.elem())?;
+    b.binary(Binary::Mul, x, &mask)
+}
+
+/// Shrink: `x - bias` above lambda, `x + bias` below its negative, 0 between.
+pub(super) fn shrink(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let x = float_input(node)?;
+    let (bias, lambda) = (node.float("bias")?.unwrap_or(0.0), node.float("lambd")?.unwrap_or(0.5));
+    let mut total: Option<Operand> = None;
+    for (side, comparison) in [(1.0, Comparison::Greater), (-1.0, Comparison::Less)] {
+        let edge = b.scalar(x.elem(), f64::from(lambda * side))?;
+        let outside = logic::compared(b, x, &edge, comparison)?;
+        let mask = logic::mask(b, &outside)?;
+        let mask = convert(b, &mask, x.elem())?;
+        let bias = b.scalar(x.elem(), f64::from(bias * side))?;
+        let moved = b.binary(Binary::Sub, x, &bias)?;
+        let kept = b.binary(Binary::Mul, &moved, &mask)?;
+        total = Some(match total {
+            Some(total) => b.binary(Binary::Add, &total, &kept)?,
+            None => kept,
+        });
+    }
+    total.ok_or_else(|| malformed("no result"))
+}
+
+/// Swish: `x * sigmoid(alpha * x)`.
+pub(super) fn swish(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let x = float_input(node)?;
+    let alpha = node.float("alpha")?.unwrap_or(1.0);
+    let inner = scaled(b, x, alpha)?;
+    let gate = apply(b, Unary::Sigmoid, &inner)?;
+    b.binary(Binary::Mul, x, &gate)
+}
+
+/// Mean of one or more inputs.
+pub(super) fn mean(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let inputs = node.all_inputs()?;
+    let mut total = inputs[0].clone();
+    if !total.elem().is_float() {
+        return Err(malformed(format!("elements of {:?}", total.elem())));
+    }
+    for x in &inputs[1..] {
+        total = b.binary(Binary::Add, &total, x)?;
+    }
+    let count = b.scalar(total.elem(), inputs.len() as f64)?;
+    b.binary(Binary::Div, &total, &count)
 }
 
 fn scaled(b: &mut Builder, x: &Operand, factor: f32) -> Fallible<Operand> {

@@ -6,14 +6,11 @@ use super::super::host::shape_of;
 use super::super::node::OnnxNode;
 use super::elementwise::apply;
 use super::reduce;
+use super::reshape::extents;
 use crate::limits::MAX_RANK;
 use crate::planner::graph::broadcast;
 use crate::primitive::{Binary, Primitive, ReduceKind, Unary};
 use crate::tensor::Shape;
-
-fn extents(shape: Shape) -> Vec<i64> {
-    shape.dims().iter().map(|&d| i64::from(d)).collect()
-}
 
 /// `alpha * A' * B' + beta * C`; the plain product takes C as its bias.
 pub(super) fn gemm(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
@@ -65,7 +62,11 @@ pub(super) fn gemm(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
 /// NumPy's matmul: vectors count as a row on the left and a column on the right, leading axes are broadcast.
 pub(super) fn mat_mul(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(2, 2)?;
-    let (a, w) = (node.input(0)?, node.input(1)?);
+    product(b, node.input(0)?, node.input(1)?)
+}
+
+/// The product of two operands, each a vector, a matrix or several.
+pub(super) fn product(b: &mut Builder, a: &Operand, w: &Operand) -> Fallible<Operand> {
     let (a_shape, w_shape) = (a.shape(), w.shape());
     if a_shape.rank() == 0 || w_shape.rank() == 0 {
         return Err(malformed("a scalar operand"));

@@ -3,18 +3,27 @@
 //! A function reads its node's inputs and attributes (all of them, for an attribute that nobody reads is refused), emits
 //! primitives and views through the builder, and returns the node's outputs in ONNX's order.
 
+mod arrange;
+mod attention;
 mod constant;
 mod conv;
+mod counting;
+mod einsum;
 mod elementwise;
 mod formula;
+mod logic;
 mod matrix;
 mod norm;
 mod pool;
 mod quantize;
+mod quantized;
+mod rank;
 mod recurrent;
 mod reduce;
+mod refused;
 mod reshape;
 mod resize;
+mod scatter;
 mod select;
 mod window;
 
@@ -22,6 +31,8 @@ use super::builder::{Builder, Operand};
 use super::error::{Fallible, unsupported};
 use super::node::OnnxNode;
 use crate::primitive::{Binary, ReduceKind};
+use logic::{Comparison, Logic};
+use reduce::Reduction;
 use std::path::Path;
 
 /// The oldest operator set in which an operator means what it means in set 7, so that the few models of older sets whose
@@ -35,7 +46,9 @@ fn oldest(op: &str) -> i64 {
         "Reshape" => 5,
         "Relu" | "LeakyRelu" | "Sigmoid" | "HardSigmoid" | "Tanh" | "Exp" | "Sqrt" | "Neg" | "Clip" | "Cast" | "Min" | "Max" => 6,
         "Log" | "Abs" | "Floor" | "Ceil" | "Reciprocal" | "Elu" | "Selu" => 6,
-        "Softplus" | "Softsign" => 1,
+        "Softplus" | "Softsign" | "ArgMax" | "ArgMin" | "TopK" | "ReduceMin" | "ReduceProd" | "ReduceL1" | "ReduceL2" | "Size" => 1,
+        "ReduceSumSquare" | "ReduceLogSum" | "ReduceLogSumExp" | "SpaceToDepth" | "DepthToSpace" | "Not" | "LpNormalization" | "LRN" => 1,
+        "InstanceNormalization" | "Tile" => 6,
         _ => 7,
     }
 }
@@ -56,9 +69,16 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "AveragePool" => pool::average_pool(b, node),
         "GlobalAveragePool" => reduce::global(b, node, ReduceKind::Mean),
         "GlobalMaxPool" => reduce::global(b, node, ReduceKind::Max),
-        "ReduceMean" => reduce::reduce(b, node, ReduceKind::Mean),
-        "ReduceMax" => reduce::reduce(b, node, ReduceKind::Max),
-        "ReduceSum" => reduce::reduce(b, node, ReduceKind::Sum),
+        "ReduceMean" => reduce::reduce(b, node, Reduction::Of(ReduceKind::Mean)),
+        "ReduceMax" => reduce::reduce(b, node, Reduction::Of(ReduceKind::Max)),
+        "ReduceSum" => reduce::reduce(b, node, Reduction::Of(ReduceKind::Sum)),
+        "ReduceMin" => reduce::reduce(b, node, Reduction::Min),
+        "ReduceProd" => reduce::reduce(b, node, Reduction::Product),
+        "ReduceL1" => reduce::reduce(b, node, Reduction::Sizes),
+        "ReduceL2" => reduce::reduce(b, node, Reduction::Length),
+        "ReduceSumSquare" => reduce::reduce(b, node, Reduction::Squares),
+        "ReduceLogSum" => reduce::reduce(b, node, Reduction::LogSum),
+        "ReduceLogSumExp" => reduce::reduce(b, node, Reduction::LogSumExp),
         "Relu" | "LeakyRelu" | "Sigmoid" | "HardSigmoid" | "HardSwish" | "Tanh" | "Exp" | "Sqrt" | "Neg" | "Erf" | "Log" | "Round"
         | "Abs" | "Floor" | "Ceil" => elementwise::unary(b, node),
         "Add" => elementwise::binary(b, node, Binary::Add),
@@ -75,6 +95,28 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "Cast" => elementwise::cast(b, node),
         "BatchNormalization" => elementwise::batch_normalization(b, node),
         "LayerNormalization" => return norm::layer_normalization(b, node),
+        "RMSNormalization" => norm::rms_normalization(b, node),
+        "InstanceNormalization" => norm::instance_normalization(b, node),
+        "GroupNormalization" => norm::group_normalization(b, node),
+        "LpNormalization" => norm::lp_normalization(b, node),
+        "LRN" => norm::local_response(b, node),
+        "MeanVarianceNormalization" => norm::mean_variance(b, node),
+        "Equal" => logic::compare(b, node, Comparison::Equal),
+        "Greater" => logic::compare(b, node, Comparison::Greater),
+        "GreaterOrEqual" => logic::compare(b, node, Comparison::GreaterOrEqual),
+        "Less" => logic::compare(b, node, Comparison::Less),
+        "LessOrEqual" => logic::compare(b, node, Comparison::LessOrEqual),
+        "And" => logic::logic(b, node, Logic::And),
+        "Or" => logic::logic(b, node, Logic::Or),
+        "Xor" => logic::logic(b, node, Logic::Xor),
+        "Not" => logic::not(b, node),
+        "Where" => logic::choose(b, node),
+        "Sign" => logic::sign(b, node),
+        "IsNaN" => logic::is_nan(b, node),
+        "ThresholdedRelu" => formula::thresholded(b, node),
+        "Shrink" => formula::shrink(b, node),
+        "Swish" => formula::swish(b, node),
+        "Mean" => formula::mean(b, node),
         "Mish" => formula::mish(b, node),
         "Gelu" => formula::gelu(b, node),
         "Reciprocal" => formula::reciprocal(b, node),
@@ -83,6 +125,13 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "Elu" | "Celu" | "Selu" => formula::elu(b, node),
         "QuantizeLinear" => quantize::quantize(b, node),
         "DequantizeLinear" => quantize::dequantize(b, node),
+        "DynamicQuantizeLinear" => return quantized::dynamic(b, node),
+        "QLinearConv" => quantized::qlinear_conv(b, node),
+        "QLinearMatMul" => quantized::qlinear_mat_mul(b, node),
+        "ConvInteger" => quantized::conv_integer(b, node),
+        "MatMulInteger" => quantized::mat_mul_integer(b, node),
+        "Attention" => return attention::attention(b, node),
+        "Einsum" => einsum::einsum(b, node),
         "LSTM" => return recurrent::lstm(b, node),
         "GRU" => return recurrent::gru(b, node),
         "RNN" => return recurrent::rnn(b, node),
@@ -108,7 +157,24 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "Constant" => constant::constant(b, node, model),
         "ConstantOfShape" => constant::constant_of_shape(b, node, model),
         "Shape" => constant::shape(b, node),
-        _ => Err(unsupported("this operator is not imported")),
+        "Size" => counting::size(b, node),
+        "Range" => counting::range(b, node),
+        "EyeLike" => counting::eye_like(b, node),
+        "Trilu" => counting::triangle(b, node),
+        "NonZero" => counting::non_zero(b, node),
+        "OneHot" => counting::one_hot(b, node),
+        "CumSum" => counting::cumulative_sum(b, node),
+        "Sin" | "Cos" | "Tan" | "Sinh" | "Cosh" | "Asin" | "Acos" | "Atan" | "Asinh" | "Acosh" | "Atanh" => counting::of_constants(b, node),
+        "Tile" => arrange::tile(b, node),
+        "DepthToSpace" => arrange::depth_to_space(b, node),
+        "SpaceToDepth" => arrange::space_to_depth(b, node),
+        "ArgMax" | "ArgMin" => rank::arg_max(b, node),
+        "TopK" => return rank::top_k(b, node),
+        "GatherElements" => scatter::gather_elements(b, node),
+        "GatherND" => scatter::gather_nd(b, node),
+        "ScatterElements" | "Scatter" => scatter::scatter_elements(b, node),
+        "ScatterND" => scatter::scatter_nd(b, node),
+        other => Err(unsupported(refused::why(other))),
     };
     Ok(vec![output?])
 }

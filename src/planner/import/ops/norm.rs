@@ -1,12 +1,35 @@
-//! LayerNormalization.
+//! Normalisations: LayerNormalization, RMSNormalization, InstanceNormalization, GroupNormalization, LpNormalization, LRN,
+//! MeanVarianceNormalization.
 
 use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
-use super::super::host::Elem;
+use super::super::host::{Elem, shape_of};
 use super::super::node::OnnxNode;
 use super::elementwise::{apply, convert};
 use super::reduce;
-use crate::primitive::{Binary, ReduceKind, Unary};
+use super::reshape::extents;
+use crate::primitive::{Binary, PoolKind, Primitive, ReduceKind, Scalar, Unary, Window};
+
+/// What a normalisation computes on its way.
+struct Normal {
+    mean: Operand,
+    deviation: Operand,
+    /// `(x - mean) / deviation`.
+    normal: Operand,
+}
+
+/// `x` less its mean over `axes`, over its deviation `sqrt(var + epsilon)`.
+fn normal(b: &mut Builder, x: &Operand, axes: &[usize], epsilon: f32) -> Fallible<Normal> {
+    let mean = reduce::over(b, x, ReduceKind::Mean, axes)?;
+    let centred = b.binary(Binary::Sub, x, &mean)?;
+    let squared = b.binary(Binary::Mul, &centred, &centred)?;
+    let variance = reduce::over(b, &squared, ReduceKind::Mean, axes)?;
+    let epsilon = b.scalar(x.elem(), f64::from(epsilon))?;
+    let shifted = b.binary(Binary::Add, &variance, &epsilon)?;
+    let deviation = apply(b, Unary::Sqrt, &shifted)?;
+    let normal = b.binary(Binary::Div, &centred, &deviation)?;
+    Ok(Normal { mean, deviation, normal })
+}
 
 /// LayerNormalization: `(x - mean) / sqrt(var + epsilon) * scale + bias`, mean and variance over the axes from `axis` on, in f32.
 /// The mean and the reciprocal deviation are its second and third output.
@@ -24,14 +47,7 @@ pub(super) fn layer_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
     }
     let axes: Vec<usize> = (first..rank).collect();
     let wide = convert(b, x, Elem::F32)?;
-    let mean = reduce::over(b, &wide, ReduceKind::Mean, &axes)?;
-    let centred = b.binary(Binary::Sub, &wide, &mean)?;
-    let squared = b.binary(Binary::Mul, &centred, &centred)?;
-    let variance = reduce::over(b, &squared, ReduceKind::Mean, &axes)?;
-    let epsilon = b.scalar(Elem::F32, f64::from(epsilon))?;
-    let shifted = b.binary(Binary::Add, &variance, &epsilon)?;
-    let deviation = apply(b, Unary::Sqrt, &shifted)?;
-    let normal = b.binary(Binary::Div, &centred, &deviation)?;
+    let Normal { mean, deviation, normal } = normal(b, &wide, &axes, epsilon)?;
     let normal = convert(b, &normal, x.elem())?;
     let mut result = b.binary(Binary::Mul, &normal, node.input(1)?)?;
     if let Some(bias) = node.optional(2) {
@@ -53,4 +69,156 @@ pub(super) fn layer_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
         outputs.push(b.binary(Binary::Div, &one, &deviation)?);
     }
     Ok(outputs)
+}
+
+fn floats<'n>(node: &'n OnnxNode<'_>) -> Fallible<&'n Operand> {
+    let x = node.input(0)?;
+    if x.elem().is_float() {
+        Ok(x)
+    } else {
+        Err(malformed(format!("elements of {:?}", x.elem())))
+    }
+}
+
+/// RMSNormalization: `x / sqrt(mean of x^2 + epsilon) * scale` over the axes from `axis` on.
+pub(super) fn rms_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(2, 2)?;
+    let x = floats(node)?;
+    let rank = x.shape().rank();
+    let first = OnnxNode::axis(node.int("axis")?.unwrap_or(-1), rank, "axis")?;
+    let epsilon = node.float("epsilon")?.unwrap_or(1e-5);
+    if node.int("stash_type")?.unwrap_or(1) != 1 {
+        return Err(unsupported("statistics in another type than f32").at("stash_type"));
+    }
+    let axes: Vec<usize> = (first..rank).collect();
+    let wide = convert(b, x, Elem::F32)?;
+    let squared = b.binary(Binary::Mul, &wide, &wide)?;
+    let mean = reduce::over(b, &squared, ReduceKind::Mean, &axes)?;
+    let epsilon = b.scalar(Elem::F32, f64::from(epsilon))?;
+    let shifted = b.binary(Binary::Add, &mean, &epsilon)?;
+    let size = apply(b, Unary::Sqrt, &shifted)?;
+    let normal = b.binary(Binary::Div, &wide, &size)?;
+    let normal = convert(b, &normal, x.elem())?;
+    b.binary(Binary::Mul, &normal, node.input(1)?)
+}
+
+/// InstanceNormalization: each channel of each sample normalised over its places, then scaled and shifted.
+pub(super) fn instance_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let channels = i64::from(floats(node)?.shape().dims().get(1).copied().unwrap_or(0));
+    grouped(b, node, channels)
+}
+
+/// GroupNormalization: the same over groups of channels. Before operator set 21 scale and shift are those of the groups.
+pub(super) fn group_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let groups = node.int("num_groups")?.ok_or_else(|| malformed("missing").at("num_groups"))?;
+    node.ignore("stash_type");
+    grouped(b, node, groups)
+}
+
+fn grouped(b: &mut Builder, node: &OnnxNode<'_>, groups: i64) -> Fallible<Operand> {
+    node.arity(3, 3)?;
+    let x = floats(node)?;
+    let epsilon = node.float("epsilon")?.unwrap_or(1e-5);
+    let dims = extents(x.shape());
+    let &[n, channels, ..] = &dims[..] else {
+        return Err(malformed(format!("an input {} without channels", x.shape())));
+    };
+    if groups < 1 || channels % groups != 0 {
+        return Err(malformed(format!("{channels} channels in {groups} groups")).at("num_groups"));
+    }
+    let each = dims[2..].iter().product::<i64>() * (channels / groups);
+    let runs = b.reshape(x, shape_of(&[n, groups, each])?)?;
+    let runs = convert(b, &runs, Elem::F32)?;
+    let normal = normal(b, &runs, &[2], epsilon)?.normal;
+    let normal = convert(b, &normal, x.elem())?;
+    let mut result = b.reshape(&normal, x.shape())?;
+    for (index, kind) in [(1, Binary::Mul), (2, Binary::Add)] {
+        let p = node.input(index)?;
+        let per = i64::from(p.shape().dims().first().copied().unwrap_or(0));
+        let p = if per == channels {
+            p.clone()
+        } else if per == groups {
+            // One for each group: repeated for its channels.
+            let column = b.reshape(p, shape_of(&[groups, 1])?)?;
+            let wide = b.broadcast(&column, shape_of(&[groups, channels / groups])?)?;
+            b.reshape(&wide, shape_of(&[channels])?)?
+        } else {
+            return Err(malformed(format!("shape {} for {channels} channels", p.shape())).at(if index == 1 { "scale" } else { "bias" }));
+        };
+        let p = convert(b, &p, x.elem())?;
+        let p = b.per_channel(&p, x.shape().rank())?;
+        result = b.binary(kind, &result, &p)?;
+    }
+    Ok(result)
+}
+
+/// LpNormalization: over the sum of sizes, or the root of the sum of squares, along an axis.
+pub(super) fn lp_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(1, 1)?;
+    let x = floats(node)?;
+    let axis = OnnxNode::axis(node.int("axis")?.unwrap_or(-1), x.shape().rank(), "axis")?;
+    let size = match node.int("p")?.unwrap_or(2) {
+        1 => {
+            let sizes = apply(b, Unary::Abs, x)?;
+            reduce::over(b, &sizes, ReduceKind::Sum, &[axis])?
+        }
+        2 => {
+            let squares = b.binary(Binary::Mul, x, x)?;
+            let sum = reduce::over(b, &squares, ReduceKind::Sum, &[axis])?;
+            apply(b, Unary::Sqrt, &sum)?
+        }
+        other => return Err(malformed(format!("{other}")).at("p")),
+    };
+    // Nothing but zeros stays zeros.
+    let size = apply(b, Unary::Clip(Scalar(f32::MIN_POSITIVE), Scalar(f32::INFINITY)), &size)?;
+    b.binary(Binary::Div, x, &size)
+}
+
+/// LRN (Krizhevsky et al. 2012): `x / (bias + alpha * mean of the squares of size neighbouring channels)^beta`, where channels
+/// that do not exist count as 0.
+pub(super) fn local_response(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(1, 1)?;
+    let x = floats(node)?;
+    let (alpha, beta) = (node.float("alpha")?.unwrap_or(1e-4), node.float("beta")?.unwrap_or(0.75));
+    let bias = node.float("bias")?.unwrap_or(1.0);
+    let size = node.int("size")?.ok_or_else(|| malformed("missing").at("size"))?;
+    let dims = extents(x.shape());
+    let &[n, channels, ..] = &dims[..] else {
+        return Err(malformed(format!("an input {} without channels", x.shape())));
+    };
+    let size = u32::try_from(size)
+        .ok()
+        .filter(|&s| s >= 1)
+        .ok_or_else(|| malformed(format!("{size}")).at("size"))?;
+    let places = dims[2..].iter().product::<i64>();
+    let squares = b.binary(Binary::Mul, x, x)?;
+    let picture = shape_of(&[n, 1, channels, places])?;
+    let squares = b.reshape(&squares, picture)?;
+    let mut window = Window::new(&[size, 1]);
+    (window.pad_begin[0], window.pad_end[0]) = ((size - 1) / 2, size / 2);
+    let kind = PoolKind::Average { count_pad: true };
+    let mean = b.one(Primitive::Pool { kind, window }, &[&squares], x.elem(), picture)?;
+    let mean = b.reshape(&mean, x.shape())?;
+    let (alpha, bias) = (b.scalar(x.elem(), f64::from(alpha))?, b.scalar(x.elem(), f64::from(bias))?);
+    let exponent = b.scalar(x.elem(), f64::from(beta))?;
+    let scaled = b.binary(Binary::Mul, &mean, &alpha)?;
+    let shifted = b.binary(Binary::Add, &scaled, &bias)?;
+    let divisor = b.binary(Binary::Pow, &shifted, &exponent)?;
+    b.binary(Binary::Div, x, &divisor)
+}
+
+/// MeanVarianceNormalization: without scale and shift, and next to nothing added to the variance.
+pub(super) fn mean_variance(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(1, 1)?;
+    let x = floats(node)?;
+    let axes = node.ints("axes")?.unwrap_or(&[0, 2, 3]);
+    let axes = OnnxNode::axes(axes, x.shape().rank(), "axes")?;
+    let mean = reduce::over(b, x, ReduceKind::Mean, &axes)?;
+    let centred = b.binary(Binary::Sub, x, &mean)?;
+    let squared = b.binary(Binary::Mul, &centred, &centred)?;
+    let variance = reduce::over(b, &squared, ReduceKind::Mean, &axes)?;
+    let deviation = apply(b, Unary::Sqrt, &variance)?;
+    let epsilon = b.scalar(x.elem(), 1e-9)?;
+    let deviation = b.binary(Binary::Add, &deviation, &epsilon)?;
+    b.binary(Binary::Div, &centred, &deviation)
 }

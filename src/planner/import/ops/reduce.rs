@@ -1,10 +1,12 @@
-//! ReduceMean, ReduceMax, ReduceSum and the global pools.
+//! The reductions and the global pools.
 
 use super::super::builder::{Builder, Operand};
-use super::super::error::{Fallible, malformed};
-use super::super::host::shape_of;
+use super::super::error::{Fallible, malformed, unsupported};
+use super::super::host::{Elem, shape_of};
 use super::super::node::OnnxNode;
-use crate::primitive::{Primitive, ReduceKind};
+use super::elementwise::{apply, convert};
+use super::reshape::extents;
+use crate::primitive::{Binary, Primitive, ReduceKind, Scalar, Unary};
 
 /// Reduces `axes` of `x` to extent 1.
 pub(super) fn over(b: &mut Builder, x: &Operand, kind: ReduceKind, axes: &[usize]) -> Fallible<Operand> {
@@ -25,9 +27,31 @@ pub(super) fn global(b: &mut Builder, node: &OnnxNode<'_>, kind: ReduceKind) -> 
     over(b, x, kind, &axes)
 }
 
+/// What a reduction computes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reduction {
+    Of(ReduceKind),
+    Min,
+    /// The product.
+    Product,
+    /// The sum of sizes.
+    Sizes,
+    /// The root of the sum of squares.
+    Length,
+    /// The sum of squares.
+    Squares,
+    /// The logarithm of the sum.
+    LogSum,
+    /// The logarithm of the sum of exponentials.
+    LogSumExp,
+}
+
+/// Elements along reduced axes up to which a product is written out.
+const MAX_FACTORS: i64 = 256;
+
 /// A reduction; the axes are an attribute before operator set 13 (ReduceSum) or 18 (the others), an input since.
-pub(super) fn reduce(b: &mut Builder, node: &OnnxNode<'_>, kind: ReduceKind) -> Fallible<Operand> {
-    let since = if kind == ReduceKind::Sum { 13 } else { 18 };
+pub(super) fn reduce(b: &mut Builder, node: &OnnxNode<'_>, kind: Reduction) -> Fallible<Operand> {
+    let since = if kind == Reduction::Of(ReduceKind::Sum) { 13 } else { 18 };
     let x = node.input(0)?;
     let (axes, nothing_without_axes) = if node.opset < since {
         node.arity(1, 1)?;
@@ -46,7 +70,7 @@ pub(super) fn reduce(b: &mut Builder, node: &OnnxNode<'_>, kind: ReduceKind) -> 
     if axes.is_empty() {
         return Ok(x.clone());
     }
-    let reduced = over(b, x, kind, &axes)?;
+    let reduced = reduced(b, x, kind, &axes)?;
     if keep {
         return Ok(reduced);
     }
@@ -55,4 +79,87 @@ pub(super) fn reduce(b: &mut Builder, node: &OnnxNode<'_>, kind: ReduceKind) -> 
         .map(|a| i64::from(x.shape().dim(a)))
         .collect();
     b.reshape(&reduced, shape_of(&left)?)
+}
+
+/// `axes` of `x` reduced to extent 1.
+fn reduced(b: &mut Builder, x: &Operand, kind: Reduction, axes: &[usize]) -> Fallible<Operand> {
+    if x.elem() == Elem::Bool {
+        // Any and all of truth values are maxima and minima.
+        let mask = super::logic::mask(b, x)?;
+        let mask = reduced(b, &mask, kind, axes)?;
+        return super::logic::truth(b, mask);
+    }
+    match kind {
+        Reduction::Of(kind) => over(b, x, kind, axes),
+        Reduction::Min => {
+            let wide = match x.elem() {
+                Elem::U8 | Elem::I8 => convert(b, x, Elem::I32)?,
+                _ => x.clone(),
+            };
+            let negative = apply(b, Unary::Neg, &wide)?;
+            let largest = over(b, &negative, ReduceKind::Max, axes)?;
+            let smallest = apply(b, Unary::Neg, &largest)?;
+            convert(b, &smallest, x.elem())
+        }
+        Reduction::Product => product(b, x, axes),
+        Reduction::Sizes => {
+            let sizes = apply(b, Unary::Abs, x)?;
+            over(b, &sizes, ReduceKind::Sum, axes)
+        }
+        Reduction::Squares => {
+            let squares = b.binary(Binary::Mul, x, x)?;
+            over(b, &squares, ReduceKind::Sum, axes)
+        }
+        _ if !x.elem().is_float() => Err(unsupported(format!("of elements of {:?}", x.elem()))),
+        Reduction::Length => {
+            let squares = b.binary(Binary::Mul, x, x)?;
+            let sum = over(b, &squares, ReduceKind::Sum, axes)?;
+            apply(b, Unary::Sqrt, &sum)
+        }
+        Reduction::LogSum => {
+            let sum = over(b, x, ReduceKind::Sum, axes)?;
+            apply(b, Unary::Log, &sum)
+        }
+        Reduction::LogSumExp => {
+            // The largest is taken off first, so that no power overflows; infinities would leave no number.
+            let largest = over(b, x, ReduceKind::Max, axes)?;
+            let largest = apply(b, Unary::Clip(Scalar(-f32::MAX), Scalar(f32::MAX)), &largest)?;
+            let below = b.binary(Binary::Sub, x, &largest)?;
+            let powers = apply(b, Unary::Exp, &below)?;
+            let sum = over(b, &powers, ReduceKind::Sum, axes)?;
+            let log = apply(b, Unary::Log, &sum)?;
+            b.binary(Binary::Add, &log, &largest)
+        }
+    }
+}
+
+/// The product, halved along each axis until one element is left.
+fn product(b: &mut Builder, x: &Operand, axes: &[usize]) -> Fallible<Operand> {
+    let mut x = x.clone();
+    for &axis in axes {
+        let mut n = i64::from(x.shape().dim(axis));
+        if n == 0 || (n > MAX_FACTORS && x.host().is_none()) {
+            return Err(unsupported(format!("a product of {n} factors (1 to {MAX_FACTORS} are imported)")));
+        }
+        while n > 1 {
+            let half = n / 2;
+            let part = |b: &mut Builder, first: i64, count: i64| {
+                let (mut start, mut dims) = (vec![0; x.shape().rank()], extents(x.shape()));
+                (start[axis], dims[axis]) = (first, count);
+                b.slice(&x, start, vec![1; dims.len()], shape_of(&dims)?)
+            };
+            let (left, right) = (part(b, 0, half)?, part(b, half, half)?);
+            let rest = if n % 2 == 1 { Some(part(b, n - 1, 1)?) } else { None };
+            let mut halved = b.binary(Binary::Mul, &left, &right)?;
+            n = half;
+            if let Some(rest) = rest {
+                let mut dims = extents(halved.shape());
+                dims[axis] += 1;
+                halved = b.concat(&[&halved, &rest], axis, shape_of(&dims)?)?;
+                n += 1;
+            }
+            x = halved;
+        }
+    }
+    Ok(x)
 }

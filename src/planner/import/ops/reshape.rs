@@ -8,6 +8,10 @@ use crate::limits::MAX_RANK;
 use crate::planner::graph::{ViewOp, broadcast};
 use crate::tensor::Shape;
 
+pub(super) fn extents(shape: Shape) -> Vec<i64> {
+    shape.dims().iter().map(|&d| i64::from(d)).collect()
+}
+
 pub(super) fn identity(node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(1, 1)?;
     node.input(0).cloned()

@@ -5,13 +5,9 @@ use super::super::error::{Fallible, limit, malformed, unsupported};
 use super::super::fold;
 use super::super::host::{Elem, shape_of};
 use super::super::node::OnnxNode;
+use super::reshape::extents;
 use crate::limits::MAX_RANK;
 use crate::primitive::{PadMode, Primitive, Scalar};
-use crate::tensor::Shape;
-
-fn extents(shape: Shape) -> Vec<i64> {
-    shape.dims().iter().map(|&d| i64::from(d)).collect()
-}
 
 pub(super) fn concat(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     let parts = node.all_inputs()?;

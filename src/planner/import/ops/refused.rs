@@ -1,0 +1,24 @@
+//! Why an operator is not imported, and what to do about it.
+
+/// Of an operator that no function is there for.
+pub(super) fn why(op: &str) -> String {
+    let cut = "cut the network in front of it (its inputs become outputs), and leave the rest to the card's decoder or to the program";
+    match op {
+        "NonMaxSuppression" => format!("how many boxes are left is known only when it runs, and plans have fixed shapes: {cut}"),
+        "Unique" | "Compress" | "StringNormalizer" => format!("its output's extent is known only when it runs, and plans have fixed shapes: {cut}"),
+        "If" | "Loop" | "Scan" => {
+            "control flow: a frame's work is fixed ahead of time. Export the network traced, with fixed shapes, or simplify the file (onnxsim)"
+                .into()
+        }
+        op if op.starts_with("Sequence") || op.starts_with("Optional") || op == "SplitToSequence" || op == "ConcatFromSequence" => {
+            "sequences and optional values: export the network with tensors only, or simplify the file (onnxsim)".into()
+        }
+        op if op.starts_with("Random") || matches!(op, "Multinomial" | "Bernoulli") => {
+            "random numbers: the same frame gives the same bits. Export the network for inference".into()
+        }
+        "RoiAlign" | "MaxRoiPool" | "GridSample" | "AffineGrid" | "DeformConv" | "MaxUnpool" | "Col2Im" => {
+            format!("it reads or writes places that a frame computes, for which there is no kernel: {cut}")
+        }
+        _ => format!("this operator is not imported: express it by others when exporting, or {cut}"),
+    }
+}
