@@ -125,6 +125,15 @@ impl Deployment {
 
     /// Checks a deployment that never was a directory. `weight_files` are whole files in any order.
     pub fn assemble(table: Table, plans: Vec<Plan>, weight_files: Vec<Vec<u8>>) -> Result<Deployment, LoadError> {
+        let mut weights = WeightStore::new();
+        weight_files.iter().for_each(|bytes| {
+            weights.own(bytes);
+        });
+        Deployment::over(table, plans, weights)
+    }
+
+    /// The same with weight files that are at hand, which are not read again.
+    pub fn over(table: Table, plans: Vec<Plan>, weights: WeightStore) -> Result<Deployment, LoadError> {
         let path = Path::new("table");
         table.check().map_err(at(path))?;
         if table.entries.len() != plans.len() {
@@ -133,10 +142,6 @@ impl Deployment {
                 plans: plans.len(),
             }));
         }
-        let mut weights = WeightStore::new();
-        weight_files.iter().for_each(|bytes| {
-            weights.own(bytes);
-        });
         let mut checked = Vec::with_capacity(plans.len());
         for (entry, plan) in table.entries.iter().zip(plans) {
             let path = Path::new(&entry.file);

@@ -5,6 +5,7 @@ use super::targets::{self, Verdict, geometric_mean};
 use crate::bench::measure::Samples;
 use crate::bench::report::Provenance;
 use crate::bench::zoo::rivals;
+use crate::planner::report::RefinedReport;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -34,6 +35,8 @@ pub struct Seconds {
     pub peer: f64,
     /// Starting the processes under MPS.
     pub mps: f64,
+    /// Refining our plans by measurement.
+    pub refine: f64,
     /// Opening our engine, and choosing among our plans.
     pub qualify: f64,
     /// The turns.
@@ -55,6 +58,8 @@ pub struct Measured {
     pub verdict: Verdict,
     /// The SMs that each process under MPS might hold.
     pub mps_sms: Vec<u32>,
+    /// What a refinement by measurement tried, if there was one.
+    pub refined: Option<RefinedReport>,
     /// What it cost.
     pub seconds: Seconds,
 }
@@ -71,6 +76,9 @@ pub struct Report {
     /// What was left out, and why.
     pub left_out: Vec<String>,
 }
+
+/// Plans of a refinement that the JSON has, best first.
+const SHOWN: usize = 24;
 
 fn ms(samples: &Samples, quantile: f64) -> String {
     match samples.count() {
@@ -178,8 +186,11 @@ impl Measured {
                 "over_mps": v.over_mps, "identical": v.identical,
             },
             "mps_sms": self.mps_sms,
+            "refined": self.refined.as_ref().map(|r| json!({
+                "rounds": r.rounds, "plans": r.tried.len(), "best": &r.tried[..r.tried.len().min(SHOWN)],
+            })),
             "seconds": {
-                "compile": self.seconds.compile, "peer": self.seconds.peer, "mps": self.seconds.mps,
+                "compile": self.seconds.compile, "peer": self.seconds.peer, "mps": self.seconds.mps, "refine": self.seconds.refine,
                 "qualify": self.seconds.qualify, "turns": self.seconds.turns,
             },
         })
@@ -296,6 +307,7 @@ mod tests {
                 entries,
                 verdict,
                 mps_sms: vec![66, 66, 12],
+                refined: None,
                 seconds: Seconds::default(),
             }],
             left_out: vec!["MPS: there is none".into()],
