@@ -246,13 +246,13 @@ impl Report {
             row.entries.iter().for_each(|e| text.push_str(&format!("{}\n", row.line(e))));
         }
         text.push_str("\n## What it cost, in seconds\n\nRows are made ready side by side, and measured one after another.\n\n");
-        text.push_str("| mix | compile and search | PyTorch | MPS | choice | turns |\n|---|---|---|---|---|---|\n");
+        text.push_str("| mix | compile and search | PyTorch | MPS | refinement | choice | turns |\n|---|---|---|---|---|---|---|\n");
         for row in &self.rows {
             let s = row.seconds;
             let _ = writeln!(
                 text,
-                "| {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",
-                row.name, s.compile, s.peer, s.mps, s.qualify, s.turns
+                "| {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",
+                row.name, s.compile, s.peer, s.mps, s.refine, s.qualify, s.turns
             );
         }
         text
@@ -276,8 +276,8 @@ const LEGEND: &str = "\
 `network` is the device's clock: from the stamp of the first segment's start to that of the last one's end; of PyTorch's graphs
 the time between two events around the replay. `frame` is the host's clock: from submission until the last result is there. Of
 PyTorch without a graph and of MPS there are only frames. Ratios are medians of `network`, over MPS of `frame`; above 1 the plan is
-faster, and what misses its aim is bold. The plan is the fastest of all searchers' best, chosen on frames of its own. `possible` is
-0.9 of sequential over floor, which bounds the aim; over PyTorch 1.25 times the floor does as well. `floor` is the longest of: the
+faster, and what misses its aim is bold. The plan is the fastest of all searchers' best, chosen on frames of its own; `measured` are
+plans that measurements led to. `possible` is 0.9 of sequential over floor, which bounds the aim; over PyTorch 1.25 times the floor does as well. `floor` is the longest of: the
 longest network's floor, all arithmetic, all bytes, at the best rates measured on the board.
 ";
 
