@@ -24,9 +24,9 @@ const STAGES: [usize; 4] = [4, 8, 16, 32];
 /// What a plan's tail is read from: of so few frames the p99 would be the slowest one.
 const TAIL: f64 = 0.9;
 /// New plans of a round.
-const PLANS: usize = 44;
+const PLANS: usize = 32;
 /// The best plans so far that run in every round, and that new ones are made from.
-const ELITE: usize = 6;
+const ELITE: usize = 5;
 /// Frames that a plan must have run to be one of them.
 const PROVEN: usize = STAGES[0] + STAGES[1] + STAGES[2];
 /// How often a direction is taken at least, and how much more for each plan in it that was better than its parent.
@@ -367,7 +367,7 @@ mod tests {
             share: usual.calibration.share / 2,
             ..usual.calibration
         }));
-        let start = compiled("bst:64+bst:8+bst:1", &board, Some(times.clone()));
+        let start = compiled("m3:1+bst:64+lstm:16", &board, Some(times.clone()));
         let refined = |rounds| {
             let mut meter = Other {
                 board: board.clone(),
@@ -450,7 +450,7 @@ mod tests {
         }
         let mut fixed = Fixed([900, 800, 7, 3, 6, 4, 5, 8], [0; 8]);
         let samples = race(&mut fixed, 8, 2).unwrap();
-        assert_eq!(fixed.1, [60, 60, 4, 60, 12, 28, 12, 4]);
+        assert_eq!(fixed.1, [60, 60, 4, 60, 4, 28, 12, 4]);
         assert_eq!(samples.iter().map(Samples::count).collect::<Vec<_>>(), fixed.1);
     }
 }

@@ -5,13 +5,14 @@
 use super::check::{CheckError, CheckedPlan, check};
 use super::file::{self, FileError};
 use super::format::{Digest, Plan};
-use super::table::{Table, TableError};
+use super::table::{Entry, Table, TableError};
 use super::tactic::{Target, arithmetic_class};
 use super::weights::{WeightError, WeightStore};
 use crate::ids::{OperatorId, PlanId, SectionId};
 use crate::limits::MAX_PLAN_FILE;
 use std::fs::File;
 use std::io::{self, Read};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 /// Everything a backend prepares. Invariants P1 to P8 hold for every plan of it.
@@ -142,8 +143,7 @@ impl Deployment {
                 plans: plans.len(),
             }));
         }
-        let mut checked = Vec::with_capacity(plans.len());
-        for (entry, plan) in table.entries.iter().zip(plans) {
+        let check = |(entry, plan): (&Entry, Plan)| {
             let path = Path::new(&entry.file);
             if Digest::of(&file::encode(&plan)) != entry.digest {
                 return Err(at(path)(Reason::Digest));
@@ -153,8 +153,23 @@ impl Deployment {
                 let path = Path::new("weights").join(record.digest.to_string());
                 weights.holds(record).map_err(at(&path))?;
             }
-            checked.push(plan);
-        }
+            Ok(plan)
+        };
+        // Whoever tries plans has many, and every core can check some.
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let share = plans.len().div_ceil(cores).max(1);
+        let mut pairs = table.entries.iter().zip(plans).peekable();
+        let checked = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            while pairs.peek().is_some() {
+                let some: Vec<(&Entry, Plan)> = pairs.by_ref().take(share).collect();
+                threads.push(scope.spawn(move || some.into_iter().map(check).collect::<Vec<_>>()));
+            }
+            let results = threads
+                .into_iter()
+                .flat_map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            results.collect::<Result<Vec<CheckedPlan>, LoadError>>()
+        })?;
         Deployment {
             table,
             plans: checked,

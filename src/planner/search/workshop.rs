@@ -13,6 +13,7 @@ use crate::planner::Searcher;
 use crate::planner::lots::Lots;
 use crate::planner::schedule::{Decisions, Problem};
 use crate::planner::simulate::{Costs, Machine};
+use std::num::NonZeroUsize;
 
 /// Ways to change a candidate, by name: each shows one effect, the last two mix them.
 pub const DIRECTIONS: [&str; 9] = [
@@ -105,7 +106,7 @@ impl Workshop {
     }
 
     /// Up to `wanted` new ideas from `parents`, best first, that are not among `known`. Directions are drawn as often as `favour`
-    /// says, one figure each. The same arguments give the same ideas.
+    /// says, one figure each. The same arguments give the same ideas, on however many cores.
     pub fn propose(
         &self,
         tenants: &[Tenant],
@@ -119,38 +120,60 @@ impl Workshop {
         if parents.is_empty() || self.field.sets.is_empty() || self.field.operators.iter().any(Vec::is_empty) {
             return all;
         }
-        let mut judge = Judge::new(tenants, &self.field, &self.menu, self.machine, 0, &|_, _| {});
-        for slot in 0..wanted {
-            // The better a parent, the more children.
-            let parent = lots.below(parents.len()).min(lots.below(parents.len()));
-            let direction = draw(favour, lots);
-            let changes = 1 << lots.below(MOST + 1);
-            let from = parents[parent];
-            let limit = Score {
-                late: from.score.late,
-                time: from.score.time.saturating_add(from.score.time / 100 * WORSE),
+        // Each has lots of its own, so that cores may share them out.
+        let slots: Vec<(usize, Lots)> = (0..wanted)
+            .map(|s| (PICKED_OF[s % PICKED_OF.len()], Lots::new(lots.next())))
+            .collect();
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let found = std::thread::scope(|scope| {
+            let some = |slots: &'_ [(usize, Lots)]| {
+                let mut judge = Judge::new(tenants, &self.field, &self.menu, self.machine, 0, &|_, _| {});
+                let child = |(of, lots): &(usize, Lots)| child(&mut judge, parents, known, *of, favour, &mut lots.clone());
+                slots.iter().filter_map(child).collect::<Vec<Proposal>>()
             };
-            let mut best: Option<Idea> = None;
-            for _ in 0..PICKED_OF[slot % PICKED_OF.len()] {
-                let mut candidate = from.candidate.clone();
-                match KINDS.get(direction) {
-                    Some(kinds) => (0..changes).for_each(|_| own::change(&judge, &mut candidate, kinds[lots.below(kinds.len())], lots)),
-                    None => cross(&mut candidate, &parents[lots.below(parents.len())].candidate, lots),
-                }
-                let met = |idea: &Idea| idea.candidate == candidate;
-                if known.iter().any(|i| met(i)) || parents.iter().any(|i| met(i)) || all.iter().any(|p| met(&p.idea)) {
-                    continue;
-                }
-                let score = judge.score(&candidate);
-                if score <= limit && score != Score::WORST && best.as_ref().is_none_or(|b| score < b.score) {
-                    let by = from.by;
-                    best = Some(Idea { by, score, candidate });
-                }
+            let threads: Vec<_> = slots
+                .chunks(wanted.div_ceil(cores).max(1))
+                .map(|s| scope.spawn(move || some(s)))
+                .collect();
+            threads.into_iter().flat_map(|t| t.join().unwrap_or_default()).collect::<Vec<_>>()
+        });
+        for proposal in found {
+            if all.iter().all(|p| p.idea.candidate != proposal.idea.candidate) {
+                all.push(proposal);
             }
-            all.extend(best.map(|idea| Proposal { idea, parent, direction }));
         }
         all
     }
+}
+
+/// The child that the simulator picks of so many; `None` where all are known or much worse than their parent.
+fn child(judge: &mut Judge<'_>, parents: &[&Idea], known: &[&Idea], of: usize, favour: &[u32], lots: &mut Lots) -> Option<Proposal> {
+    // The better a parent, the more children.
+    let parent = lots.below(parents.len()).min(lots.below(parents.len()));
+    let direction = draw(favour, lots);
+    let changes = 1 << lots.below(MOST + 1);
+    let from = parents[parent];
+    let limit = Score {
+        late: from.score.late,
+        time: from.score.time.saturating_add(from.score.time / 100 * WORSE),
+    };
+    let mut best: Option<Idea> = None;
+    for _ in 0..of {
+        let mut candidate = from.candidate.clone();
+        match KINDS.get(direction) {
+            Some(kinds) => (0..changes).for_each(|_| own::change(judge, &mut candidate, kinds[lots.below(kinds.len())], lots)),
+            None => cross(&mut candidate, &parents[lots.below(parents.len())].candidate, lots),
+        }
+        if known.iter().chain(parents).any(|i| i.candidate == candidate) {
+            continue;
+        }
+        let score = judge.score(&candidate);
+        if score <= limit && score != Score::WORST && best.as_ref().is_none_or(|b| score < b.score) {
+            let by = from.by;
+            best = Some(Idea { by, score, candidate });
+        }
+    }
+    best.map(|idea| Proposal { idea, parent, direction })
 }
 
 /// A number that is drawn as often as its weight says; the first if all are 0.
