@@ -56,10 +56,21 @@ pub fn prepare(
         return Err(PrepareError::Slots(options.slots));
     }
     check_plans(deployment)?;
+    Ok(prepare_on_gpu(kernels, compile, deployment, options, kept).map_err(CudaError::or_exhausted)?)
+}
+
+/// [`prepare`], once its arguments are known to be sound.
+fn prepare_on_gpu(
+    kernels: &Path,
+    compile: Compile,
+    deployment: &Arc<Deployment>,
+    options: &PrepareOptions,
+    kept: &mut Kept,
+) -> Result<CudaPrepared, CudaError> {
     let mut own = std::mem::take(kept);
     let context = match own.context.take() {
         Some(context) => context,
-        None => Context::open().map_err(CudaError::from)?,
+        None => Context::open()?,
     };
     let (archive, green) = board(&context, kernels, deployment, options.sms, own.archive.take())?;
     let compiled = compile_all(deployment, compile, &mut own.packs)?;
