@@ -4,14 +4,18 @@
 //! the one with the shortest tail is kept. As the baselines are among them, what is kept is no slower than the best baseline was
 //! in the same run; and a searcher's plan must be faster by more than two runs of one plan differ by.
 
+use super::bed::Bed;
 use super::inputs::{self, Picture};
 use super::measure::{Samples, TURN, WARM};
+use super::refine::{self, Limit};
+use super::stage::Inputs;
 use super::{BenchError, ours};
 use crate::board::BoardRecord;
 use crate::plan::format::Plan;
 use crate::planner::Compiled;
-use crate::planner::report::MeasuredReport;
+use crate::planner::report::{MeasuredReport, RoundReport};
 use crate::runtime::{Engine, Options};
+use std::time::Duration;
 
 /// The searchers that leave everything as it is.
 pub const BASELINES: [&str; 2] = ["sequential", "streams"];
@@ -31,6 +35,25 @@ pub fn order(plans: &[(&str, &Samples)], tail: f64) -> Vec<usize> {
         order[..=place].rotate_right(1);
     }
     order
+}
+
+/// Refines a compiled task set's plans on this machine for about as long as is said, if it was compiled for that.
+pub fn refine(
+    compiled: &mut Compiled,
+    board: &BoardRecord,
+    options: &Options,
+    time: Duration,
+    told: impl FnMut(&RoundReport),
+) -> Result<(), BenchError> {
+    if compiled.refinery.is_none() {
+        return Ok(());
+    }
+    let inputs = Inputs {
+        pictures: compiled.plan.cameras.iter().map(Picture::of).collect(),
+        tensors: inputs::tensors(&compiled.plan, &vec![(-1.0, 1.0); compiled.plan.tenants.len()]),
+    };
+    let mut bed = Bed::new(&compiled.weight_files, inputs, board, options)?;
+    refine::refine(compiled, &mut bed, Limit::of(time), told)
 }
 
 /// Runs at least `frames` counted frames of a compiled task set's plan and of each of its rivals, in turns of whole cycles, on

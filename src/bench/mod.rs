@@ -3,6 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | [`agree`] | a GPU against the processor, operator by operator |
+//! | [`bed`] | an engine for many plans of the same networks, some at a time |
 //! | [`choice`] | of the plans of several decisions the fastest |
 //! | [`mixes`] | what is compared: a task set, and its networks alone |
 //! | [`noise`] | numbers from a seed |
@@ -14,11 +15,13 @@
 //! | [`report`] | the figures as rows and as JSON, with what they depend on |
 //! | [`tactics`] | the times of all tactics of operators, for a board's table |
 //! | [`profile`] | the time of each operator alone |
+//! | [`refine`] | plans made from measured ones, measured again |
 //! | [`stage`] | an engine on a plan and its rivals, timed by two clocks |
 //! | [`table`] | the papers' table: every searcher, MPS and PyTorch on the mixes |
 //! | [`zoo`] | the networks of the papers, built here with seeded weights |
 
 pub mod agree;
+pub mod bed;
 pub mod choice;
 pub mod inputs;
 pub mod looped;
@@ -28,6 +31,7 @@ pub mod noise;
 pub mod ours;
 pub mod peers;
 pub mod profile;
+pub mod refine;
 pub mod report;
 pub mod stage;
 pub mod table;

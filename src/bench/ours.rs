@@ -62,6 +62,7 @@ pub(super) fn apart(mut compiled: Compiled) -> Vec<Compiled> {
             rivals: Vec::new(),
             weight_files: Vec::new(),
             report: report.clone(),
+            refinery: None,
         }
     };
     let others = rivals.into_iter().enumerate().map(rival);

@@ -9,12 +9,13 @@ use super::measure::Samples;
 use super::{BenchError, ours};
 use crate::board::BoardRecord;
 use crate::ids::{CameraId, SegmentId, TenantId};
-use crate::plan::format::Port;
+use crate::plan::format::{Plan, Port};
 use crate::planner::Compiled;
 use crate::runtime::{Draft, Engine, Options};
 use crate::tensor::Tensor;
 use crate::units::Nanos;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Frames that the trace holds; one is looked at as soon as it has ended.
@@ -65,34 +66,40 @@ pub struct Inputs {
     pub tensors: Vec<(usize, usize, Vec<u8>)>,
 }
 
+/// Options for an engine that traces all segments of a frame of any of its plans.
+pub(super) fn traced<'p>(plans: impl Iterator<Item = &'p Plan>, options: &Options) -> Options {
+    let segments = plans.flat_map(|p| &p.cycle).map(|f| f.segments.len()).max().unwrap_or(0);
+    Options {
+        trace: segments * TRACED,
+        ..options.clone()
+    }
+}
+
 /// The engine, open on all plans.
 pub struct Stage {
     engine: Engine,
     /// The task sets that the plans are told apart by.
     plans: Vec<String>,
     tenants: usize,
-    inputs: Inputs,
+    inputs: Arc<Inputs>,
 }
 
 impl Stage {
     /// Opens an engine on a compiled task set's plan and its rivals.
     pub fn open(compiled: Compiled, inputs: Inputs, board: &BoardRecord, options: &Options) -> Result<Stage, BenchError> {
-        let all = std::iter::once(&compiled.plan).chain(&compiled.rivals);
-        let segments = all.flat_map(|p| &p.cycle).map(|f| f.segments.len()).max().unwrap_or(0);
-        let tenants = compiled.plan.tenants.len();
-        let compiled = ours::apart(compiled);
-        let plans = compiled.iter().map(|c| c.plan.task_set.clone()).collect();
-        let deployment = ours::deployment(compiled, board)?;
-        let options = Options {
-            trace: segments * TRACED,
-            ..options.clone()
-        };
-        Ok(Stage {
-            engine: Engine::with(deployment, &options)?,
-            plans,
-            tenants,
+        let options = traced(std::iter::once(&compiled.plan).chain(&compiled.rivals), options);
+        let deployment = ours::deployment(ours::apart(compiled), board)?;
+        Ok(Stage::over(Engine::with(deployment, &options)?, Arc::new(inputs)))
+    }
+
+    /// The stage of an engine whose options are [`traced`].
+    pub(super) fn over(engine: Engine, inputs: Arc<Inputs>) -> Stage {
+        Stage {
+            plans: engine.task_sets().into_iter().map(str::to_string).collect(),
+            tenants: engine.plan().tenants.len(),
+            engine,
             inputs,
-        })
+        }
     }
 
     /// Lets the frames that follow run by the plan (0) or one of its rivals, in their order (from 1).

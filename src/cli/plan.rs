@@ -1,14 +1,15 @@
 //! `platoon plan`: task sets to plans.
 
 use super::options::Common;
+use super::table::told;
 use super::{Outcome, compile, gpu, output, what_if};
 use crate::backend::cuda::archive;
 use crate::backend::cuda::compile::Compiler;
 use crate::bench::choice;
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::format::{Basis, Plan};
-use crate::planner::Compiled;
 use crate::planner::what_if::Change;
+use crate::planner::{CompileOptions, Compiled};
 use crate::runtime;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -29,6 +30,8 @@ Examples:
                                                search for the schedule that the simulator finds shortest
   platoon plan --measure                       search by every method, run the best of each and the
                                                baselines in turns, and keep the fastest
+  platoon plan --measure --refine 30           the same, and go on from the fastest: change them, run the changed ones
+                                               too, for 30 seconds
   platoon plan --task-set urban --what-if drop:surface --what-if batch:scout:2 --what-if board:jetson-agx-orin
                                                what each change would do to its frame; nothing is written
 
@@ -49,6 +52,9 @@ pub struct Arguments {
     /// Frames of each plan that are measured
     #[arg(long, value_name = "N", default_value_t = 200, requires = "measure", value_parser = clap::value_parser!(u32).range(1..))]
     frames: u32,
+    /// Before that, change the plans that do best, and measure again, for so many seconds a task set; 0 for not at all
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "measure")]
+    refine: u32,
     /// Say what a change would do to the predicted frame, and write nothing; may be given several times, each by itself:
     /// drop:TENANT, batch:TENANT:N (pictures or crops), board:NAME
     #[arg(long, value_name = "CHANGE", conflicts_with = "measure")]
@@ -84,12 +90,15 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
     let folder = common.folder(&board);
     let options = match arguments.measure {
-        true => arguments.compile.options_to_measure(&board)?,
+        true => CompileOptions {
+            refine: arguments.refine > 0,
+            ..arguments.compile.options_to_measure(&board)?
+        },
         false => arguments.compile.options(&board)?,
     };
     let engine = common.engine_options(&board);
     let choose = |compiled: Compiled| match arguments.measure {
-        true => measured(compiled, &board, &engine, arguments.frames),
+        true => measured(compiled, &board, &engine, arguments),
         false => Ok(compiled),
     };
     let told = |name: &str| log::info!("compiling {name}");
@@ -160,11 +169,17 @@ fn kernels(common: &Common, board: &BoardRecord, make: bool) -> anyhow::Result<O
 }
 
 /// The fastest of a task set's plans.
-fn measured(compiled: Compiled, board: &BoardRecord, engine: &runtime::Options, frames: u32) -> anyhow::Result<Compiled> {
-    let bar = ProgressBar::new(u64::from(frames));
-    let chosen = choice::choose(compiled, board, engine, frames as usize, |done| bar.set_position(done as u64));
+fn measured(mut compiled: Compiled, board: &BoardRecord, engine: &runtime::Options, arguments: &Arguments) -> anyhow::Result<Compiled> {
+    let elsewhere = "its plans cannot be measured here: they are on the machine that has the board";
+    let name = compiled.plan.task_set.clone();
+    let time = Duration::from_secs(arguments.refine.into());
+    choice::refine(&mut compiled, board, engine, time, |round| log::info!("{name}: {}", told(round))).context(elsewhere)?;
+    let bar = ProgressBar::new(u64::from(arguments.frames));
+    let chosen = choice::choose(compiled, board, engine, arguments.frames as usize, |done| {
+        bar.set_position(done as u64)
+    });
     bar.finish_and_clear();
-    chosen.context("its plans cannot be measured here: they are on the machine that has the board")
+    chosen.context(elsewhere)
 }
 
 /// Names in backquotes, comma-separated.

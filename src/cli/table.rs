@@ -5,7 +5,9 @@ use super::options::Common;
 use super::zoo::{Another, Setting};
 use super::{gpu, output};
 use crate::bench::BenchError;
+use crate::bench::bed::Bed;
 use crate::bench::peers::{Mode, Peer, Way};
+use crate::bench::refine::{Limit, refine};
 use crate::bench::report::Provenance;
 use crate::bench::table::contest::{Contest, Others};
 use crate::bench::table::mps::{Daemon, Followers, shares};
@@ -15,6 +17,7 @@ use crate::bench::table::rows::Row;
 use crate::bench::table::targets::{Verdict, floor};
 use crate::board::BackendKind;
 use crate::planner::floor::Limits;
+use crate::planner::report::{RefinedReport, RoundReport};
 use crate::planner::tasks::Tasks;
 use crate::planner::{CompileOptions, Compiled, Searcher, boards};
 use crate::tensor::DType;
@@ -24,7 +27,7 @@ use indicatif::ProgressBar;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Plans of each searcher that may qualify, unless another number is asked for.
 pub const MOST: usize = 3;
@@ -42,6 +45,9 @@ pub struct TableArguments {
     /// Leave MPS out of the table
     #[arg(long, requires = "table")]
     no_mps: bool,
+    /// Refine each row's plans by measurement for so long before they qualify, as `plan --measure` does
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "table")]
+    refine: u32,
     /// Run one network when told to on the standard input, as MPS needs it
     #[arg(long, hide = true, requires = "zoo")]
     pub follow: bool,
@@ -76,6 +82,8 @@ struct Table<'a> {
     limits: Limits,
     /// Plans of each searcher that may qualify.
     most: usize,
+    /// How long a row's plans are refined.
+    refine: Duration,
 }
 
 /// PyTorch, and how it runs networks.
@@ -127,6 +135,7 @@ pub fn measure(
         setting,
         options: CompileOptions {
             searcher: Searcher::Platoon,
+            refine: arguments.refine > 0,
             ..setting.compile.clone()
         },
         ways: Way::ALL
@@ -136,6 +145,7 @@ pub fn measure(
         another: peers.another,
         daemon,
         most,
+        refine: Duration::from_secs(arguments.refine.into()),
         limits: boards::limits(board)?.unwrap_or_else(|| Limits::of_rates(board)),
     };
     let folder = arguments.table.as_deref().unwrap_or(Path::new(""));
@@ -244,6 +254,9 @@ impl Table<'_> {
 
     fn measure(&self, mut ready: Ready, progress: impl FnMut(usize)) -> anyhow::Result<Measured> {
         let floor = floor(&ready.compiled.plan, &self.limits);
+        let (refined, spent) = timed(|| self.refine(&ready.row, &mut ready.compiled));
+        let refined = refined?;
+        ready.seconds.refine = spent;
         let begun = Instant::now();
         let mut contest = Contest::open(&ready.row, ready.compiled, self.setting.board, self.setting.engine)?;
         contest.qualify(self.setting.frames)?;
@@ -263,10 +276,33 @@ impl Table<'_> {
             floor,
             entries,
             verdict,
+            refined,
             mps_sms: ready.mps.map(|m| m.sms.clone()).unwrap_or_default(),
             seconds: ready.seconds,
         })
     }
+}
+
+impl Table<'_> {
+    /// Refines a row's plans, if that was asked for: what was tried.
+    fn refine(&self, row: &Row, compiled: &mut Compiled) -> anyhow::Result<Option<RefinedReport>> {
+        let Setting { board, engine, .. } = self.setting;
+        if compiled.refinery.is_some() {
+            let mut bed = Bed::new(&compiled.weight_files, row.inputs(compiled), board, engine)?;
+            refine(compiled, &mut bed, Limit::of(self.refine), |round| {
+                log::info!("{}: {}", row.name, told(round))
+            })?;
+        }
+        Ok(compiled.report.refined.clone())
+    }
+}
+
+/// A round of a refinement in words.
+pub fn told(round: &RoundReport) -> String {
+    format!(
+        "{} new plans, the best takes {:.3} of the best baseline's time ({:.3} ms)",
+        round.plans, round.best_of_anchor, round.best_ms
+    )
 }
 
 /// What an action gives, and the seconds that it takes.

@@ -6,12 +6,13 @@ use super::check::{CheckError, CheckedPlan, check};
 use super::file::{self, FileError};
 use super::format::{Digest, Plan};
 use super::regular;
-use super::table::{Table, TableError};
+use super::table::{Entry, Table, TableError};
 use super::tactic::{Target, arithmetic_class};
 use super::weights::{WeightError, WeightStore};
 use crate::ids::{OperatorId, PlanId, SectionId};
 use crate::limits::MAX_PLAN_FILE;
 use std::io::{self, Read};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 /// Everything a backend prepares. Invariants P1 to P8 hold for every plan of it.
@@ -125,6 +126,15 @@ impl Deployment {
 
     /// Checks a deployment that never was a directory. `weight_files` are whole files in any order.
     pub fn assemble(table: Table, plans: Vec<Plan>, weight_files: Vec<Vec<u8>>) -> Result<Deployment, LoadError> {
+        let mut weights = WeightStore::new();
+        weight_files.iter().for_each(|bytes| {
+            weights.own(bytes);
+        });
+        Deployment::over(table, plans, weights)
+    }
+
+    /// The same with weight files that are at hand, which are not read again.
+    pub fn over(table: Table, plans: Vec<Plan>, weights: WeightStore) -> Result<Deployment, LoadError> {
         let path = Path::new("table");
         table.check().map_err(at(path))?;
         if table.entries.len() != plans.len() {
@@ -133,12 +143,7 @@ impl Deployment {
                 plans: plans.len(),
             }));
         }
-        let mut weights = WeightStore::new();
-        weight_files.iter().for_each(|bytes| {
-            weights.own(bytes);
-        });
-        let mut checked = Vec::with_capacity(plans.len());
-        for (entry, plan) in table.entries.iter().zip(plans) {
+        let check = |(entry, plan): (&Entry, Plan)| {
             let path = Path::new(&entry.file);
             if Digest::of(&file::encode(&plan)) != entry.digest {
                 return Err(at(path)(Reason::Digest));
@@ -148,8 +153,23 @@ impl Deployment {
                 let path = Path::new("weights").join(record.digest.to_string());
                 weights.holds(record).map_err(at(&path))?;
             }
-            checked.push(plan);
-        }
+            Ok(plan)
+        };
+        // Whoever tries plans has many, and every core can check some.
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let share = plans.len().div_ceil(cores).max(1);
+        let mut pairs = table.entries.iter().zip(plans).peekable();
+        let checked = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            while pairs.peek().is_some() {
+                let some: Vec<(&Entry, Plan)> = pairs.by_ref().take(share).collect();
+                threads.push(scope.spawn(move || some.into_iter().map(check).collect::<Vec<_>>()));
+            }
+            let results = threads
+                .into_iter()
+                .flat_map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            results.collect::<Result<Vec<CheckedPlan>, LoadError>>()
+        })?;
         Deployment {
             table,
             plans: checked,

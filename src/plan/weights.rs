@@ -13,6 +13,7 @@ use memmap2::Mmap;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Alignment of sections in a weight file, and of the slices handed out.
 pub const SECTION_ALIGN: usize = 64;
@@ -103,10 +104,11 @@ impl Storage {
     }
 }
 
-/// Weight files at hand, each once, however many plans name it. Every file in it matched its digest when it was added.
-#[derive(Default)]
+/// Weight files at hand, each once, however many plans name it. Every file in it matched its digest when it was added. A clone
+/// shares the bytes.
+#[derive(Clone, Default)]
 pub struct WeightStore {
-    files: BTreeMap<Digest, Storage>,
+    files: BTreeMap<Digest, Arc<Storage>>,
 }
 
 impl WeightStore {
@@ -143,7 +145,7 @@ impl WeightStore {
     /// Keeps a copy of `bytes` as a weight file, and says its digest. For plans that never were files.
     pub fn own(&mut self, bytes: &[u8]) -> Digest {
         let digest = Digest::of(bytes);
-        self.files.insert(digest, own(bytes));
+        self.files.insert(digest, Arc::new(own(bytes)));
         digest
     }
 
@@ -163,7 +165,7 @@ impl WeightStore {
 
     /// The bytes of the file with this digest.
     pub fn file(&self, digest: &Digest) -> Option<&[u8]> {
-        self.files.get(digest).map(Storage::bytes)
+        self.files.get(digest).map(|s| s.bytes())
     }
 
     /// Bytes of all files.
@@ -176,7 +178,7 @@ impl WeightStore {
         if found != digest {
             return Err(WeightError::Digest { found });
         }
-        self.files.insert(digest, storage);
+        self.files.insert(digest, Arc::new(storage));
         Ok(())
     }
 }

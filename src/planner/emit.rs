@@ -2,10 +2,11 @@
 
 use super::lower::{Lowered, Room};
 use super::memory::{self, Placement};
+use super::refinery::Refinery;
 use super::report::Report;
 use super::schedule::{self, Decisions, Problem, ScheduleError};
-use super::search::{self, Effort};
-use super::simulate::{self, Costs, Machine};
+use super::search::{self, Effort, Idea, Workshop};
+use super::simulate::{self, Costs, Machine, Measured};
 use super::{CompileOptions, Compiled, PlannerError, Searcher};
 use crate::backend::cuda::sources;
 use crate::board::{BackendKind, BoardRecord};
@@ -15,11 +16,12 @@ use crate::plan::format::{Basis, Buffer, Digest, Operator, Plan, Prediction, Sec
 use crate::plan::tactic::{self, Target};
 use crate::plan::weights::WeightFileBuilder;
 use crate::units::Nanos;
+use std::sync::Arc;
 
-/// Tactics beside its own that a search may run an operator with,
-const OTHERS: usize = 2;
-/// none slower than this part of its own, in percent.
-const OTHERS_TIME: u64 = 120;
+/// Tactics beside its own that a search may run an operator with, none slower than this part of its own, in percent.
+const OTHERS: (usize, u64) = (2, 120);
+/// The same where measurements will judge.
+const OTHERS_MEASURED: (usize, u64) = (4, 150);
 
 fn space(room: Room) -> Space {
     match room {
@@ -66,9 +68,10 @@ fn others(plan: &Plan, operator: &Operator, target: Target, options: &CompileOpt
         .filter_map(|t| Some((time(t)?, t)))
         .collect();
     timed.sort_by_key(|(time, _)| *time);
-    let slowest = time(operator.tactic).map_or(Nanos(0), |own| Nanos(own.0 * OTHERS_TIME / 100));
+    let (most, percent) = if options.refine { OTHERS_MEASURED } else { OTHERS };
+    let slowest = time(operator.tactic).map_or(Nanos(0), |own| Nanos(own.0 * percent / 100));
     timed.retain(|(time, _)| *time <= slowest);
-    timed.into_iter().take(OTHERS).map(|(_, tactic)| tactic).collect()
+    timed.into_iter().take(most).map(|(_, tactic)| tactic).collect()
 }
 
 /// Weight files as the plan records them, their sections, and their contents.
@@ -156,19 +159,13 @@ pub(super) fn emit(
         needs: &lowered.needs,
     };
     let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
-    let machine = Machine::of(board).calibrated(options.calibration);
-    let mut costs = Costs::on(machine, &plan.operators, board, &measured);
-    if options.searcher == Searcher::Platoon {
-        for (index, operator) in plan.operators.iter().enumerate() {
-            costs.offer(index, board, &others(&plan, operator, target, options));
-        }
-    }
+    let costs = costs(&plan, board, options, &measured);
     let found = search::search(&problem, &costs, options.searcher, effort, &|at, of| options.progress.tell(at, of))?;
     let scheduled = Scheduled {
         plan: &plan,
         problem,
         costs: &costs,
-        best_effort: options.best_effort || board.name == "host",
+        best_effort: best_effort(board, options),
     };
     let best = found.best().ok_or(ScheduleError::Cycle)?;
     let (finished, placement) = scheduled.finish(best.searcher, &best.decisions)?;
@@ -180,12 +177,36 @@ pub(super) fn emit(
     let samples = search::samples(&problem, &costs, options.seed, options.samples);
     let samples = samples.iter().filter_map(|d| scheduled.finish(Searcher::Random, d).ok());
     let rivals = rivals.chain(samples).map(|(plan, _)| plan).collect();
+    let refinery = options.refine.then(|| {
+        let start = |(idea, decisions): (Idea, &Decisions)| Some((scheduled.finish(idea.by, decisions).ok()?.0, idea));
+        let starts = Workshop::starts(&found, options.rivals).filter_map(start).collect();
+        let workshop = Workshop::of(&problem, &costs);
+        Refinery::new(plan.clone(), lowered.needs.clone(), starts, workshop, board, options)
+    });
     Ok(Compiled {
         plan: finished,
         rivals,
         weight_files: files,
         report,
+        refinery: refinery.map(Arc::new),
     })
+}
+
+/// Whether deadlines that are missed are stored instead of refused.
+pub(super) fn best_effort(board: &BoardRecord, options: &CompileOptions) -> bool {
+    options.best_effort || board.name == "host"
+}
+
+/// What the operators of a plan cost on a board, under the tactics that a search may choose from.
+pub(super) fn costs<'a>(plan: &'a Plan, board: &BoardRecord, options: &CompileOptions, measured: Measured<'a>) -> Costs<'a> {
+    let machine = Machine::of(board).calibrated(options.calibration);
+    let mut costs = Costs::on(machine, &plan.operators, board, measured);
+    if options.searcher == Searcher::Platoon {
+        for (index, operator) in plan.operators.iter().enumerate() {
+            costs.offer(index, board, &others(plan, operator, Target::of(board), options));
+        }
+    }
+    costs
 }
 
 /// Everything that plans of several decisions share.

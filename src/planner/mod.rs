@@ -29,6 +29,7 @@ pub mod optable;
 pub mod passes;
 pub mod picture;
 pub mod rates;
+pub mod refinery;
 pub mod report;
 pub mod schedule;
 pub mod search;
@@ -61,6 +62,7 @@ use lower::LowerError;
 use memory::MemoryError;
 use optable::OpTable;
 use passes::{PassError, PassSet};
+use refinery::Refinery;
 use report::Report;
 use schedule::ScheduleError;
 use simulate::Calibration;
@@ -91,6 +93,8 @@ pub enum Searcher {
     Platoon,
     /// Seeded random legal decisions: for tests.
     Random,
+    /// What measurements led to, from what the searchers found.
+    Measured,
 }
 
 impl Searcher {
@@ -106,6 +110,7 @@ impl Searcher {
             Searcher::Gacer => "gacer",
             Searcher::Platoon => "platoon",
             Searcher::Random => "random",
+            Searcher::Measured => "measured",
         }
     }
 }
@@ -163,6 +168,8 @@ pub struct CompileOptions {
     pub rivals: usize,
     /// Plans of random legal decisions that are made beside them: what predictions are held against.
     pub samples: usize,
+    /// Keep what measurements need to go on from what was found, and let searches choose among more tactics.
+    pub refine: bool,
     /// Who is told how far it is.
     pub progress: Progress,
     /// Store deadlines that the prediction misses instead of refusing. Board `host` is always best-effort.
@@ -191,6 +198,7 @@ impl Default for CompileOptions {
             budget: BUDGET,
             rivals: 0,
             samples: 0,
+            refine: false,
             progress: Progress::default(),
             best_effort: false,
             dtype: DType::F32,
@@ -216,6 +224,8 @@ pub struct Compiled {
     pub weight_files: Vec<(Digest, Vec<u8>)>,
     /// Its evidence.
     pub report: Report,
+    /// What measurements go on with, if that was asked for.
+    pub refinery: Option<Arc<Refinery>>,
 }
 
 /// Why a task set or network does not become a plan.
@@ -427,6 +437,7 @@ pub fn compile_task_set(tasks: &Tasks, name: &str, board: &BoardRecord, options:
     if let Some(hz) = tasks.base_hz.filter(|_| !compiled.plan.prediction.best_effort) {
         rates::keeps_up(&compiled.plan, hz)?;
         compiled.rivals.retain(|plan| rates::keeps_up(plan, hz).is_ok());
+        compiled.refinery = compiled.refinery.map(|r| Arc::new(r.keeping_up(hz)));
     }
     Ok(compiled)
 }
@@ -459,6 +470,7 @@ fn digest_text(board: &BoardRecord, options: &CompileOptions) -> String {
         budget,
         rivals,
         samples,
+        refine,
         ..
     } = CompileOptions::default();
     let options = CompileOptions {
@@ -467,6 +479,7 @@ fn digest_text(board: &BoardRecord, options: &CompileOptions) -> String {
         budget,
         rivals,
         samples,
+        refine,
         ..options.clone()
     };
     format!("platoon {version}, plan format {format}, board {record}, kernels {kernels:?}, {options:?}\n")

@@ -24,6 +24,9 @@ pub struct Report {
     pub searchers: Vec<SearcherReport>,
     /// What was measured of plans that were measured, fastest first; the first is the plan.
     pub measured: Vec<MeasuredReport>,
+    /// What a refinement by measurement tried, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refined: Option<RefinedReport>,
     /// `estimated` or `measured`.
     pub basis: &'static str,
     /// One per tenant.
@@ -57,6 +60,51 @@ pub struct MeasuredReport {
     /// All but a hundredth of its frames took no longer, in milliseconds.
     pub p99_ms: f64,
     /// Frames.
+    pub frames: usize,
+}
+
+/// What a refinement by measurement tried.
+#[derive(Clone, Debug, Serialize)]
+pub struct RefinedReport {
+    /// Its rounds; the first is of the searchers' plans.
+    pub rounds: Vec<RoundReport>,
+    /// Every plan, best first, those last that ran a few frames only.
+    pub tried: Vec<TriedReport>,
+}
+
+/// A round of a refinement. Times are the middles between a plan's median and its p90.
+#[derive(Clone, Debug, Serialize)]
+pub struct RoundReport {
+    /// Plans that were new in it.
+    pub plans: usize,
+    /// Time of the baseline that all rounds have, in milliseconds.
+    pub anchor_ms: f64,
+    /// Median of the best plan so far in milliseconds.
+    pub best_ms: f64,
+    /// Its time over that baseline's, by all rounds in which it ran.
+    pub best_of_anchor: f64,
+    /// How long it took to make the plans ready, in milliseconds.
+    pub opening_ms: f64,
+}
+
+/// A plan that a refinement tried.
+#[derive(Clone, Debug, Serialize)]
+pub struct TriedReport {
+    /// The searcher whose decision it is, or was once.
+    pub searcher: &'static str,
+    /// What was changed; `None` for the searcher's own.
+    pub direction: Option<&'static str>,
+    /// Place in this list of the plan that was changed.
+    pub parent: Option<usize>,
+    /// The round in which it was new.
+    pub round: usize,
+    /// The longest predicted frame of its cycle in milliseconds.
+    pub predicted_ms: f64,
+    /// Median of its frames in the last round in which it ran, in milliseconds.
+    pub ms: f64,
+    /// Its time over the baseline's in the same rounds.
+    pub of_anchor: f64,
+    /// Counted frames.
     pub frames: usize,
 }
 
@@ -136,6 +184,7 @@ impl Report {
             looked_at: found.looked_at,
             searchers: searchers.collect(),
             measured: Vec::new(),
+            refined: None,
             basis: match plan.prediction.basis {
                 Basis::Estimated => "estimated",
                 Basis::Measured => "measured",

@@ -154,15 +154,37 @@ impl Engine {
 
     #[cfg(feature = "cuda")]
     fn over_gpu(deployment: Deployment, options: &Options) -> Result<Engine, OpenError> {
-        let kernels = options.kernels.clone().unwrap_or_else(|| Path::new("plans").join(KERNELS));
-        Engine::over(deployment, &CudaBackend::new(kernels), options)
+        Engine::over(deployment, &CudaBackend::new(kernels_of(options)), options)
     }
 
     #[cfg(not(feature = "cuda"))]
     fn over_gpu(_: Deployment, _: &Options) -> Result<Engine, OpenError> {
-        let what = "this build has no CUDA backend: build with the feature `cuda`, or compile the plans for a CPU board";
-        Err(PrepareError::Absent(what.into()).into())
+        Err(absent().into())
     }
+}
+
+/// A backend for [`Engine::over`], for engines on the same networks that are opened one after another: on a GPU, kernels and weights
+/// stay on the device from one to the next. Kernels are looked for as [`Engine::with`] does.
+pub fn keeping(kind: BackendKind, options: &Options) -> Result<Box<dyn Backend>, OpenError> {
+    match kind {
+        BackendKind::Cpu => Ok(Box::new(CpuBackend::native())),
+        #[cfg(feature = "cuda")]
+        BackendKind::Cuda => Ok(Box::new(CudaBackend::keeping(kernels_of(options)))),
+        #[cfg(not(feature = "cuda"))]
+        BackendKind::Cuda => Err(absent().into()),
+    }
+}
+
+/// Where kernels are looked for.
+#[cfg(feature = "cuda")]
+fn kernels_of(options: &Options) -> PathBuf {
+    options.kernels.clone().unwrap_or_else(|| Path::new("plans").join(KERNELS))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn absent() -> PrepareError {
+    let what = "this build has no CUDA backend: build with the feature `cuda`, or compile the plans for a CPU board";
+    PrepareError::Absent(what.into())
 }
 
 /// Name of the folder of kernel archives.

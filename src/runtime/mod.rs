@@ -34,7 +34,7 @@ pub use engine::{Engine, Options};
 pub use frame::Draft;
 pub use images::{Image, ImageHeader};
 pub use lifecycle::State;
-pub use load::OpenError;
+pub use load::{OpenError, keeping};
 pub use report::{FrameReport, TenantReport};
 pub use result::{Crop, Detection, LabelMap, TenantResult};
 pub use slot::{Held, Ticket};

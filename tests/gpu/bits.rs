@@ -5,8 +5,9 @@ use crate::gpu;
 use crate::network::Machine;
 use crate::road::{self, Results};
 use platoon::backend::Submission;
+use platoon::board::BackendKind;
 use platoon::planner::{CompileOptions, Searcher, boards};
-use platoon::runtime::Options;
+use platoon::runtime::{Options, keeping};
 
 /// SMs that a confined run takes.
 const SMS: u32 = 16;
@@ -115,4 +116,25 @@ fn some_sms_give_the_bits_of_all() {
         );
     }
     data::ran(test, "6 frames in a graph and segment by segment");
+}
+
+#[test]
+fn what_one_engine_leaves_for_the_next_changes_no_bit() {
+    let test = "gpu_what_one_engine_leaves_for_the_next_changes_no_bit";
+    let Some((mut machine, expected)) = sequence(test) else { return };
+    let options = Options {
+        kernels: Some(gpu::kernels()),
+        ..Options::default()
+    };
+    machine.backend = keeping(BackendKind::Cuda, &options).unwrap_or_else(|e| panic!("{e}"));
+    for seed in 0..4 {
+        let random = CompileOptions {
+            searcher: Searcher::Random,
+            seed,
+            ..road::half()
+        };
+        let found = run(&machine, "urban", 1, &random, &Options::default());
+        assert_eq!(road::differ(&found, &expected), None, "frame and tenant, engine {seed}");
+    }
+    data::ran(test, "4 engines of 6 frames");
 }

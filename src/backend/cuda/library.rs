@@ -11,11 +11,14 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionId(usize);
 
+/// Units by name, as they are loaded.
+pub type Modules = BTreeMap<&'static str, Arc<Module>>;
+
 /// Loaded kernels. Nothing is loaded after prepare.
 pub struct Library {
     context: Arc<Context>,
-    archive: Archive,
-    modules: BTreeMap<&'static str, Arc<Module>>,
+    archive: Arc<Archive>,
+    modules: Modules,
     names: BTreeMap<(&'static str, String), FunctionId>,
     functions: Vec<Loaded>,
 }
@@ -27,15 +30,20 @@ struct Loaded {
 }
 
 impl Library {
-    /// Nothing loaded yet.
-    pub fn new(context: &Arc<Context>, archive: Archive) -> Library {
+    /// Units of an archive; those in `modules` are loaded already.
+    pub fn new(context: &Arc<Context>, archive: Arc<Archive>, modules: Modules) -> Library {
         Library {
             context: context.clone(),
             archive,
-            modules: BTreeMap::new(),
+            modules,
             names: BTreeMap::new(),
             functions: Vec::new(),
         }
+    }
+
+    /// What is loaded.
+    pub fn modules(&self) -> &Modules {
+        &self.modules
     }
 
     /// The function that a launch needs, allowed as much shared memory as it asks for.

@@ -41,13 +41,16 @@ pub use raw::{Call, DriverCalls, DriverError, device_image, driver_calls};
 
 use super::{Backend, PrepareError, PrepareOptions, Prepared, Probe};
 use crate::plan::deployment::Deployment;
+use prepare::Kept;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The CUDA backend on the first GPU that the driver offers.
 pub struct CudaBackend {
     kernels: PathBuf,
     compile: Compile,
+    /// What deployments leave for the next one; `None` where each is prepared by itself.
+    kept: Option<Mutex<Kept>>,
 }
 
 impl CudaBackend {
@@ -58,7 +61,20 @@ impl CudaBackend {
 
     /// A backend whose launches are made by `compile`.
     pub fn with_kernels(kernels: PathBuf, compile: Compile) -> CudaBackend {
-        CudaBackend { kernels, compile }
+        CudaBackend {
+            kernels,
+            compile,
+            kept: None,
+        }
+    }
+
+    /// A backend that keeps kernels and weights on the device for the deployments that it prepares one after another. Each of them
+    /// counts only what it took itself as its memory.
+    pub fn keeping(kernels: PathBuf) -> CudaBackend {
+        CudaBackend {
+            kept: Some(Mutex::default()),
+            ..CudaBackend::new(kernels)
+        }
     }
 }
 
@@ -73,7 +89,11 @@ impl Backend for CudaBackend {
     }
 
     fn prepare(&self, deployment: &Arc<Deployment>, options: &PrepareOptions) -> Result<Box<dyn Prepared>, PrepareError> {
-        let prepared = prepare::prepare(&self.kernels, self.compile, deployment, options)?;
-        Ok(Box::new(prepared))
+        let prepare = |kept: &mut Kept| prepare::prepare(&self.kernels, self.compile, deployment, options, kept);
+        let prepared = match &self.kept {
+            Some(kept) => prepare(&mut kept.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => prepare(&mut Kept::default()),
+        };
+        Ok(Box::new(prepared?))
     }
 }

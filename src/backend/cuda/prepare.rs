@@ -7,13 +7,13 @@ use super::error::CudaError;
 use super::frames::{CudaPrepared, PlanState, Work};
 use super::issue::{Means, Ready};
 use super::lanes::Streams;
-use super::library::Library;
+use super::library::{Library, Modules};
 use super::memory::{Account, Parts};
 use super::persistent::Guard;
 use super::program::{Frame, Pinned};
 use super::raw::{Capture, Context, Event, GreenContext};
 use super::slots::{SlotSize, SlotState};
-use super::weights::Weights;
+use super::weights::{Uploaded, Weights};
 use super::words::Layout;
 use super::{architecture, sources};
 use crate::backend::progress::{Clock, Places};
@@ -32,18 +32,31 @@ pub type Compile = fn(&mut Packer<'_>, &Operator) -> Result<Box<dyn Kernel>, Bin
 /// One kernel per operator of a plan.
 type Kernels = Vec<Box<dyn Kernel>>;
 
-/// Prepares every plan of the deployment.
+/// What a backend keeps from one deployment for the next: whoever tries many plans of the same networks waits for their weights
+/// and kernels once. It lives as long as one of its deployments or the backend.
+#[derive(Default)]
+pub struct Kept {
+    context: Option<Arc<Context>>,
+    archive: Option<Arc<Archive>>,
+    modules: Modules,
+    packs: Packs,
+    uploaded: Uploaded,
+}
+
+/// Prepares every plan of the deployment, with what is `kept`; afterwards it holds what may be kept of this one, or nothing where
+/// something failed.
 pub fn prepare(
     kernels: &Path,
     compile: Compile,
     deployment: &Arc<Deployment>,
     options: &PrepareOptions,
+    kept: &mut Kept,
 ) -> Result<CudaPrepared, PrepareError> {
     if options.slots == 0 || usize::from(options.slots) > MAX_SLOTS {
         return Err(PrepareError::Slots(options.slots));
     }
     check_plans(deployment)?;
-    Ok(prepare_on_gpu(kernels, compile, deployment, options).map_err(CudaError::or_exhausted)?)
+    Ok(prepare_on_gpu(kernels, compile, deployment, options, kept).map_err(CudaError::or_exhausted)?)
 }
 
 /// [`prepare`], once its arguments are known to be sound.
@@ -52,11 +65,16 @@ fn prepare_on_gpu(
     compile: Compile,
     deployment: &Arc<Deployment>,
     options: &PrepareOptions,
+    kept: &mut Kept,
 ) -> Result<CudaPrepared, CudaError> {
-    let context = Context::open()?;
-    let (archive, green) = board(&context, kernels, deployment, options.sms)?;
-    let (compiled, packs) = compile_all(deployment, compile)?;
-    Builder {
+    let mut own = std::mem::take(kept);
+    let context = match own.context.take() {
+        Some(context) => context,
+        None => Context::open()?,
+    };
+    let (archive, green) = board(&context, kernels, deployment, options.sms, own.archive.take())?;
+    let compiled = compile_all(deployment, compile, &mut own.packs)?;
+    let prepared = Builder {
         context: &context,
         deployment,
         options,
@@ -68,7 +86,13 @@ fn prepare_on_gpu(
         },
         account: Account::new(&context),
     }
-    .build(archive, green, &packs)
+    .build(&archive, green, &mut own)?;
+    *kept = Kept {
+        context: Some(context.clone()),
+        archive: Some(archive),
+        ..own
+    };
+    Ok(prepared)
 }
 
 /// The plans are for a GPU, and for this program's kernels.
@@ -89,7 +113,8 @@ fn board(
     kernels: &Path,
     deployment: &Deployment,
     sms: Option<u32>,
-) -> Result<(Archive, Option<Arc<GreenContext>>), CudaError> {
+    archive: Option<Arc<Archive>>,
+) -> Result<(Arc<Archive>, Option<Arc<GreenContext>>), CudaError> {
     let (board, facts) = (&deployment.table.board, context.facts());
     if !architecture::runs_on(&board.architecture, facts.capability) {
         return Err(CudaError::Architecture {
@@ -98,7 +123,10 @@ fn board(
             found: facts.capability,
         });
     }
-    let archive = archive::find(kernels, &board.architecture, facts.driver)?;
+    let archive = match archive.filter(|a| a.architecture() == board.architecture) {
+        Some(archive) => archive,
+        None => Arc::new(archive::find(kernels, &board.architecture, facts.driver)?),
+    };
     let confine = |sms| {
         let of = facts.sms;
         GreenContext::new(context, sms).map_err(|source| CudaError::Confine { sms, of, source })
@@ -115,9 +143,8 @@ fn board(
     Ok((archive, green))
 }
 
-/// The kernels of every plan's operators, and all packed weights.
-fn compile_all(deployment: &Deployment, compile: Compile) -> Result<(Vec<Kernels>, Packs), CudaError> {
-    let mut packs = Packs::default();
+/// The kernels of every plan's operators; weights that are not packed yet are added to the packings.
+fn compile_all(deployment: &Deployment, compile: Compile, packs: &mut Packs) -> Result<Vec<Kernels>, CudaError> {
     let mut all = Vec::with_capacity(deployment.plans.len());
     for (p, plan) in deployment.plans.iter().enumerate() {
         let sections: Vec<&[u8]> = (0..plan.sections.len())
@@ -126,7 +153,7 @@ fn compile_all(deployment: &Deployment, compile: Compile) -> Result<(Vec<Kernels
         let mut packer = Packer {
             plan,
             sections: &sections,
-            packs: &mut packs,
+            packs,
         };
         let kernels = plan.operators.iter().map(|operator| {
             compile(&mut packer, operator).map_err(|source| CudaError::Bind {
@@ -137,7 +164,7 @@ fn compile_all(deployment: &Deployment, compile: Compile) -> Result<(Vec<Kernels
         });
         all.push(kernels.collect::<Result<_, _>>()?);
     }
-    Ok((all, packs))
+    Ok(all)
 }
 
 /// What all steps of building share.
@@ -160,7 +187,7 @@ struct Memory {
 }
 
 impl Builder<'_> {
-    fn build(mut self, archive: Archive, green: Option<Arc<GreenContext>>, packs: &Packs) -> Result<CudaPrepared, CudaError> {
+    fn build(mut self, archive: &Arc<Archive>, green: Option<Arc<GreenContext>>, kept: &mut Kept) -> Result<CudaPrepared, CudaError> {
         let plans = || self.deployment.plans.iter().map(|p| &**p);
         let most = |bytes: fn(&Plan) -> u64| plans().map(bytes).max().unwrap_or(0);
         let (arena_bytes, input, output) = (most(|p| p.arena_bytes), most(|p| p.input_bytes), most(|p| p.output_bytes));
@@ -169,7 +196,9 @@ impl Builder<'_> {
         let streams = Streams::new(self.context, green.as_ref(), plans())?;
 
         let arena = self.account.device("arena", arena_bytes)?;
-        let weights = Weights::upload(self.deployment, packs, streams.root(), &mut self.account)?;
+        let there = std::mem::take(&mut kept.uploaded);
+        let weights = Weights::upload(self.deployment, &kept.packs, there, streams.root(), &mut self.account)?;
+        kept.uploaded = weights.uploaded.clone();
         let parts = self.workspaces();
         let workspace = self.account.device("workspaces", parts.bytes())?;
         let mut persistent = Vec::new();
@@ -198,8 +227,9 @@ impl Builder<'_> {
             persistent: persistent.iter().map(|m| m.area()).collect(),
             workspaces: (0..parts.count()).map(|s| parts.area(workspace.area(), s)).collect(),
         };
-        let mut library = Library::new(self.context, archive);
+        let mut library = Library::new(self.context, archive.clone(), std::mem::take(&mut kept.modules));
         let programs = self.programs(&memory, &slots, &mut library)?;
+        kept.modules = library.modules().clone();
         let count = programs.iter().flatten().flatten().map(|r| r.program.events).max().unwrap_or(0);
         let events = (0..count).map(|_| Event::new(self.context)).collect::<Result<Vec<_>, _>>()?;
         let means = Means {
@@ -288,7 +318,7 @@ impl Builder<'_> {
                 output: slot.areas.output,
                 images: &slot.areas.images,
                 weights: &memory.weights.sections[p],
-                packs: &memory.weights.packs,
+                packs: &memory.weights.uploaded.packs,
                 slot: slot.areas.block.address,
                 workspace: Area::default(),
                 clusters: self.context.facts().capability.0 >= 9,

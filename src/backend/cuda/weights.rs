@@ -6,8 +6,9 @@ use super::memory::{Account, Parts};
 use super::raw::{DeviceMemory, Stream};
 use crate::ids::{PlanId, SectionId};
 use crate::plan::deployment::Deployment;
-use crate::plan::format::Digest;
+use crate::plan::format::{Digest, Plan};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often it is asked whether a copy has ended.
@@ -17,47 +18,74 @@ const NAP: Duration = Duration::from_micros(50);
 pub struct Weights {
     /// Per plan, its sections.
     pub sections: Vec<Vec<Area>>,
+    /// What is on the device.
+    pub uploaded: Uploaded,
+}
+
+/// Sections and packings on the device; a clone shares them.
+#[derive(Clone, Default)]
+pub struct Uploaded {
+    known: BTreeMap<(Digest, u64, u64), Area>,
     /// The packings, by number.
     pub packs: Vec<Area>,
-    _memory: [DeviceMemory; 2],
+    memory: Vec<Arc<DeviceMemory>>,
 }
 
 impl Weights {
-    /// Uploads them in the root's order, and waits for it.
-    pub fn upload(deployment: &Deployment, packs: &Packs, root: &Stream, account: &mut Account) -> Result<Weights, CudaError> {
-        let mut parts = Parts::default();
-        let mut known: BTreeMap<(Digest, u64, u64), usize> = BTreeMap::new();
+    /// Uploads in the root's order what is not `there` yet, the packings behind those that are, and waits for it.
+    pub fn upload(
+        deployment: &Deployment,
+        packs: &Packs,
+        there: Uploaded,
+        root: &Stream,
+        account: &mut Account,
+    ) -> Result<Weights, CudaError> {
+        let mut uploaded = there;
+        let mut keys = Vec::new();
         let mut contents: Vec<&[u8]> = Vec::new();
-        let mut numbers: Vec<Vec<usize>> = Vec::new();
         for (p, plan) in deployment.plans.iter().enumerate() {
-            let mut of_plan = Vec::with_capacity(plan.sections.len());
-            for (s, section) in plan.sections.iter().enumerate() {
-                let file = plan.weight_files[section.file as usize].digest;
-                let number = *known.entry((file, section.offset, section.bytes)).or_insert_with(|| {
+            for s in 0..plan.sections.len() {
+                let key = key(plan, s);
+                if !uploaded.known.contains_key(&key) {
+                    uploaded.known.insert(key, Area::default());
                     contents.push(deployment.section(PlanId(p as u16), SectionId(s as u32)));
-                    parts.push(section.bytes)
-                });
-                of_plan.push(number);
+                    keys.push(key);
+                }
             }
-            numbers.push(of_plan);
         }
-        let plain = upload(account, root, "weights", &parts, &contents)?;
-        let mut packed = Parts::default();
-        let contents: Vec<&[u8]> = packs.bytes().iter().map(Vec::as_slice).collect();
-        contents.iter().for_each(|bytes| {
-            packed.push(bytes.len() as u64);
-        });
-        let packings = upload(account, root, "packed weights", &packed, &contents)?;
-        let area = |&n: &usize| parts.area(plain.area(), n);
+        let (areas, memory) = upload(account, root, "weights", &contents)?;
+        uploaded.known.extend(keys.into_iter().zip(areas));
+        uploaded.memory.push(memory);
+        let more = packs.bytes().iter().skip(uploaded.packs.len());
+        let contents: Vec<&[u8]> = more.map(Vec::as_slice).collect();
+        let (areas, memory) = upload(account, root, "packed weights", &contents)?;
+        uploaded.packs.extend(areas);
+        uploaded.memory.push(memory);
+        let of_plan = |plan: &Plan| (0..plan.sections.len()).map(|s| uploaded.known[&key(plan, s)]).collect();
         Ok(Weights {
-            sections: numbers.iter().map(|plan| plan.iter().map(area).collect()).collect(),
-            packs: (0..packed.count()).map(|n| packed.area(packings.area(), n)).collect(),
-            _memory: [plain, packings],
+            sections: deployment.plans.iter().map(|p| of_plan(p)).collect(),
+            uploaded,
         })
     }
 }
 
-fn upload(account: &mut Account, root: &Stream, what: &'static str, parts: &Parts, contents: &[&[u8]]) -> Result<DeviceMemory, CudaError> {
+/// What a section is known by.
+fn key(plan: &Plan, section: usize) -> (Digest, u64, u64) {
+    let section = &plan.sections[section];
+    (plan.weight_files[section.file as usize].digest, section.offset, section.bytes)
+}
+
+/// Uploads contents one behind the other: where each lies, and the memory.
+fn upload(
+    account: &mut Account,
+    root: &Stream,
+    what: &'static str,
+    contents: &[&[u8]],
+) -> Result<(Vec<Area>, Arc<DeviceMemory>), CudaError> {
+    let mut parts = Parts::default();
+    contents.iter().for_each(|bytes| {
+        parts.push(bytes.len() as u64);
+    });
     let memory = account.device(what, parts.bytes())?;
     for (number, bytes) in contents.iter().enumerate() {
         memory.write(parts.offset(number), bytes, root)?;
@@ -65,5 +93,6 @@ fn upload(account: &mut Account, root: &Stream, what: &'static str, parts: &Part
     while !root.is_idle()? {
         std::thread::sleep(NAP);
     }
-    Ok(memory)
+    let areas = (0..parts.count()).map(|n| parts.area(memory.area(), n)).collect();
+    Ok((areas, Arc::new(memory)))
 }

@@ -156,6 +156,7 @@ mod tests {
                 verdict: Verdict::of(&row, &entries, 1.0).unwrap(),
                 entries,
                 mps_sms: Vec::new(),
+                refined: None,
                 seconds: Seconds::default(),
             }],
             left_out: Vec::new(),

@@ -5,6 +5,7 @@ use super::targets::{self, Verdict, geometric_mean};
 use crate::bench::measure::Samples;
 use crate::bench::report::Provenance;
 use crate::bench::zoo::rivals;
+use crate::planner::report::RefinedReport;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -34,6 +35,8 @@ pub struct Seconds {
     pub peer: f64,
     /// Starting the processes under MPS.
     pub mps: f64,
+    /// Refining our plans by measurement.
+    pub refine: f64,
     /// Opening our engine, and choosing among our plans.
     pub qualify: f64,
     /// The turns.
@@ -55,6 +58,8 @@ pub struct Measured {
     pub verdict: Verdict,
     /// The SMs that each process under MPS might hold.
     pub mps_sms: Vec<u32>,
+    /// What a refinement by measurement tried, if there was one.
+    pub refined: Option<RefinedReport>,
     /// What it cost.
     pub seconds: Seconds,
 }
@@ -71,6 +76,9 @@ pub struct Report {
     /// What was left out, and why.
     pub left_out: Vec<String>,
 }
+
+/// Plans of a refinement that the JSON has, best first.
+const SHOWN: usize = 24;
 
 fn ms(samples: &Samples, quantile: f64) -> String {
     match samples.count() {
@@ -178,8 +186,11 @@ impl Measured {
                 "over_mps": v.over_mps, "identical": v.identical,
             },
             "mps_sms": self.mps_sms,
+            "refined": self.refined.as_ref().map(|r| json!({
+                "rounds": r.rounds, "plans": r.tried.len(), "best": &r.tried[..r.tried.len().min(SHOWN)],
+            })),
             "seconds": {
-                "compile": self.seconds.compile, "peer": self.seconds.peer, "mps": self.seconds.mps,
+                "compile": self.seconds.compile, "peer": self.seconds.peer, "mps": self.seconds.mps, "refine": self.seconds.refine,
                 "qualify": self.seconds.qualify, "turns": self.seconds.turns,
             },
         })
@@ -235,13 +246,13 @@ impl Report {
             row.entries.iter().for_each(|e| text.push_str(&format!("{}\n", row.line(e))));
         }
         text.push_str("\n## What it cost, in seconds\n\nRows are made ready side by side, and measured one after another.\n\n");
-        text.push_str("| mix | compile and search | PyTorch | MPS | choice | turns |\n|---|---|---|---|---|---|\n");
+        text.push_str("| mix | compile and search | PyTorch | MPS | refinement | choice | turns |\n|---|---|---|---|---|---|---|\n");
         for row in &self.rows {
             let s = row.seconds;
             let _ = writeln!(
                 text,
-                "| {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",
-                row.name, s.compile, s.peer, s.mps, s.qualify, s.turns
+                "| {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",
+                row.name, s.compile, s.peer, s.mps, s.refine, s.qualify, s.turns
             );
         }
         text
@@ -265,8 +276,8 @@ const LEGEND: &str = "\
 `network` is the device's clock: from the stamp of the first segment's start to that of the last one's end; of PyTorch's graphs
 the time between two events around the replay. `frame` is the host's clock: from submission until the last result is there. Of
 PyTorch without a graph and of MPS there are only frames. Ratios are medians of `network`, over MPS of `frame`; above 1 the plan is
-faster, and what misses its aim is bold. The plan is the fastest of all searchers' best, chosen on frames of its own. `possible` is
-0.9 of sequential over floor, which bounds the aim; over PyTorch 1.25 times the floor does as well. `floor` is the longest of: the
+faster, and what misses its aim is bold. The plan is the fastest of all searchers' best, chosen on frames of its own; `measured` are
+plans that measurements led to. `possible` is 0.9 of sequential over floor, which bounds the aim; over PyTorch 1.25 times the floor does as well. `floor` is the longest of: the
 longest network's floor, all arithmetic, all bytes, at the best rates measured on the board.
 ";
 
@@ -296,6 +307,7 @@ mod tests {
                 entries,
                 verdict,
                 mps_sms: vec![66, 66, 12],
+                refined: None,
                 seconds: Seconds::default(),
             }],
             left_out: vec!["MPS: there is none".into()],

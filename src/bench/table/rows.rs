@@ -99,15 +99,20 @@ impl Row {
 
     /// An engine on the row's plans, with inputs.
     pub fn open(&self, compiled: Compiled, board: &BoardRecord, options: &Options) -> Result<Stage, BenchError> {
+        let inputs = self.inputs(&compiled);
+        Stage::open(compiled, inputs, board, options)
+    }
+
+    /// What its frames run on.
+    pub fn inputs(&self, compiled: &Compiled) -> Inputs {
         match &self.load {
-            Load::Zoo(group) => group.open(compiled, board, options),
+            Load::Zoo(group) => group.inputs(compiled),
             Load::TaskSet(mix) => {
                 let ranges: Vec<(f32, f32)> = mix.networks.iter().map(|n| n.range).collect();
-                let inputs = Inputs {
+                Inputs {
                     pictures: compiled.plan.cameras.iter().map(Picture::of).collect(),
                     tensors: inputs::tensors(&compiled.plan, &ranges),
-                };
-                Stage::open(compiled, inputs, board, options)
+                }
             }
         }
     }

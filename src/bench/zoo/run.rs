@@ -93,7 +93,7 @@ impl Group {
     }
 
     /// The networks' seeded data for a compiled group.
-    fn inputs(&self, compiled: &Compiled) -> Inputs {
+    pub fn inputs(&self, compiled: &Compiled) -> Inputs {
         let tensors = self
             .members
             .iter()

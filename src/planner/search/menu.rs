@@ -79,6 +79,18 @@ impl Menu {
         self.operators[operator].own
     }
 
+    /// The tactic of a way.
+    pub fn tactic(&self, operator: usize, way: u8) -> Tactic {
+        self.operators[operator].ways[usize::from(way)].0
+    }
+
+    /// The way that is an operator's tactic `number` at full width, its own tactic being the first; `None` if it has no so many.
+    pub fn at_full_width(&self, operator: usize, number: usize) -> Option<u8> {
+        let ways = self.operators[operator].ways.iter().enumerate();
+        let way = ways.filter(|(_, (_, width))| *width == 0).nth(number)?.0;
+        u8::try_from(way).ok()
+    }
+
     /// Chunks of an operator under a cut.
     pub fn chunks(&self, operator: usize, cut: u8) -> u32 {
         self.operators[operator].cuts[usize::from(cut)].len() as u32

@@ -15,6 +15,7 @@ mod own;
 mod pointers;
 mod rivals;
 mod sample;
+mod workshop;
 mod zones;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod tests;
 
 pub use judge::Score;
 pub use sample::samples;
+pub use workshop::{DIRECTIONS, Idea, Proposal, Workshop};
 pub use zones::{Curve, Point, Zones, zones};
 
 use super::Searcher;
@@ -62,6 +64,8 @@ pub struct Ranked {
     pub decisions: Decisions,
     /// What the simulator says of it.
     pub score: Score,
+    /// The same in the form that it was searched in; `None` for random decisions.
+    candidate: Option<Candidate>,
 }
 
 /// What a search found.
@@ -102,22 +106,28 @@ impl Found {
 ///
 /// The same problem, costs and effort give the same decisions. Among equals the plainer method comes first.
 pub fn search(problem: &Problem<'_>, costs: &Costs<'_>, wanted: Searcher, effort: Effort, told: Told<'_>) -> Result<Found, ScheduleError> {
-    let mut found: Vec<(Searcher, Decisions)> = Vec::new();
+    let mut found: Vec<(Searcher, Decisions, Option<Candidate>)> = Vec::new();
     let mut looked_at = 0;
+    let plain = |together| {
+        problem
+            .cycle_length()
+            .map(|_| Candidate::plain(problem, &Field::of(problem), together))
+    };
+    let sequential = || (Searcher::Sequential, schedule::sequential(problem), plain(true));
+    let streams = || (Searcher::Streams, schedule::streams(problem), plain(false));
     match wanted {
-        Searcher::Sequential => found.push((wanted, schedule::sequential(problem))),
-        Searcher::Streams => found.push((wanted, schedule::streams(problem))),
-        Searcher::Random => found.push((wanted, schedule::random(problem, effort.seed))),
+        Searcher::Sequential => found.push(sequential()),
+        Searcher::Streams => found.push(streams()),
+        Searcher::Random => found.push((wanted, schedule::random(problem, effort.seed), None)),
         _ => {
             problem.cycle_length().ok_or(ScheduleError::Cycle)?;
-            found.push((Searcher::Sequential, schedule::sequential(problem)));
-            found.push((Searcher::Streams, schedule::streams(problem)));
+            found.extend([sequential(), streams()]);
             let field = Field::of(problem);
             let menu = Menu::of(problem, costs);
             let mut judge = Judge::new(problem.tenants, &field, &menu, *costs.machine(), effort.budget, told);
             for (searcher, candidate) in walk(problem, &field, &mut judge, wanted, effort) {
                 if let Some(decisions) = candidate.decisions(&field, &menu) {
-                    found.push((searcher, decisions));
+                    found.push((searcher, decisions, Some(candidate)));
                 }
             }
             looked_at = judge.spent();
@@ -125,12 +135,13 @@ pub fn search(problem: &Problem<'_>, costs: &Costs<'_>, wanted: Searcher, effort
         }
     }
     let mut ranking = Vec::with_capacity(found.len());
-    for (searcher, decisions) in found {
+    for (searcher, decisions, candidate) in found {
         let score = judge_schedule(problem, costs, &decisions)?;
         ranking.push(Ranked {
             searcher,
             decisions,
             score,
+            candidate,
         });
     }
     ranking.sort_by_key(|r| r.score);
@@ -168,7 +179,7 @@ fn run(
 ) {
     let granularity = |temporal, spatial| Granularity { temporal, spatial };
     match searcher {
-        Searcher::Sequential | Searcher::Streams | Searcher::Random => {}
+        Searcher::Sequential | Searcher::Streams | Searcher::Random | Searcher::Measured => {}
         Searcher::Barriers => rivals::barriers(judge, plain, lots),
         Searcher::Shares => rivals::shares(judge, plain),
         Searcher::Spatial => rivals::gacer(judge, plain, granularity(false, true)),

@@ -20,6 +20,8 @@ const LEVELS: usize = 7;
 const SLOW: u64 = 10_000;
 /// Most waits between two tenants in a set.
 const EDGES: usize = 24;
+/// Tactics of an operator that are looked at together with those of others.
+const TACTICS: usize = 5;
 /// A kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -47,6 +49,14 @@ pub enum Kind {
     Remove,
     /// A pointer of a barrier somewhere else.
     Shift,
+    /// Another tactic for all operators of a tenant that one kernel runs.
+    Kernel,
+    /// The tactics that hold least of a unit, for some operators in a row.
+    Lean,
+    /// Its own tactics at full width for all operators of a tenant.
+    Plain,
+    /// A tenant begins behind a place of another.
+    Delay,
 }
 
 /// All kinds, as often as they are drawn.
@@ -158,6 +168,14 @@ pub fn change(judge: &Judge<'_>, candidate: &mut Candidate, kind: Kind, lots: &m
         Kind::Insert => rivals::insert(judge, candidate, set, lots),
         Kind::Remove => rivals::remove(candidate, set, lots),
         Kind::Shift => rivals::shift(judge, candidate, set, lots),
+        Kind::Kernel => kernel(judge, candidate, lots),
+        Kind::Lean => lean(judge, candidate, lots),
+        Kind::Plain => {
+            let tenant = lots.below(judge.field.operators.len());
+            let own = &judge.field.operators[tenant];
+            own.iter().for_each(|o| candidate.ways[o.index()] = 0);
+        }
+        Kind::Delay => delay(judge, candidate, set, lots),
     }
 }
 
@@ -189,6 +207,46 @@ fn share(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
         if slow && level < judge.menu.widths(index) {
             candidate.ways[index] = level as u8;
         }
+    }
+}
+
+/// Another tactic at full width for all operators of a tenant that the kernel of a random one of them runs.
+fn kernel(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
+    let own = &judge.field.operators[lots.below(judge.field.operators.len())];
+    let kernel = |candidate: &Candidate, operator: usize| judge.menu.tactic(operator, candidate.ways[operator]).kernel;
+    let wanted = kernel(candidate, own[lots.below(own.len())].index());
+    let number = lots.below(TACTICS);
+    for operator in own.iter().map(|o| o.index()) {
+        if kernel(candidate, operator) == wanted
+            && let Some(way) = judge.menu.at_full_width(operator, number)
+        {
+            candidate.ways[operator] = way;
+        }
+    }
+}
+
+/// The tactics that hold least of a unit at full width, so that others find room beside them, for a row of a tenant's operators.
+fn lean(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
+    let own = &judge.field.operators[lots.below(judge.field.operators.len())];
+    let (first, count) = (lots.below(own.len()), 1 + lots.below(own.len()));
+    for operator in own.iter().skip(first).take(count).map(|o| o.index()) {
+        let ways = (0..TACTICS).filter_map(|t| judge.menu.at_full_width(operator, t));
+        let room = |way: &u8| {
+            let cost = judge.menu.cost(operator, candidate.cuts[operator], *way) as usize;
+            judge.menu.costs[cost].room.iter().copied().max()
+        };
+        if let Some(way) = ways.min_by_key(room) {
+            candidate.ways[operator] = way;
+        }
+    }
+}
+
+/// A tenant begins behind a place of another's work.
+fn delay(judge: &Judge<'_>, candidate: &mut Candidate, set: usize, lots: &mut Lots) {
+    let edges = candidate.meetings[set].edges.len();
+    add_edge(judge, candidate, set, lots);
+    for added in candidate.meetings[set].edges.iter_mut().skip(edges) {
+        added.before.1 = Place::default();
     }
 }
 
