@@ -82,6 +82,7 @@ pub const UNITS: &[Unit] = &[
     unit!("matmul"),
     unit!("matvec"),
     unit!("nms"),
+    unit!("nms_choose"),
     unit!("normalise"),
     unit!("pool"),
     unit!("prepare"),
@@ -99,6 +100,7 @@ pub const UNITS: &[Unit] = &[
 
 /// Every header, by name in ascending order.
 pub const HEADERS: &[Header] = &[
+    header!("boxes.cuh"),
     header!("chain.cuh"),
     header!("cluster.cuh"),
     header!("conv_load.cuh"),
@@ -159,7 +161,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::StreamWgmma, &["stream_wgmma"]),
     (Kernel::ConvPatch, &["conv_deep", "conv_patch"]),
     (Kernel::Prepare, &["prepare", "crop"]),
-    (Kernel::Decode, &["argmax", "decode", "nms", "topk"]),
+    (Kernel::Decode, &["argmax", "decode", "nms", "nms_choose", "topk"]),
     (Kernel::Squeeze, &["squeeze"]),
     (Kernel::Stem, &["stem"]),
 ];

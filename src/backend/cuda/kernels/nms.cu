@@ -1,97 +1,68 @@
 // Non-maximum suppression per class, and the way back to pixels of the source picture; the CPU backend's rules.
 //
-// nms_filter lists the scores above the bound, in any order. nms_pick, one block, takes the best of them in falling score and
-// keeps each unless a kept box of its class covers it: 64 candidates at a time are compared with all kept boxes and with each
-// other in parallel, and one thread then decides on bit sets in their order.
+// nms_cover compares every candidate with all better ones, in parallel: a bit says that one covers the other. nms_pick, one
+// block, decides in their order, a word of candidates at a time: one is kept unless a kept one covers it. A word's candidates
+// are first held against all words decided before, and then among themselves, in rounds: one that no undecided candidate
+// covers is kept, one that a kept one covers is not.
+#include "boxes.cuh"
 #include "chain.cuh"
-#include "matrix.cuh"
 #include "placement.cuh"
-#include "select.cuh"
-#include "slot.cuh"
 
-constexpr u32 FILTER_THREADS = 256;
-constexpr u32 FILTER_TILE = 1024;
-constexpr u32 BATCH = 64;
-// Threads that compare one candidate of a batch.
-constexpr u32 LANES = SELECT_THREADS / BATCH;
+constexpr u32 COVER_THREADS = 256;
+// Words of a candidate that a block makes in a turn.
+constexpr u32 COVER_WORDS = COVER_THREADS / WORD;
+constexpr u32 PICK_THREADS = 1024;
+// Threads that hold one candidate against the words decided before, and words of each at most.
+constexpr u32 PARTS = PICK_THREADS / WORD;
+constexpr u32 PART_WORDS = CHOSEN / WORD / PARTS;
+// Blocks of candidates whose words are on their way while one is decided.
+constexpr u32 AHEAD = 4;
 constexpr u32 VALUES = 6;
 
-// A box in input pixels: left, top, right, bottom.
-struct alignas(16) Bounds {
-    float edge[4];
-};
-
-// A box that was kept.
-struct alignas(16) Kept {
-    Bounds bounds;
-    u32 label;
-    u32 padding[3];
-};
-
-static_assert(sizeof(Kept) == 32, "sized in bind/vision/boxes.rs");
-
-struct NmsParams {
-    Matrix<const float> boxes;
-    Matrix<const float> scores;
-    Matrix<float> detections;
-    i32* count;
-    const Camera* camera;
-    u32* found;       // workspace: number of candidates, zero between launches
-    Kept* kept;       // workspace: SELECT_CAPACITY entries
-    u32* candidates;  // workspace: one entry a score
-    u32 input[2];     // width and height of the network's input
-    u32 fit;
-    float score;
-    float iou;
-    u32 tiles;
-};
-
-static_assert(sizeof(NmsParams) == 160, "mirrored in bind/vision/boxes.rs");
-
-__device__ __forceinline__ bool has_picture(const Camera& camera) {
-    return camera.format >= 1 && camera.format <= 4 && camera.width > 0 && camera.height > 0;
-}
-
-extern "C" __global__ void __launch_bounds__(FILTER_THREADS) nms_filter(const __grid_constant__ NmsParams p) {
-    wait_for_predecessors();
-    release_successors();
-    if (!has_picture(*p.camera)) return;
-    const u32 classes = p.scores.columns;
-    const u32 all = p.scores.rows * classes;
-    const bool dense = p.scores.column_stride == 1 && p.scores.row_stride == classes;
-    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        for (u32 i = threadIdx.x; i < FILTER_TILE; i += FILTER_THREADS) {
-            const u32 index = tile * FILTER_TILE + i;
-            bool taken = false;
-            if (index < all) {
-                taken = (dense ? p.scores.data[index] : p.scores.at(index / classes, index % classes)) >= p.score;
-            }
-            const u32 taking = __ballot_sync(FULL_WARP, taken);
-            if (taking == 0) continue;
-            const u32 lane = threadIdx.x % 32;
-            u32 first = 0;
-            if (lane == 0) first = atomicAdd(p.found, __popc(taking));
-            first = __shfl_sync(FULL_WARP, first, 0);
-            if (taken) p.candidates[first + __popc(taking & ((1u << lane) - 1))] = index;
-        }
-    }
-}
-
-// Intersection over union; 0 for boxes without area.
-__device__ __forceinline__ float overlap(const Bounds& a, const Bounds& b) {
+// True if the boxes' intersection over union, rounded to f32, is above the bound; boxes without area in common have none.
+__device__ __forceinline__ bool covers(const Bounds& a, const Bounds& b, float bound) {
     const float width = __fsub_rn(fminf(a.edge[2], b.edge[2]), fmaxf(a.edge[0], b.edge[0]));
     const float height = __fsub_rn(fminf(a.edge[3], b.edge[3]), fmaxf(a.edge[1], b.edge[1]));
-    if (width <= 0.0f || height <= 0.0f) return 0.0f;
+    if (width <= 0.0f || height <= 0.0f) return 0.0f > bound;
     const float area_a = __fmul_rn(__fsub_rn(a.edge[2], a.edge[0]), __fsub_rn(a.edge[3], a.edge[1]));
     const float area_b = __fmul_rn(__fsub_rn(b.edge[2], b.edge[0]), __fsub_rn(b.edge[3], b.edge[1]));
     const float both = __fmul_rn(width, height);
-    return __fdiv_rn(both, __fsub_rn(__fadd_rn(area_a, area_b), both));
+    return __fdiv_rn(both, __fsub_rn(__fadd_rn(area_a, area_b), both)) > bound;
 }
 
-__device__ __forceinline__ bool is_finite(const Bounds& bounds) {
-    bool finite = true;
-    for (u32 i = 0; i < 4; ++i) finite = finite && fabsf(bounds.edge[i]) < __int_as_float(0x7f800000);
-    return finite;
+extern "C" __global__ void __launch_bounds__(COVER_THREADS) nms_cover(const __grid_constant__ NmsParams p) {
+    __shared__ Candidate better[COVER_THREADS];
+    wait_for_predecessors();
+    release_successors();
+    const u32 count = candidates_in_order(p);
+    const u32 blocks = (count + WORD - 1) / WORD;
+    const u32 own = threadIdx.x % WORD, part = threadIdx.x / WORD;
+    // Blocks of candidates come in fours, of which each has as many turns as the last one needs.
+    for (u32 tile = blockIdx.x;; tile += gridDim.x) {
+        u32 four = 0;
+        while (2 * (four + 1) * (four + 2) <= tile) ++four;
+        const u32 rest = tile - 2 * four * (four + 1);
+        const u32 block = 4 * four + rest / (four + 1);
+        if (4 * four >= blocks) return;
+        if (block >= blocks) continue;
+        const u32 word = rest % (four + 1) * COVER_WORDS + part;
+        __syncthreads();
+        const u32 place = word * WORD + own;
+        if (place < count) better[threadIdx.x] = p.sorted[place];
+        const u32 at = block * WORD + own;
+        Candidate candidate = {};
+        if (at < count) candidate = p.sorted[at];
+        __syncthreads();
+        if (word > block) continue;
+        const u32 end = word < block ? WORD : min(own, count - block * WORD);
+        u64 bits = 0;
+#pragma unroll 4
+        for (u32 i = 0; i < WORD; ++i) {
+            const Candidate& other = better[part * WORD + i];
+            if (i < end && other.label == candidate.label && covers(other.bounds, candidate.bounds, p.iou)) bits |= 1ull << i;
+        }
+        word_of(p, block, word)[own] = bits;
+    }
 }
 
 // An edge in pixels of the source picture, cut to it.
@@ -101,119 +72,114 @@ __device__ __forceinline__ float to_source(float edge, u32 offset, float scale, 
     return value < 0.0f ? 0.0f : value > most ? most : value;
 }
 
-// The candidates that are looked at together.
-struct Batch {
-    Bounds bounds[BATCH];
-    u32 label[BATCH];
-    u64 covers[BATCH];  // later candidates of the batch that this one suppresses
-    u32 alive[2];       // bit set: finite, and no box kept before the batch covers it
-    u64 keep;           // bit set: kept
-    u32 kept;           // boxes kept before the batch
+// What is known of the candidates while they are decided.
+struct Decisions {
+    u64 own[CHOSEN];             // words of the candidates' own blocks
+    u32 alive[CHOSEN / 32];      // finite, and so far not covered
+    u64 kept[CHOSEN / WORD];
+    u32 before[CHOSEN / WORD];   // candidates kept in earlier blocks
+    u32 all;                     // kept in all blocks so far
 };
 
-// Reads up to BATCH candidates, `count` of them, from sorted keys.
-__device__ __forceinline__ void read_batch(const NmsParams& p, Batch& batch, const u64* keys, u32 count) {
-    if (threadIdx.x >= BATCH) return;
-    bool alive = false;
-    if (threadIdx.x < count) {
-        const u32 index = u32(keys[threadIdx.x]);
-        const u32 anchor = index / p.scores.columns;
-        Bounds bounds;
-        for (u32 i = 0; i < 4; ++i) bounds.edge[i] = p.boxes.at(anchor, i);
-        batch.bounds[threadIdx.x] = bounds;
-        batch.label[threadIdx.x] = index % p.scores.columns;
-        alive = is_finite(bounds);
+// The words of a candidate of `block` that a thread holds against those decided before; zeros for what is not there.
+__device__ __forceinline__ void read_words(const NmsParams& p, u32 block, u32 blocks, u64 (&words)[PART_WORDS]) {
+#pragma unroll
+    for (u32 k = 0; k < PART_WORDS; ++k) {
+        const u32 word = threadIdx.x / WORD + k * PARTS;
+        words[k] = block < blocks && word < block ? word_of(p, block, word)[threadIdx.x % WORD] : 0;
     }
-    const u32 word = __ballot_sync(FULL_WARP, alive);
-    if (threadIdx.x % 32 == 0) batch.alive[threadIdx.x / 32] = word;
 }
 
-// Compares each candidate with the kept boxes and with the later candidates of its batch; LANES threads a candidate.
-__device__ __forceinline__ void compare_batch(const NmsParams& p, Batch& batch, u32 count) {
-    const u32 own = threadIdx.x / LANES;
-    const u32 lane = threadIdx.x % LANES;
-    const u32 shift = threadIdx.x % 32 / LANES * LANES;
-    const Bounds bounds = batch.bounds[own];
-    const u32 label = batch.label[own];
-    bool covered = false;
-    for (u32 k = lane; k < batch.kept && own < count; k += LANES) {
-        const Kept kept = p.kept[k];
-        if (kept.label == label && overlap(kept.bounds, bounds) > p.iou) covered = true;
+// Decides a block's candidates among themselves, one warp, and keeps at most `room`.
+__device__ __forceinline__ void decide(Decisions& d, u32 block, u32 room) {
+    const u32 lane = threadIdx.x % 32;
+    const u64 low = d.own[block * WORD + lane], high = d.own[block * WORD + 32 + lane];
+    u64 open = u64(d.alive[2 * block + 1]) << 32 | d.alive[2 * block];
+    u64 kept = 0;
+    while (open != 0) {
+        const bool low_open = open >> lane & 1, high_open = open >> (lane + 32) & 1;
+        const u64 free = u64(__ballot_sync(FULL_WARP, high_open && (high & open) == 0)) << 32 |
+                         __ballot_sync(FULL_WARP, low_open && (low & open) == 0);
+        kept |= free;
+        const u64 covered = u64(__ballot_sync(FULL_WARP, (high & kept) != 0)) << 32 | __ballot_sync(FULL_WARP, (low & kept) != 0);
+        open &= ~(free | covered);
     }
-    const u32 any = __ballot_sync(FULL_WARP, covered) >> shift & ((1u << LANES) - 1);
-    u64 covers = 0;
-    for (u32 from = 0; from < BATCH; from += LANES) {
-        const u32 other = from + lane;
-        const bool later = other > own && other < count && batch.label[other] == label;
-        const bool bit = later && overlap(bounds, batch.bounds[other]) > p.iou;
-        const u64 bits = __ballot_sync(FULL_WARP, bit) >> shift & ((1u << LANES) - 1);
-        covers |= bits << from;
-    }
+    u32 count = __popcll(kept);
+    for (; count > room; --count) kept &= ~(1ull << (63 - __clzll(i64(kept))));
     if (lane == 0) {
-        batch.covers[own] = covers;
-        if (any != 0) atomicAnd(&batch.alive[own / 32], ~(1u << own % 32));
+        d.kept[block] = kept;
+        d.before[block] = d.all;
+        d.all += count;
     }
 }
 
-// Decides in order: at most `room` candidates are kept.
-__device__ __forceinline__ u64 decide(const Batch& batch, u32 room) {
-    u64 alive = u64(batch.alive[1]) << 32 | batch.alive[0];
-    u64 keep = 0;
-    for (; alive != 0 && room > 0; --room) {
-        const u32 next = u32(__ffsll(i64(alive))) - 1;
-        keep |= 1ull << next;
-        alive &= ~(batch.covers[next] | 1ull << next);
+// Writes the detections that were kept in the first `blocks` blocks, in their order.
+__device__ __forceinline__ void write_detections(const NmsParams& p, const Decisions& d, u32 blocks, const Camera& camera) {
+    const Placement placement = place(p.fit, camera.width, camera.height, p.input[0], p.input[1]);
+    for (u32 at = threadIdx.x; at < blocks * WORD; at += PICK_THREADS) {
+        const u64 kept = d.kept[at / WORD];
+        if ((kept >> at % WORD & 1) == 0) continue;
+        const u32 row = d.before[at / WORD] + __popcll(kept & ((1ull << at % WORD) - 1));
+        const Candidate c = p.sorted[at];
+        p.detections.at(row, 0) = to_source(c.bounds.edge[0], placement.x, placement.scale_x, camera.width);
+        p.detections.at(row, 1) = to_source(c.bounds.edge[1], placement.y, placement.scale_y, camera.height);
+        p.detections.at(row, 2) = to_source(c.bounds.edge[2], placement.x, placement.scale_x, camera.width);
+        p.detections.at(row, 3) = to_source(c.bounds.edge[3], placement.y, placement.scale_y, camera.height);
+        p.detections.at(row, 4) = p.scores.at(c.index / p.scores.columns, c.label);
+        p.detections.at(row, 5) = __uint2float_rn(c.label);
     }
-    return keep;
 }
 
-extern "C" __global__ void __launch_bounds__(SELECT_THREADS) nms_pick(const __grid_constant__ NmsParams p) {
+extern "C" __global__ void __launch_bounds__(PICK_THREADS) nms_pick(const __grid_constant__ NmsParams p) {
+    __shared__ Decisions d;
     wait_for_predecessors();
     release_successors();
-    __shared__ Selection selection;
-    __shared__ Batch batch;
     const Camera camera = *p.camera;
-    const u32 classes = p.scores.columns;
     const u32 most = p.detections.rows;
-    const bool shown = has_picture(camera);
-    const u32 candidates = shown ? min(*p.found, p.scores.rows * classes) : 0;
-    const u32 found = select_smallest(selection, candidates, SELECT_CAPACITY, 0, [&](u32 i) {
-        const u32 index = p.candidates[i];
-        return key_of(falling(p.scores.at(index / classes, index % classes)), index);
-    });
-    const Placement placement = place(p.fit, camera.width, camera.height, p.input[0], p.input[1]);
-    u32 kept = 0;
-    for (u32 first = 0; first < found && kept < most; first += BATCH) {
-        const u32 count = min(BATCH, found - first);
-        if (threadIdx.x == 0) batch.kept = kept;
-        read_batch(p, batch, selection.keys + first, count);
-        __syncthreads();
-        compare_batch(p, batch, count);
-        __syncthreads();
-        if (threadIdx.x == 0) batch.keep = decide(batch, most - kept);
-        __syncthreads();
-        const u64 keep = batch.keep;
-        if (threadIdx.x < BATCH && (keep >> threadIdx.x & 1) != 0) {
-            const u32 row = kept + __popcll(keep & ((1ull << threadIdx.x) - 1));
-            const Bounds bounds = batch.bounds[threadIdx.x];
-            const u32 index = u32(selection.keys[first + threadIdx.x]);
-            p.kept[row] = {bounds, batch.label[threadIdx.x], {}};
-            p.detections.at(row, 0) = to_source(bounds.edge[0], placement.x, placement.scale_x, camera.width);
-            p.detections.at(row, 1) = to_source(bounds.edge[1], placement.y, placement.scale_y, camera.height);
-            p.detections.at(row, 2) = to_source(bounds.edge[2], placement.x, placement.scale_x, camera.width);
-            p.detections.at(row, 3) = to_source(bounds.edge[3], placement.y, placement.scale_y, camera.height);
-            p.detections.at(row, 4) = p.scores.at(index / classes, index % classes);
-            p.detections.at(row, 5) = __uint2float_rn(index % classes);
-        }
-        kept += __popcll(keep);
-        __syncthreads();
+    const u32 count = candidates_in_order(p);
+    const u32 blocks = (count + WORD - 1) / WORD;
+    u64 ahead[AHEAD][PART_WORDS];
+#pragma unroll
+    for (u32 i = 0; i < AHEAD; ++i) read_words(p, i, blocks, ahead[i]);
+    for (u32 at = threadIdx.x; at < blocks * WORD; at += PICK_THREADS) {
+        const u32 alive = __ballot_sync(FULL_WARP, at < count && p.sorted[min(at, count - 1)].finite != 0);
+        if (at % 32 == 0) d.alive[at / 32] = alive;
+        d.own[at] = word_of(p, at / WORD, at / WORD)[at % WORD];
     }
-    for (u32 row = kept + threadIdx.x; row < most; row += SELECT_THREADS) {
+    if (threadIdx.x == 0) d.all = 0;
+    __syncthreads();
+    u32 decided = 0;
+    for (u32 first = 0; decided < blocks && d.all < most; first += AHEAD) {
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; ++i) {
+            const u32 block = first + i;
+            if (block >= blocks || d.all >= most) break;
+            u64 covered = 0;
+#pragma unroll
+            for (u32 k = 0; k < PART_WORDS; ++k) {
+                const u32 word = threadIdx.x / WORD + k * PARTS;
+                if (word < block) covered |= ahead[i][k] & d.kept[word];
+            }
+            read_words(p, block + AHEAD, blocks, ahead[i]);
+            const u32 lost = __ballot_sync(FULL_WARP, covered != 0);
+            if (lost != 0 && threadIdx.x % 32 == 0) atomicAnd(&d.alive[2 * block + threadIdx.x / 32 % 2], ~lost);
+            __syncthreads();
+            if (threadIdx.x < 32) decide(d, block, most - d.all);
+            __syncthreads();
+            decided = block + 1;
+        }
+    }
+    const u32 all = d.all;
+    write_detections(p, d, decided, camera);
+    for (u32 row = all + threadIdx.x; row < most; row += PICK_THREADS) {
         for (u32 i = 0; i < VALUES; ++i) p.detections.at(row, i) = 0.0f;
     }
+    // The next frame begins with empty counters.
+    for (u32 i = threadIdx.x; i < DIGITS; i += PICK_THREADS) p.counters->histogram[i] = 0;
     __syncthreads();
     if (threadIdx.x == 0) {
-        *p.count = i32(kept);
-        *p.found = 0;
+        *p.count = i32(all);
+        p.counters->found = 0;
+        p.counters->taken = 0;
     }
 }
