@@ -66,6 +66,7 @@ pub const UNITS: &[Unit] = &[
     unit!("attention"),
     unit!("conv_deep", HOPPER),
     unit!("conv_mma"),
+    unit!("conv_parts"),
     unit!("conv_patch", HOPPER),
     unit!("conv_warps"),
     unit!("conv_wgmma", HOPPER),
@@ -156,6 +157,7 @@ pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_
 /// The kernels that have units of their own; any other unit may serve any other kernel.
 const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::ConvMma, &["conv_mma"]),
+    (Kernel::ConvParts, &["conv_parts"]),
     (Kernel::ConvWarps, &["conv_warps"]),
     (Kernel::ConvWgmma, &["conv_wgmma"]),
     (Kernel::StreamWgmma, &["stream_wgmma"]),
