@@ -307,8 +307,8 @@ impl Kernel for ConvWgmma {
 /// `kernels/conv_wgmma_store.cuh`.
 pub(super) fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
     let clips = matches!(epilogue.function, function::IDENTITY | function::RELU | function::CLIP);
-    let joins = matches!(epilogue.function, function::ADD | function::ADD_RELU);
-    let needed = flags::WIDE_STORE | if clips { 0 } else { flags::ROUNDED } | if joins { flags::WIDE_JOINED } else { 0 };
+    let joins = epilogue.flags & flags::JOINS != 0;
+    let needed = flags::WIDE_STORE | if clips && !joins { 0 } else { flags::ROUNDED } | if joins { flags::WIDE_JOINED } else { 0 };
     epilogue.flags & needed == needed && epilogue.function != function::TAIL && channels.is_multiple_of(GROUP as u32)
 }
 
