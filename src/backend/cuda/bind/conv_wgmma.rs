@@ -169,7 +169,8 @@ fn walk(product: &Product<'_>, address: u64, pixels: u32) -> Walk {
         None => [x.strides[2], x.strides[1], x.strides[0]],
     };
     // An axis of one position is never stepped along, but the map wants a step.
-    let strides = steps.map(|s| if s == 0 { u64::from(channels) * 2 } else { s as u64 * 2 });
+    let whole = u64::from(channels.next_multiple_of(GROUP as u32));
+    let strides = steps.map(|s| if s == 0 { whole * 2 } else { s as u64 * 2 });
     let [[top, bottom], [left, right]] = match row {
         Some(_) => [[0, 0]; 2],
         None => [0, 1].map(|axis| corners(product, axis)),
