@@ -179,7 +179,12 @@ impl<'a> Path<'a> {
             })
         };
         // What is added to is rounded.
-        let added = |add| calls.get(joins).filter(|c| c.rounding == Rounding::Rounded).and_then(|_| added(add, joins as u8, product));
+        let added = |add| {
+            calls
+                .get(joins)
+                .filter(|c| c.rounding == Rounding::Rounded)
+                .and_then(|_| added(add, joins as u8, product))
+        };
         match &later[joins..] {
             [] => path(None, 0),
             [add] => path(Some(added(add)?), flags::JOINS),
