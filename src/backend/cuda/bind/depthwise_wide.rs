@@ -3,13 +3,12 @@
 //! The bits are those of [`depthwise`](super::depthwise), which packs weights and bias.
 
 use super::generic::output;
-use super::groups::{GROUP, PixelFrame, Pixels, source};
-use super::views::{Divisor, dtype_number};
+use super::groups::{GROUP, PixelFrame, Pixels, in_whole_groups, source};
+use super::views::Divisor;
 use super::window::Window;
 use super::{Addresses, BindError, Launch};
 use crate::plan::format::Operator;
 use crate::primitive::{self, Region};
-use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block.
@@ -100,12 +99,6 @@ pub fn launch(
     };
     let launch = Launch::new("depthwise_wide", format!("depthwise_wide_{step}"), tiles, width, THREADS, &params);
     Ok(Some(Launch { shared, ..launch }))
-}
-
-/// Of f16 in whole groups of channels that lie on 16 bytes.
-pub fn in_whole_groups(x: &Pixels, channels: u32) -> bool {
-    let steps = [x.batch, x.row, x.pixel].iter().all(|s| s % i64::from(GROUP) == 0);
-    x.dtype == dtype_number(DType::F16) && channels.is_multiple_of(GROUP) && x.address.is_multiple_of(16) && steps
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! Maxima of f16 under large windows: `kernels/pool_wide.cu`.
 
-use super::depthwise_wide::in_whole_groups;
 use super::generic::output;
-use super::groups::{PixelFrame, Pixels, source};
+use super::groups::{PixelFrame, Pixels, in_whole_groups, source};
 use super::views::Divisor;
 use super::window::Window;
 use super::{Addresses, BindError, Launch};

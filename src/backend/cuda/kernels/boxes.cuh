@@ -9,6 +9,8 @@
 constexpr u32 CHOSEN = SELECT_CAPACITY;
 // Most candidates that are ranked: of more than CHOSEN those whose scores may be among the best.
 constexpr u32 RANKED = 2 * CHOSEN;
+// Steps that scores are counted by.
+constexpr u32 STEP_BITS = 10, STEPS = 1 << STEP_BITS;
 // Bits of a word of the covering matrix: candidates that are decided together.
 constexpr u32 WORD = 64;
 
@@ -31,10 +33,10 @@ struct BoxCounters {
     u32 found;  // scores above the bound
     u32 taken;  // of more than CHOSEN, those that are ranked
     u32 padding[14];
-    u32 histogram[DIGITS];  // candidates by step of their score, the best first
+    u32 histogram[STEPS];  // candidates by step of their score, the best first
 };
 
-static_assert(sizeof(Candidate) == 32 && sizeof(BoxCounters) == 64 + 4 * 2048, "sized in bind/vision/boxes.rs");
+static_assert(sizeof(Candidate) == 32 && sizeof(BoxCounters) == 64 + 4 * 1024, "sized in bind/vision/boxes.rs");
 
 struct NmsParams {
     Matrix<const float> boxes;
@@ -66,9 +68,9 @@ __device__ __forceinline__ u32 step_of(u64 key, float bound) {
     const u32 least = falling(bound);
     const u32 span = least - min(falling(1.0f), least);
     const u32 bits = 32 - __clz(span);
-    const u32 shift = bits > DIGIT_BITS ? bits - DIGIT_BITS : 0;
+    const u32 shift = bits > STEP_BITS ? bits - STEP_BITS : 0;
     const u32 above = (least - u32(key >> 32)) >> shift;
-    return DIGITS - 1 - min(above, DIGITS - 1);
+    return STEPS - 1 - min(above, STEPS - 1);
 }
 
 // Candidates in the order, once they are ranked.

@@ -7,8 +7,8 @@
 #include "boxes.cuh"
 #include "chain.cuh"
 
-constexpr u32 FILTER_THREADS = 256;
-constexpr u32 RANK_THREADS = 256;
+constexpr u32 FILTER_THREADS = 1024;
+constexpr u32 RANK_THREADS = 512;
 // Scores of a thread and turn.
 constexpr u32 SCORES = 4;
 // Keys that a block ranks in a turn, one a lane, and keys that it holds to compare them with.
@@ -44,43 +44,47 @@ __device__ __forceinline__ bool are_dense(const Matrix<const float>& scores) {
     return scores.column_stride == 1 && scores.row_stride == scores.columns && reinterpret_cast<u64>(scores.data) % 16 == 0;
 }
 
-// Appends the keys of those lanes that take part, and says whether there are any; all of a warp call it.
+// Appends the keys of those lanes that take part; all of a warp call it.
 template <u32 CAPACITY>
-__device__ __forceinline__ bool append(Found<CAPACITY>& found, bool taken, u64 key) {
+__device__ __forceinline__ void append(Found<CAPACITY>& found, bool taken, u64 key) {
     const u32 taking = __ballot_sync(FULL_WARP, taken);
-    if (taking == 0) return false;
+    if (taking == 0) return;
     const u32 lane = threadIdx.x % 32;
     u32 first = 0;
     if (lane == 0) first = atomicAdd(&found.count, __popc(taking));
     first = __shfl_sync(FULL_WARP, first, 0);
     if (taken) found.keys[first + __popc(taking & ((1u << lane) - 1))] = key;
-    return true;
 }
 
-// Moves what a block found behind what the others did, as far as there is room, and empties it.
+// Moves what a block found behind what the others did, as far as there is room, and empties it; true if there was any.
 template <u32 CAPACITY>
-__device__ __forceinline__ void hand_over(Found<CAPACITY>& found, u32* counter, u64* list, u32 room) {
+__device__ __forceinline__ bool hand_over(Found<CAPACITY>& found, u32* counter, u64* list, u32 room) {
     __syncthreads();
     const u32 count = found.count;
     if (threadIdx.x == 0 && count > 0) found.first = atomicAdd(counter, count);
     __syncthreads();
+    if (count == 0) return false;
     for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
         if (found.first + i < room) list[found.first + i] = found.keys[i];
     }
     __syncthreads();
     if (threadIdx.x == 0) found.count = 0;
     __syncthreads();
+    return true;
 }
 
 extern "C" __global__ void __launch_bounds__(FILTER_THREADS) nms_filter(const __grid_constant__ NmsParams p) {
     __shared__ Found<FILTER_THREADS * SCORES> found;
+    __shared__ u32 histogram[STEPS];
     if (threadIdx.x == 0) found.count = 0;
+    for (u32 i = threadIdx.x; i < STEPS; i += FILTER_THREADS) histogram[i] = 0;
     wait_for_predecessors();
     release_successors();
     if (!has_picture(*p.camera)) return;
     __syncthreads();
     const u32 all = p.scores.rows * p.scores.columns;
     const bool dense = are_dense(p.scores);
+    bool any = false;
     for (u32 tile = blockIdx.x; tile < p.scores_tiles; tile += gridDim.x) {
         const u32 index = (tile * FILTER_THREADS + threadIdx.x) * SCORES;
         float scores[SCORES];
@@ -89,13 +93,14 @@ extern "C" __global__ void __launch_bounds__(FILTER_THREADS) nms_filter(const __
         for (u32 i = 0; i < SCORES; ++i) {
             const bool taken = scores[i] >= p.score;
             const u64 key = key_of(falling(scores[i]), index + i);
-            if (!append(found, taken, key)) continue;
-            // One of a warp counts all candidates of a step.
-            const u32 step = taken ? step_of(key, p.score) : DIGITS;
-            const u32 alike = __match_any_sync(FULL_WARP, step);
-            if (taken && threadIdx.x % 32 == u32(__ffs(i32(alike))) - 1) atomicAdd(&p.counters->histogram[step], __popc(alike));
+            append(found, taken, key);
+            if (taken) atomicAdd(&histogram[step_of(key, p.score)], 1u);
         }
-        hand_over(found, &p.counters->found, p.listed, CHOSEN);
+        any = hand_over(found, &p.counters->found, p.listed, CHOSEN) || any;
+    }
+    if (!any) return;
+    for (u32 i = threadIdx.x; i < STEPS; i += FILTER_THREADS) {
+        if (histogram[i] != 0) atomicAdd(&p.counters->histogram[i], histogram[i]);
     }
 }
 
@@ -108,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS) nms_narrow(const __
     release_successors();
     if (p.counters->found <= CHOSEN) return;
     Selection& selection = shared.selection;
-    for (u32 i = threadIdx.x; i < DIGITS; i += SELECT_THREADS) selection.histogram[i] = p.counters->histogram[i];
+    for (u32 i = threadIdx.x; i < DIGITS; i += SELECT_THREADS) selection.histogram[i] = i < STEPS ? p.counters->histogram[i] : 0;
     __syncthreads();
     find_digit(selection, CHOSEN);
     const u32 last = selection.digit;

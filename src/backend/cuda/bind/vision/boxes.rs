@@ -8,16 +8,16 @@ use crate::plan::format::View;
 use crate::primitive::{self, Region};
 use bytemuck::{Pod, Zeroable};
 
-/// Threads of a block that decodes, or filters.
+/// Threads of a block that decodes, or compares boxes.
 const THREADS: u32 = 256;
 /// Anchors of a tile that decodes.
 const ANCHORS: u32 = 32;
-/// Scores of a tile that filters.
-const FILTERED: u32 = 1024;
-/// Threads of a block that narrows down, and of the one that picks boxes.
+/// Threads of a block that reads scores, and of the one that picks boxes.
 const MANY: u32 = 1024;
-/// Scores of a tile that is narrowed down.
-const NARROWED: u32 = 4096;
+/// Threads of a block that ranks.
+const RANKING: u32 = 512;
+/// Scores of a tile.
+const TILE_SCORES: u32 = 4096;
 /// Most candidates that take part, and most that are ranked.
 const CHOSEN: u64 = 4096;
 const RANKED: u64 = 2 * CHOSEN;
@@ -27,6 +27,8 @@ const WORD: u64 = 64;
 const RANK_TILE: u64 = 32;
 /// Most blocks of a launch whose work is known on the device only: as many as large GPUs run at once.
 const WIDE: u32 = 264;
+/// The same of small blocks.
+const COMPARING: u32 = 4 * WIDE;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -88,7 +90,7 @@ pub(super) struct NmsParams {
 }
 
 /// Bytes of the counters and of the histogram behind them.
-const COUNTERS: u64 = 64 + 4 * 2048;
+const COUNTERS: u64 = 64 + 4 * 1024;
 /// Bytes of a sorted candidate.
 const CANDIDATE: u64 = 32;
 
@@ -141,7 +143,7 @@ impl Kernel for NonMaximum {
         };
         let parts = self.parts();
         let scores = u32::try_from(self.scores.layout.shape.elements()).map_err(|_| BindError::Large("the number of scores"))?;
-        let tiles = scores.div_ceil(FILTERED);
+        let tiles = scores.div_ceil(TILE_SCORES);
         let params = NmsParams {
             boxes: Matrix::new(at, &self.boxes)?,
             scores: Matrix::new(at, &self.scores)?,
@@ -160,14 +162,14 @@ impl Kernel for NonMaximum {
             tiles,
         };
         let ranked = u64::from(scores).min(RANKED).div_ceil(RANK_TILE) as u32;
-        let mut launches = vec![Launch::new("nms_choose", "nms_filter", tiles, width, THREADS, &params)];
+        let reading = tiles.min(WIDE);
+        let mut launches = vec![Launch::new("nms_choose", "nms_filter", reading, width, MANY, &params)];
         if u64::from(scores) > CHOSEN {
-            let narrowed = scores.div_ceil(NARROWED).min(WIDE);
-            launches.push(Launch::new("nms_choose", "nms_narrow", narrowed, width, MANY, &params));
+            launches.push(Launch::new("nms_choose", "nms_narrow", reading, width, MANY, &params));
         }
-        launches.push(Launch::new("nms_choose", "nms_rank", ranked, width, THREADS, &params));
+        launches.push(Launch::new("nms_choose", "nms_rank", ranked, width, RANKING, &params));
         let words = u64::from(scores).min(CHOSEN).div_ceil(WORD);
-        let compared = (words * words.div_ceil(2)).min(u64::from(WIDE)) as u32;
+        let compared = (words * (words + 1) / 2).min(u64::from(COMPARING)) as u32;
         launches.push(Launch::new("nms", "nms_cover", compared, width, THREADS, &params));
         launches.push(Launch::new("nms", "nms_pick", 1, width, MANY, &params));
         Ok(launches)

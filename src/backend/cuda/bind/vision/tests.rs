@@ -197,15 +197,15 @@ fn suppression_has_a_workspace_for_every_score() {
     let rig = Rig::new(Primitive::Nms(nms), &inputs, &outputs);
     let kernel = compile(&rig.operator).unwrap();
     let needed = kernel.workspace();
-    let (counters, listed, sorted, covers) = (64 + 4 * 2048, 2112 * 8, 2112 * 32, 33 * 34 / 2 * 64 * 8);
+    let (counters, listed, sorted, covers) = (64 + 4 * 1024, 2112 * 8, 2112 * 32, 33 * 34 / 2 * 64 * 8);
     assert_eq!(needed, counters + listed + sorted + covers);
     let launches = rig.launches(&rig.whole(), 0);
     let names: Vec<(&str, u32)> = launches.iter().map(|l| (l.function.as_str(), l.blocks)).collect();
-    assert_eq!(names, [("nms_filter", 3), ("nms_rank", 66), ("nms_cover", 264), ("nms_pick", 1)]);
+    assert_eq!(names, [("nms_filter", 1), ("nms_rank", 66), ("nms_cover", 561), ("nms_pick", 1)]);
     let p: NmsParams = params(&launches[3]);
     let covers_at = WORKSPACE + counters + listed + sorted;
     assert_eq!((p.counters, p.listed, p.covers), (WORKSPACE, WORKSPACE + counters, covers_at));
-    assert_eq!(p.tiles, 3);
+    assert_eq!(p.tiles, 1);
     let short = rig.try_launches(kernel.as_ref(), needed - 1, &rig.whole(), 0);
     assert_eq!(short, Err(BindError::Reference));
     // Of more scores than take part, those that may be among the best are read once more.
