@@ -253,6 +253,15 @@ impl Layout {
         Some((low, high))
     }
 
+    /// Elements from the first to behind the last in a store that begins with the layout's origin, for strides that are not
+    /// negative; 0 for an empty shape, `None` on overflow.
+    pub fn reach(&self) -> Option<u64> {
+        match self.shape.elements() {
+            0 => Some(0),
+            _ => u64::try_from(self.bounds()?.1.checked_add(1)?).ok(),
+        }
+    }
+
     /// The layout with its axes permuted: axis `a` of the result is axis `perm[a]` of this one.
     pub fn permuted(&self, perm: &[usize]) -> Option<Layout> {
         let rank = self.shape.rank();

@@ -342,6 +342,8 @@ pub enum Kernel {
     ConvWarps,
     /// GPU: convolution of 3 by 3 neighbours by `wgmma`, whose taps share a patch of pixels.
     ConvPatch,
+    /// GPU: grouped and transposed convolutions and pictures cut into patches, several matrix products in one launch, by `mma.sync`.
+    ConvParts,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

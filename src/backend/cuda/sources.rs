@@ -66,6 +66,7 @@ pub const UNITS: &[Unit] = &[
     unit!("attention"),
     unit!("conv_deep", HOPPER),
     unit!("conv_mma"),
+    unit!("conv_parts"),
     unit!("conv_patch", HOPPER),
     unit!("conv_warps"),
     unit!("conv_wgmma", HOPPER),
@@ -74,6 +75,7 @@ pub const UNITS: &[Unit] = &[
     unit!("depthwise"),
     unit!("depthwise_slab"),
     unit!("depthwise_strip"),
+    unit!("depthwise_wide"),
     unit!("elementwise"),
     unit!("generic_map"),
     unit!("generic_sums"),
@@ -82,8 +84,10 @@ pub const UNITS: &[Unit] = &[
     unit!("matmul"),
     unit!("matvec"),
     unit!("nms"),
+    unit!("nms_choose"),
     unit!("normalise"),
     unit!("pool"),
+    unit!("pool_wide"),
     unit!("prepare"),
     unit!("recurrent"),
     unit!("recurrent_mma"),
@@ -99,6 +103,7 @@ pub const UNITS: &[Unit] = &[
 
 /// Every header, by name in ascending order.
 pub const HEADERS: &[Header] = &[
+    header!("boxes.cuh"),
     header!("chain.cuh"),
     header!("cluster.cuh"),
     header!("conv_load.cuh"),
@@ -154,12 +159,13 @@ pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_
 /// The kernels that have units of their own; any other unit may serve any other kernel.
 const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::ConvMma, &["conv_mma"]),
+    (Kernel::ConvParts, &["conv_parts"]),
     (Kernel::ConvWarps, &["conv_warps"]),
     (Kernel::ConvWgmma, &["conv_wgmma"]),
     (Kernel::StreamWgmma, &["stream_wgmma"]),
     (Kernel::ConvPatch, &["conv_deep", "conv_patch"]),
     (Kernel::Prepare, &["prepare", "crop"]),
-    (Kernel::Decode, &["argmax", "decode", "nms", "topk"]),
+    (Kernel::Decode, &["argmax", "decode", "nms", "nms_choose", "topk"]),
     (Kernel::Squeeze, &["squeeze"]),
     (Kernel::Stem, &["stem"]),
 ];

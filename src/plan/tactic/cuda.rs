@@ -5,6 +5,7 @@
 //! and a convolution may end with maxima. Kernels other than the generic one are listed before it.
 
 use super::conv_mma::{self, MmaTile};
+use super::conv_parts::{self, PartTile};
 use super::conv_patch::{self, Kept, PatchTile};
 use super::conv_warps::{self, Share, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
@@ -39,6 +40,12 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
     if wgmma && stem::product(plan, body).is_ok() {
         return ArithmeticClass {
             family: Family::Wgmma,
+            split_k: 1,
+        };
+    }
+    if conv_parts::product(plan, operator).is_ok() {
+        return ArithmeticClass {
+            family: Family::TensorCore,
             split_k: 1,
         };
     }
@@ -96,7 +103,9 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     }
     let cut = pictures::cut(operator);
     let body = cut.as_ref().unwrap_or(operator);
+    let parted = conv_parts::product(plan, operator).ok().filter(|_| operator.class.family == Family::TensorCore);
     let products = match operator.class.family {
+        _ if parted.is_some() => parted.map_or(Vec::new(), |p| conv_parts::menu(&p)),
         Family::Wgmma => match on_wgmma(plan, body, split_k) {
             none if none.is_empty() => stem::product(plan, body).map_or(Vec::new(), |p| stem::menu(&p)),
             tactics => tactics,
@@ -178,6 +187,11 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             let entry = MmaTile::of(tactic).ok_or(Misfit::Tile)?;
             conv_mma::fits(entry, &conv_mma::product(plan, body)?, operator.class.split_k, false)
         }
+        (Kernel::ConvParts, P::Conv { .. } | P::ConvTranspose { .. }) => {
+            need(PartTile::of(tactic).is_some(), Misfit::Tile)?;
+            need(operator.class.split_k <= 1, Misfit::Class)?;
+            conv_parts::product(plan, operator).map(|_| ())
+        }
         (Kernel::Stem, P::Conv { .. }) => {
             let entry = StemTile::of(tactic).ok_or(Misfit::Tile)?;
             need(operator.class.split_k <= 1, Misfit::Class)?;
@@ -221,7 +235,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
 fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
-        Kernel::ConvMma => Family::TensorCore,
+        Kernel::ConvMma | Kernel::ConvParts => Family::TensorCore,
         Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::ConvPatch => Family::Wgmma,
         _ => Family::Fma,
     }

@@ -5,6 +5,7 @@
 //! backend, in `cpu` and `cuda`.
 
 pub mod conv_mma;
+pub mod conv_parts;
 pub mod conv_patch;
 pub mod conv_warps;
 pub mod conv_wgmma;

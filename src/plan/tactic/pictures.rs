@@ -19,8 +19,11 @@ pub fn serves(window: &Window, groups: u32, channels: u32) -> bool {
         let padding = window.pad_begin[a].max(window.pad_end[a]);
         (1..=MAX_TAPS).contains(&window.kernel[a]) && padding <= MAX_TAPS && window.dilation[a] <= MAX_TAPS
     });
+    // Large patches side by side are copied first: then their rows are whole pieces in memory.
+    let whole = |pixels: u32| pixels.is_multiple_of(8) && window.pad_begin == [0; 3];
+    let patches = whole(window.kernel[1]) && whole(window.stride[1]);
     let gathered = || window.taps() * u64::from(channels) <= MAX_PRODUCTS;
-    window.axes == 2 && groups == 1 && (1..=MAX_CHANNELS).contains(&channels) && few && gathered()
+    window.axes == 2 && groups == 1 && (1..=MAX_CHANNELS).contains(&channels) && few && !patches && gathered()
 }
 
 /// A picture that all kernels can read as it is.

@@ -2,13 +2,18 @@
 //!
 //! Values that image-like primitives make or read are stored channels-last; elementwise functions and their like keep the
 //! order of what they read; everything else is stored in C order. Views are looked through: the order of a view's output is
-//! what its input's storage looks like through it.
+//! what its input's storage looks like through it. Pixels of f16 that convolutions read begin 16 bytes apart or a multiple, with
+//! unused elements behind odd counts of channels: so copy engines and wide loads take them.
 
 use super::group::Unit;
+use crate::plan::tactic::pictures;
 use crate::planner::graph::{Graph, Op, ValueId, ViewOp};
 use crate::planner::strided::{Strided, nested_as};
 use crate::primitive::Primitive;
-use crate::tensor::{Layout, Shape};
+use crate::tensor::{DType, Layout, Shape};
+
+/// Halves in the 16 bytes of which the pixels that convolutions read begin at multiples.
+const ALIGNED: u32 = 8;
 
 /// True for primitives over pixels, which want the channels of a pixel side by side.
 pub fn is_spatial(primitive: &Primitive) -> bool {
@@ -45,11 +50,15 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
     } else {
         vec![false; graph.values.len()]
     };
+    let convolved = convolved(graph);
     let mut layouts: Vec<Layout> = graph.values.iter().map(|v| Layout::contiguous(v.shape)).collect();
     let fresh = |value: ValueId, spatial: bool, like: Option<Layout>| -> Layout {
         let shape: Shape = graph.values[value.index()].shape;
         match like {
-            _ if shape.rank() >= 3 && channels_last && (spatial || wanted[value.index()]) => Layout::channels_last(shape),
+            _ if shape.rank() >= 3 && channels_last && (spatial || wanted[value.index()]) => match convolved[value.index()] {
+                true => apart(shape).unwrap_or(Layout::channels_last(shape)),
+                false => Layout::channels_last(shape),
+            },
             Some(like) if channels_last => nested_as(shape, &like),
             _ => Layout::contiguous(shape),
         }
@@ -100,6 +109,26 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
         }
     }
     layouts
+}
+
+/// Which values of f16 convolutions of all channels read, and are no pictures of few channels, which kernels read as they come.
+fn convolved(graph: &Graph) -> Vec<bool> {
+    let mut read = vec![false; graph.values.len()];
+    for node in &graph.nodes {
+        if let Op::Primitive(Primitive::Conv { groups: 1, .. }) = &node.op {
+            let value = graph.value(node.inputs[0]);
+            let several = value.shape.rank() == 4 && value.shape.dim(1) > pictures::MAX_CHANNELS;
+            read[node.inputs[0].index()] |= several && value.dtype == DType::F16;
+        }
+    }
+    read
+}
+
+/// Channels-last storage of pixels that begin at multiples of [`ALIGNED`] elements; `None` for single pixels.
+fn apart(shape: Shape) -> Option<Layout> {
+    let pitch = shape.with_dim(1, shape.dim(1).checked_next_multiple_of(ALIGNED)?)?;
+    let several = shape.dims()[2..].iter().any(|&extent| extent > 1);
+    several.then(|| Layout::new(shape, Layout::channels_last(pitch).strides()))?
 }
 
 /// The order in which the transpose that reads `value` finds its result in C order; `None` where none reads it.

@@ -226,7 +226,10 @@ impl Network<'_> {
         let buffer = match self.roots.get(&key) {
             Some(buffer) => *buffer,
             None => {
-                let elements = self.graph.value(home.owner).shape.elements();
+                let elements = match home.root {
+                    Root::Arena { .. } => self.reach(&self.natural[home.owner.index()])?,
+                    Root::Port { .. } => self.graph.value(home.owner).shape.elements(),
+                };
                 let buffer = self.buffer(room, elements, dtype)?;
                 self.roots.insert(key, buffer);
                 buffer
@@ -236,8 +239,12 @@ impl Network<'_> {
     }
 
     fn fresh(&mut self, layout: Layout, dtype: DType) -> Result<View, LowerError> {
-        let buffer = self.buffer(Room::Arena, layout.shape.elements(), dtype)?;
+        let buffer = self.buffer(Room::Arena, self.reach(&layout)?, dtype)?;
         self.seen(buffer, dtype, Strided::whole(layout))
+    }
+
+    fn reach(&self, layout: &Layout) -> Result<u64, LowerError> {
+        layout.reach().ok_or_else(|| self.limit("the size of a tensor"))
     }
 
     fn view(&mut self, node: &Node) -> Result<(), LowerError> {

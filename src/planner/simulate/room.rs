@@ -7,6 +7,7 @@
 use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
 use crate::plan::tactic::conv_mma::MmaTile;
+use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_wgmma::WgmmaTile;
 
 /// Bytes of a unit's shared memory, and those that the system takes of a block.
@@ -54,6 +55,7 @@ pub fn of_kernel(operator: &Operator) -> Room {
             });
             block(128, 160, ring)
         }
+        Kernel::ConvParts => PartTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 128, u64::from(e.shared()))),
         Kernel::ConvWarps if tactic.tile.1 == 16 => block(256, 192, 13 << 10),
         Kernel::ConvWarps => block(256, 256, 42 << 10),
         Kernel::ConvDepthwise => block(128, 128, 8 << 10),

@@ -1,10 +1,12 @@
 //! What lowering does not copy: operators and views of hand-made graphs, as they stand in the plan.
 
 use super::nets::{Draw, Net};
-use super::oracle::{compile_with, evaluate, run, same_bits};
+use super::oracle::{compile, compile_with, evaluate, run, same_bits};
 use crate::plan::format::{Kernel, Operand, Plan, Space, View};
+use crate::planner::CompileOptions;
 use crate::planner::passes::PassSet;
 use crate::primitive::{Binary, Primitive, Unary};
+use crate::tensor::DType;
 
 fn copies(plan: &Plan) -> usize {
     let is_copy = |o: &&crate::plan::format::Operator| o.calls[0].primitive == Primitive::Copy;
@@ -186,4 +188,43 @@ fn empty_tensors_need_no_operator() {
     net.output(joined);
     let plan = compiled(net, &[&[2, 0, 3]]);
     assert_eq!((plan.operators.len(), copies(&plan)), (1, 1));
+}
+
+#[test]
+fn pixels_that_convolutions_read_begin_at_multiples_of_16_bytes() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(5));
+    let x = net.input(&[2, 4, 6, 6]);
+    let a = net.conv(&mut draw, x, 13, 3, 1, 1, true);
+    let b = net.conv(&mut draw, a, 16, 1, 1, 1, true);
+    let c = net.conv(&mut draw, a, 3, 3, 1, 1, true);
+    let joined = net.concat(1, &[b, c]);
+    let d = net.conv(&mut draw, joined, 5, 3, 1, 1, true);
+    let y = net.unary(Unary::Sigmoid, d);
+    net.output(y);
+    let inputs = vec![draw.tensor(&[2, 4, 6, 6])];
+    let plan = |dtype, passes| {
+        let options = CompileOptions {
+            dtype,
+            passes,
+            ..CompileOptions::default()
+        };
+        let compiled = compile(std::slice::from_ref(&net.graph), &options);
+        let found = run(&compiled, std::slice::from_ref(&inputs), 2);
+        (compiled.plan, found)
+    };
+    let strides = |plan: &Plan, channels: u32| {
+        let outputs = plan.operators.iter().flat_map(|o| &o.outputs);
+        let made = outputs.filter(|v| v.layout.shape.dims() == [2, channels, 6, 6]);
+        made.map(|v| v.layout.strides().to_vec()).next().unwrap()
+    };
+    let (half, found) = plan(DType::F16, PassSet::ALL);
+    assert_eq!(strides(&half, 13), [576, 1, 96, 16]);
+    // Parts of a concatenation that a convolution reads lie in its pixels; nobody convolves the last values.
+    assert_eq!([16, 3].map(|part| strides(&half, part)), [[864, 1, 144, 24]; 2]);
+    assert_eq!(strides(&half, 5), [180, 1, 30, 5]);
+    let (plain, expected) = plan(DType::F16, PassSet::ALL.without(PassSet::LAYOUT));
+    same_bits(&half, &found[0], &expected[0], "beside plain storage");
+    let (single, _) = plan(DType::F32, PassSet::ALL);
+    assert_eq!(strides(&single, 13), [468, 1, 78, 13]);
+    assert!(plain.operators.iter().flat_map(|o| &o.outputs).all(|v| v.layout.is_contiguous()));
 }

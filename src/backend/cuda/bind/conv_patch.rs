@@ -4,7 +4,7 @@
 //! compute the same bits.
 
 use super::conv_wgmma::{MISFIT, is_plain, pack_weights};
-use super::epilogue::{ChannelsLast, Epilogue, flags, pack_bias};
+use super::epilogue::{ChannelsLast, Epilogue, GROUP, flags, pack_bias};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::conv_patch::{CHANNELS, COLUMNS, Kept, PatchTile, Store, TAPS, product};
@@ -118,7 +118,7 @@ fn map(entry: &PatchTile, product: &Product<'_>, address: u64) -> TiledMap {
     let [patch_rows, patch_columns] = entry.patch();
     // An axis of one position is never stepped along, but the map wants a step.
     let strides = [2, 1, 0].map(|axis| match product.x.strides[axis] {
-        0 => u64::from(channels) * 2,
+        0 => u64::from(channels.next_multiple_of(GROUP as u32)) * 2,
         step => step as u64 * 2,
     });
     TiledMap {

@@ -169,7 +169,8 @@ fn walk(product: &Product<'_>, address: u64, pixels: u32) -> Walk {
         None => [x.strides[2], x.strides[1], x.strides[0]],
     };
     // An axis of one position is never stepped along, but the map wants a step.
-    let strides = steps.map(|s| if s == 0 { u64::from(channels) * 2 } else { s as u64 * 2 });
+    let whole = u64::from(channels.next_multiple_of(GROUP as u32));
+    let strides = steps.map(|s| if s == 0 { whole * 2 } else { s as u64 * 2 });
     let [[top, bottom], [left, right]] = match row {
         Some(_) => [[0, 0]; 2],
         None => [0, 1].map(|axis| corners(product, axis)),
@@ -307,8 +308,8 @@ impl Kernel for ConvWgmma {
 /// `kernels/conv_wgmma_store.cuh`.
 pub(super) fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
     let clips = matches!(epilogue.function, function::IDENTITY | function::RELU | function::CLIP);
-    let joins = matches!(epilogue.function, function::ADD | function::ADD_RELU);
-    let needed = flags::WIDE_STORE | if clips { 0 } else { flags::ROUNDED } | if joins { flags::WIDE_JOINED } else { 0 };
+    let joins = epilogue.flags & flags::JOINS != 0;
+    let needed = flags::WIDE_STORE | if clips && !joins { 0 } else { flags::ROUNDED } | if joins { flags::WIDE_JOINED } else { 0 };
     epilogue.flags & needed == needed && epilogue.function != function::TAIL && channels.is_multiple_of(GROUP as u32)
 }
 

@@ -4,7 +4,7 @@ use super::constants::{Constant, floats};
 use super::generic::{check, head, input, output};
 use super::groups::{GROUP, PixelFrame, Pixels, THREADS, pack_bias, source};
 use super::window::Window;
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, depthwise_slab, depthwise_strip};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, depthwise_slab, depthwise_strip, depthwise_wide};
 use crate::plan::format::Operator;
 use crate::plan::tactic::depthwise_strip::Strip;
 use crate::primitive::{self, Primitive, Region};
@@ -84,6 +84,9 @@ impl Kernel for Depthwise {
             )?]);
         }
         if let Some(launch) = depthwise_slab::launch(at, &self.operator, &self.window, constants, region, width)? {
+            return Ok(vec![launch]);
+        }
+        if let Some(launch) = depthwise_wide::launch(at, &self.operator, &self.window, constants, region, width)? {
             return Ok(vec![launch]);
         }
         let shape = output(&self.operator, 0)?.layout.shape;

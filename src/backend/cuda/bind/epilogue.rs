@@ -2,7 +2,7 @@
 
 use super::tail::Tail;
 use super::{Addresses, BindError, PackId, Packer};
-use crate::plan::format::{Call, Operand, Operator, View};
+use crate::plan::format::{Call, Operand, Operator, Rounding, View};
 use crate::plan::tactic::before_copy;
 use crate::plan::tactic::product::{Pixels, Product};
 use crate::primitive::{Binary, Primitive, Region, Unary};
@@ -25,6 +25,10 @@ pub mod flags {
     pub const FLAT: u32 = 8;
     /// Results are rounded to f16 and stored as f32.
     pub const WIDENED: u32 = 16;
+    /// The function's value, rounded to f16, is added to the joined tensor.
+    pub const JOINS: u32 = 32;
+    /// With [`JOINS`]: and a relu is the last.
+    pub const JOINS_RELU: u32 = 64;
 }
 
 /// Numbers of the tails that have a path of their own.
@@ -34,10 +38,8 @@ pub(super) mod function {
     pub const LEAKY_RELU: u32 = 2;
     pub const CLIP: u32 = 3;
     pub const HARD_SWISH: u32 = 4;
-    pub const ADD: u32 = 5;
-    pub const ADD_RELU: u32 = 6;
-    pub const SILU: u32 = 7;
-    pub const TAIL: u32 = 8;
+    pub const SILU: u32 = 5;
+    pub const TAIL: u32 = 6;
 }
 
 /// A tensor of f16 with neighbouring channels side by side.
@@ -112,7 +114,7 @@ impl Epilogue {
         let joined_step = path.joined.map(|(_, pixels)| pixels.flat_step());
         let step = product.out.flat_step().filter(|_| whole && joined_step != Some(None));
         let address = at.view(product.output)?;
-        let mut bits = 0;
+        let mut bits = path.flags;
         let mut set = |bit: u32, on: bool| bits |= if on { bit } else { 0 };
         let widened = product.output.dtype == DType::F32;
         set(flags::ROUNDED, tail.head_rounded != 0);
@@ -140,36 +142,55 @@ impl Epilogue {
     }
 }
 
-/// How a tail is computed.
+/// How a tail is computed: a function of one value, then what is joined.
 struct Path<'a> {
     function: u32,
     attributes: (f32, f32),
     joined: Option<(&'a View, Pixels)>,
+    /// Those of [`flags`] that say how it is joined.
+    flags: u32,
 }
 
 impl<'a> Path<'a> {
     /// The path of an operator's tail; what has none of its own is interpreted.
     fn of(operator: &'a Operator, product: &Product<'_>) -> Path<'a> {
         let calls = before_copy(operator);
-        let later = calls.get(1..).unwrap_or(&[]);
         let halves = calls.iter().all(|c| c.dtype == DType::F16);
-        let own = |function, attributes, joined| Path {
-            function,
-            attributes,
-            joined,
+        Path::known(calls, product).filter(|_| halves).unwrap_or(Path {
+            function: function::TAIL,
+            attributes: (0.0, 0.0),
+            joined: None,
+            flags: 0,
+        })
+    }
+
+    /// Of a head: maybe a function, maybe an addition, and behind it maybe a relu.
+    fn known(calls: &'a [Call], product: &Product<'_>) -> Option<Path<'a>> {
+        let later = calls.get(1..).unwrap_or(&[]);
+        let first = later.first().and_then(|call| unary(call, 0)).and_then(simple);
+        let (function, attributes) = first.unwrap_or((function::IDENTITY, (0.0, 0.0)));
+        let joins = usize::from(first.is_some());
+        let path = |joined, flags| {
+            Some(Path {
+                function,
+                attributes,
+                joined,
+                flags,
+            })
         };
-        let known = match later {
-            [] => Some(own(function::IDENTITY, (0.0, 0.0), None)),
-            [call] => unary(call, 0)
-                .and_then(simple)
-                .map(|(function, attributes)| own(function, attributes, None))
-                .or_else(|| added(call, product).map(|joined| own(function::ADD, (0.0, 0.0), Some(joined)))),
-            [add, relu] if unary(relu, 1) == Some(Unary::Relu) => {
-                added(add, product).map(|joined| own(function::ADD_RELU, (0.0, 0.0), Some(joined)))
-            }
+        // What is added to is rounded.
+        let added = |add| {
+            calls
+                .get(joins)
+                .filter(|c| c.rounding == Rounding::Rounded)
+                .and_then(|_| added(add, joins as u8, product))
+        };
+        match &later[joins..] {
+            [] => path(None, 0),
+            [add] => path(Some(added(add)?), flags::JOINS),
+            [add, relu] if unary(relu, joins as u8 + 1) == Some(Unary::Relu) => path(Some(added(add)?), flags::JOINS | flags::JOINS_RELU),
             _ => None,
-        };
-        known.filter(|_| halves).unwrap_or_else(|| own(function::TAIL, (0.0, 0.0), None))
+        }
     }
 }
 
@@ -192,10 +213,14 @@ fn simple(kind: Unary) -> Option<(u32, (f32, f32))> {
     })
 }
 
-/// The tensor that a call adds to the head's value, if it lies like the output.
-fn added<'a>(call: &'a Call, product: &Product<'_>) -> Option<(&'a View, Pixels)> {
+/// The tensor that a call adds to the value of call `source`, if it lies like the output.
+fn added<'a>(call: &'a Call, source: u8, product: &Product<'_>) -> Option<(&'a View, Pixels)> {
     let view = match (&call.primitive, call.inputs.as_slice()) {
-        (Primitive::Binary(Binary::Add), [Operand::Inner(0), Operand::View(view)] | [Operand::View(view), Operand::Inner(0)]) => view,
+        (Primitive::Binary(Binary::Add), [Operand::Inner(value), Operand::View(view)] | [Operand::View(view), Operand::Inner(value)])
+            if *value == source =>
+        {
+            view
+        }
         _ => return None,
     };
     let pixels = Pixels::of(view)?;
@@ -295,15 +320,15 @@ mod tests {
             "EPILOGUE_LEAKY_RELU = 2,",
             "EPILOGUE_CLIP = 3,",
             "EPILOGUE_HARD_SWISH = 4,",
-            "EPILOGUE_ADD = 5,",
-            "EPILOGUE_ADD_RELU = 6,",
-            "EPILOGUE_SILU = 7,",
-            "EPILOGUE_TAIL = 8,",
+            "EPILOGUE_SILU = 5,",
+            "EPILOGUE_TAIL = 6,",
             "EPILOGUE_ROUNDED = 1;",
             "EPILOGUE_WIDE_STORE = 2;",
             "EPILOGUE_WIDE_JOINED = 4;",
             "EPILOGUE_FLAT = 8;",
             "EPILOGUE_WIDENED = 16;",
+            "EPILOGUE_JOINS = 32;",
+            "EPILOGUE_JOINS_RELU = 64;",
         ] {
             assert!(source.contains(line), "{line}");
         }

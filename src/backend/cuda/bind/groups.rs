@@ -114,6 +114,12 @@ pub fn source(at: &Addresses<'_>, operator: &Operator) -> Result<Pixels, BindErr
     Pixels::new(at, input(operator, 0)?)
 }
 
+/// Of f16 in whole groups of channels that lie on 16 bytes.
+pub fn in_whole_groups(x: &Pixels, channels: u32) -> bool {
+    let steps = [x.batch, x.row, x.pixel].iter().all(|s| s % i64::from(GROUP) == 0);
+    x.dtype == dtype_number(DType::F16) && channels.is_multiple_of(GROUP) && x.address.is_multiple_of(16) && steps
+}
+
 /// The bias of a convolution in f32 for `channels` channels, rounded up to whole groups; zeros where there is none.
 pub fn pack_bias(packer: &mut Packer<'_>, operator: &Operator, channels: u32) -> Result<PackId, BindError> {
     let padded = channels.next_multiple_of(GROUP);

@@ -7,12 +7,14 @@
 mod attention;
 mod constants;
 pub mod conv_mma;
+mod conv_parts;
 mod conv_patch;
 mod conv_warps;
 pub mod conv_wgmma;
 mod depthwise;
 mod depthwise_slab;
 mod depthwise_strip;
+mod depthwise_wide;
 mod elementwise;
 pub mod epilogue;
 mod generic;
@@ -21,6 +23,7 @@ mod matmul;
 mod matvec;
 mod normalise;
 mod pool;
+mod pool_wide;
 mod recurrent;
 mod recurrent_mma;
 mod reduce;
@@ -363,6 +366,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Prepare | Named::Decode => vision::compile(operator),
         Named::ConvWarps => conv_warps::compile(packer, operator),
         Named::ConvWgmma => conv_wgmma::compile(packer, operator),
+        Named::ConvParts => conv_parts::compile(packer, operator),
         Named::ConvPatch => conv_patch::compile(packer, operator),
         Named::StreamWgmma => stream_wgmma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),

@@ -3,7 +3,7 @@
 use super::generic::{check, head, output};
 use super::groups::{PixelFrame, Pixels, THREADS, source};
 use super::window::Window;
-use super::{Addresses, BindError, Kernel, Launch};
+use super::{Addresses, BindError, Kernel, Launch, pool_wide};
 use crate::plan::format::Operator;
 use crate::primitive::{PoolKind, Primitive, Region};
 use bytemuck::{Pod, Zeroable};
@@ -37,6 +37,11 @@ impl Kernel for Pool {
         };
         if region.is_empty() {
             return Ok(Vec::new());
+        }
+        if matches!(kind, PoolKind::Max { .. })
+            && let Some(launch) = pool_wide::launch(at, &self.operator, window, region, width)?
+        {
+            return Ok(vec![launch]);
         }
         let across = output(&self.operator, 0)?.layout.shape.dim(3);
         let params = Params {

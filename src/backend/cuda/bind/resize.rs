@@ -1,7 +1,7 @@
 //! Resizing of pixels: `kernels/resize.cu`.
 
 use super::generic::{check, head, input, output, outside};
-use super::groups::{GROUP, PixelFrame, Pixels, THREADS, source};
+use super::groups::{PixelFrame, Pixels, THREADS, in_whole_groups, source};
 use super::views::{Divisor, dtype_number};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::backend::taps;
@@ -10,6 +10,8 @@ use crate::primitive::{Primitive, Region, Resize, ResizeMode};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
+/// Outputs of a row that a thread computes between two pixels of either axis.
+const PAIRS_RUN: u32 = 4;
 /// Outputs of a row that a thread computes where it takes one channel.
 const LINEAR_RUN: u32 = 8;
 
@@ -101,14 +103,16 @@ impl Kernel for Resampling {
         let view = output(&self.operator, 0)?;
         let [_, channels, _, across] = [0, 1, 2, 3].map(|axis| view.layout.shape.dim(axis));
         let x = source(at, &self.operator)?;
+        let pairs = (self.rows.taps, self.columns.taps) == (2, 2);
         let halves = x.dtype == dtype_number(DType::F16) && view.dtype == DType::F16;
-        let linear = halves && (self.rows.taps, self.columns.taps) == (2, 2) && self.operator.calls.len() == 1;
-        let (function, frame) = match linear && !channels.is_multiple_of(GROUP) {
-            false => ("resize", PixelFrame::new(at, &self.operator, region, across)?),
-            true => (
-                "resize_linear",
-                by_channels(at, &self.operator, region, across.div_ceil(LINEAR_RUN))?,
-            ),
+        let (function, frame) = if pairs && in_whole_groups(&x, channels) {
+            let runs = across.div_ceil(PAIRS_RUN);
+            ("resize_pairs", PixelFrame::new(at, &self.operator, region, runs)?)
+        } else if pairs && halves && self.operator.calls.len() == 1 {
+            let runs = across.div_ceil(LINEAR_RUN);
+            ("resize_linear", by_channels(at, &self.operator, region, runs)?)
+        } else {
+            ("resize", PixelFrame::new(at, &self.operator, region, across)?)
         };
         let params = Params {
             frame,
@@ -148,5 +152,6 @@ mod tests {
         assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<PixelFrame>() + 48 + 32);
         assert_eq!(std::mem::size_of::<Tap>(), 8);
         assert!(include_str!("../kernels/resize.cu").contains(&format!("LINEAR_RUN = {LINEAR_RUN};")));
+        assert!(include_str!("../kernels/resize.cu").contains(&format!("PAIRS_RUN = {PAIRS_RUN};")));
     }
 }

@@ -5,7 +5,7 @@
 
 use super::constants::Constant;
 use super::conv_wgmma::is_plain;
-use super::epilogue::{Epilogue, function, pack_bias};
+use super::epilogue::{Epilogue, GROUP, flags, function, pack_bias};
 use super::views::Divisor;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap};
 use crate::plan::format::{Operator, View};
@@ -122,7 +122,10 @@ fn matrix(weight: impl Fn(u32, u32, u32) -> f32) -> Vec<u8> {
 
 /// True if sums may be rounded to halves before they are turned round, and the copy engine stores them.
 fn stores_plainly(epilogue: &Epilogue, channels: u32) -> bool {
-    !matches!(epilogue.function, function::ADD | function::ADD_RELU) && is_plain(epilogue, channels)
+    // Behind a rounded head any tail may follow on the turned halves.
+    let tail = epilogue.function == function::TAIL && channels.is_multiple_of(GROUP as u32);
+    let rounded = flags::WIDE_STORE | flags::ROUNDED;
+    epilogue.flags & flags::JOINS == 0 && (is_plain(epilogue, channels) || tail && epilogue.flags & rounded == rounded)
 }
 
 /// The output as the copy engine stores it: 64 channels of a segment's pixels at a time.

@@ -406,7 +406,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             } else if constexpr (PLAIN && EARLY) {
                 rows = warp_rows(p, t, first_row, lane);
                 load_biases(strip_ahead, p.epilogue, t.channel, p.channels, lane);
-                load_joined(strip_ahead, p.epilogue, rows, t.channel, p.channels, lane);
+                if (is_join(p.epilogue)) load_joined(strip_ahead, p.epilogue, rows, t.channel, p.channels, lane);
             }
             Blocks live = {0, p.k_blocks};
             if (p.height != 0) live = live_blocks(p, t);

@@ -28,7 +28,7 @@ struct WarpRows {
 // Functions that bounds alone express: they commute with the rounding of the store.
 __device__ __forceinline__ bool is_clip(const Epilogue& e) { return e.function == EPILOGUE_IDENTITY || e.function == EPILOGUE_RELU || e.function == EPILOGUE_CLIP; }
 
-__device__ __forceinline__ bool is_join(const Epilogue& e) { return e.function == EPILOGUE_ADD || e.function == EPILOGUE_ADD_RELU; }
+__device__ __forceinline__ bool is_join(const Epilogue& e) { return e.flags & EPILOGUE_JOINS; }
 
 __device__ __forceinline__ u32 row_groups(const ChannelsLast& tensor, const Place& place) {
     return static_cast<u32>((place.batch * tensor.batch + place.row * tensor.row + place.pixel * tensor.pixel) / GROUP);
@@ -81,6 +81,14 @@ template <u32 WIDTH>
 struct StripAhead {
     float2 bias[WIDTH / GROUP];
     uint4 joined[StripTurns<WIDTH>::TURNS];
+
+    // The first of what is joined; then the others move up.
+    __device__ __forceinline__ uint4 next() {
+        const uint4 first = joined[0];
+#pragma unroll
+        for (u32 i = 1; i < StripTurns<WIDTH>::TURNS; ++i) joined[i - 1] = joined[i];
+        return first;
+    }
 };
 
 // Loads the one and the other. `channel` is the strip's first.
@@ -95,14 +103,18 @@ __device__ __forceinline__ void load_biases(StripAhead<WIDTH>& ahead, const Epil
 }
 
 template <u32 WIDTH>
-__device__ __forceinline__ void load_joined(StripAhead<WIDTH>& ahead, const Epilogue& e, const WarpRows& rows, u32 channel, u32 channels, u32 lane) {
+__device__ __forceinline__ uint4 load_joined_at(const Epilogue& e, const WarpRows& rows, u32 channel, u32 channels, u32 i, u32 lane) {
     using Turns = StripTurns<WIDTH>;
-    if (!is_join(e)) return;
+    const u64 other = Turns::address(e.joined, rows.joined, channel, i, lane);
+    uint4 bits = make_uint4(0, 0, 0, 0);
+    if (Turns::is_live(rows, channel, channels, i, lane)) bits = *reinterpret_cast<const uint4*>(other);
+    return bits;
+}
+
+template <u32 WIDTH>
+__device__ __forceinline__ void load_joined(StripAhead<WIDTH>& ahead, const Epilogue& e, const WarpRows& rows, u32 channel, u32 channels, u32 lane) {
 #pragma unroll
-    for (u32 i = 0; i < Turns::TURNS; ++i) {
-        const u64 other = Turns::address(e.joined, rows.joined, channel, i, lane);
-        if (Turns::is_live(rows, channel, channels, i, lane)) ahead.joined[i] = *reinterpret_cast<const uint4*>(other);
-    }
+    for (u32 i = 0; i < StripTurns<WIDTH>::TURNS; ++i) ahead.joined[i] = load_joined_at<WIDTH>(e, rows, channel, channels, i, lane);
 }
 
 // Adds the biases to `COUNT` values of a fragment from `FIRST` on, bounds them, rounds them to halves and writes them to
@@ -154,7 +166,7 @@ __device__ __forceinline__ uint4 each_half(const uint4& bits, const F& f) {
 // Adds 8 channels of the other tensor.
 __device__ __forceinline__ uint4 join(const uint4& a, const uint4& b, const Epilogue& e) {
     const uint4 sum = make_uint4(add_halves(a.x, b.x), add_halves(a.y, b.y), add_halves(a.z, b.z), add_halves(a.w, b.w));
-    if (e.function != EPILOGUE_ADD_RELU) return sum;
+    if (!(e.flags & EPILOGUE_JOINS_RELU)) return sum;
     return make_uint4(relu_halves(sum.x), relu_halves(sum.y), relu_halves(sum.z), relu_halves(sum.w));
 }
 
@@ -167,9 +179,9 @@ __device__ __forceinline__ uint4 apply_to_group(const uint4& bits, const Epilogu
     }
 }
 
-// Stores the first `WIDTH` columns of the strip.
-template <u32 WIDTH>
-__device__ __forceinline__ void strip_to_output(const Epilogue& e, const StripAhead<WIDTH>& ahead, const WarpRows& rows, u32 strip, u32 channel,
+// Stores the first `WIDTH` columns of the strip. If `EARLY`, what is joined is there already.
+template <bool EARLY, u32 WIDTH>
+__device__ __forceinline__ void strip_to_output(const Epilogue& e, StripAhead<WIDTH>& ahead, const WarpRows& rows, u32 strip, u32 channel,
                                                 u32 channels, u32 lane) {
     using Turns = StripTurns<WIDTH>;
     const auto piece = [&](u32 i) { return load_strip(strip + strip_piece(i * Turns::AT_ONCE + lane / Turns::PIECES, lane % Turns::PIECES)); };
@@ -177,15 +189,21 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, const StripAh
         const u64 to = Turns::address(e.output, rows.output, channel, i, lane);
         if (Turns::is_live(rows, channel, channels, i, lane)) *reinterpret_cast<uint4*>(to) = bits;
     };
-    if (is_clip(e)) {
-#pragma unroll
-        for (u32 i = 0; i < Turns::TURNS; ++i) put(i, piece(i));
+    if (!is_clip(e)) {
+#pragma unroll 1
+        for (u32 i = 0; i < Turns::TURNS; ++i) {
+            uint4 bits = apply_to_group(piece(i), e);
+            // Behind a long function large tiles have no registers for what is joined.
+            if (is_join(e)) bits = join(bits, EARLY ? ahead.next() : load_joined_at<WIDTH>(e, rows, channel, channels, i, lane), e);
+            put(i, bits);
+        }
     } else if (is_join(e)) {
+        if constexpr (!EARLY) load_joined(ahead, e, rows, channel, channels, lane);
 #pragma unroll
         for (u32 i = 0; i < Turns::TURNS; ++i) put(i, join(piece(i), ahead.joined[i], e));
     } else {
-#pragma unroll 1
-        for (u32 i = 0; i < Turns::TURNS; ++i) put(i, apply_to_group(piece(i), e));
+#pragma unroll
+        for (u32 i = 0; i < Turns::TURNS; ++i) put(i, piece(i));
     }
 }
 
@@ -201,8 +219,7 @@ __device__ __forceinline__ void store_plain(const Epilogue& e, const float (&sum
     if (channel >= channels) return;
     if constexpr (!EARLY) load_biases(ahead, e, channel, channels, lane);
     fragment_to_strip<FIRST, WIDTH / 2>(sums, ahead.bias, e, strip, lane);
-    if constexpr (!EARLY) load_joined(ahead, e, rows, channel, channels, lane);
-    strip_to_output(e, ahead, rows, strip, channel, channels, lane);
+    strip_to_output<EARLY>(e, ahead, rows, strip, channel, channels, lane);
     if constexpr (FIRST + WIDTH / 2 < N) {
         store_plain<false, N, FIRST + WIDTH / 2>(e, sums, ahead, rows, strip, channel + WIDTH, channels, lane);
     }
@@ -232,11 +249,8 @@ __device__ __forceinline__ void store_plain_group(const Epilogue& e, const float
         words[i] = bounds.halves(__fadd_rn(sums[2 * i], ahead.bias[2 * i]), __fadd_rn(sums[2 * i + 1], ahead.bias[2 * i + 1]));
     }
     uint4 bits = make_uint4(words[0], words[1], words[2], words[3]);
-    if (is_join(e)) {
-        bits = join(bits, ahead.joined, e);
-    } else if (!is_clip(e)) {
-        bits = apply_to_group(bits, e);
-    }
+    if (!is_clip(e)) bits = apply_to_group(bits, e);
+    if (is_join(e)) bits = join(bits, ahead.joined, e);
     *reinterpret_cast<uint4*>(ahead.output) = bits;
 }
 
@@ -259,6 +273,9 @@ __device__ __forceinline__ void store_general(const Epilogue& e, const float (&s
     constexpr u32 GROUPS = NARROW / GROUP, AT_ONCE = 32 / GROUPS;
 #pragma unroll 1
     for (u32 c = 0; c < N * 2 && channel + c < channels; c += NARROW) {
+        const u32 own = channel + c + lane % GROUPS * GROUP;
+        float bias[GROUP];
+        if (own < channels) load_bias(bias, e, own);
         float values[NARROW / 2];
         pick(values, sums, c / NARROW);
         __syncwarp();
@@ -269,15 +286,15 @@ __device__ __forceinline__ void store_general(const Epilogue& e, const float (&s
             store_pair(fragment + (8 * NARROW + j * 8) * 4, values[4 * j + 2], values[4 * j + 3]);
         }
         __syncwarp();
+        if (own >= channels) continue;
 #pragma unroll 1
         for (u32 row = lane / GROUPS; row < min(WARP_ROWS, live); row += AT_ONCE) {
             const u32 at = strip + (row * NARROW + lane % GROUPS * GROUP) * 4;
-            const uint4 low = load_strip(at), high = load_strip(at + 16);
-            float group[GROUP] = {__uint_as_float(low.x), __uint_as_float(low.y), __uint_as_float(low.z), __uint_as_float(low.w),
-                                  __uint_as_float(high.x), __uint_as_float(high.y), __uint_as_float(high.z), __uint_as_float(high.w)};
+            const float4 low = load_four(at), high = load_four(at + 16);
+            float group[1][GROUP] = {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
             Place place = place_at(row);
-            place.channel = channel + c + lane % GROUPS * GROUP;
-            if (place.channel < channels) finish(group, e, place, min(GROUP, channels - place.channel));
+            place.channel = own;
+            finish_groups(group, bias, e, OnePlace{place}, min(GROUP, channels - own));
         }
     }
 }

@@ -14,10 +14,8 @@ enum EpilogueFunction : u32 {
     EPILOGUE_LEAKY_RELU = 2,  // first: slope
     EPILOGUE_CLIP = 3,        // first, second: bounds
     EPILOGUE_HARD_SWISH = 4,
-    EPILOGUE_ADD = 5,  // the joined tensor
-    EPILOGUE_ADD_RELU = 6,
-    EPILOGUE_SILU = 7,
-    EPILOGUE_TAIL = 8,  // any other tail
+    EPILOGUE_SILU = 5,
+    EPILOGUE_TAIL = 6,  // any other tail; nothing is joined
 };
 
 // Bits of `Epilogue::flags`.
@@ -27,6 +25,8 @@ constexpr u32 EPILOGUE_WIDE_JOINED = 4;  // the same for the joined tensor
 constexpr u32 EPILOGUE_FLAT = 8;         // pixels of output and joined tensor follow each other across rows and samples
 
 constexpr u32 EPILOGUE_WIDENED = 16;     // results are rounded to f16 and stored as f32; never with EPILOGUE_WIDE_STORE
+constexpr u32 EPILOGUE_JOINS = 32;       // the function's value, rounded to f16, is added to the joined tensor
+constexpr u32 EPILOGUE_JOINS_RELU = 64;  // with it: and a relu is the last
 
 // A tensor `[batch, row, pixel, channel]` of f16, or, of an output that is widened, of f32, with neighbouring channels side by side; strides in elements.
 struct ChannelsLast {
@@ -38,7 +38,7 @@ struct ChannelsLast {
 
 struct Epilogue {
     ChannelsLast output;
-    ChannelsLast joined;  // address 0 if the function joins nothing
+    ChannelsLast joined;  // address 0 if nothing is joined
     u64 bias;             // f32, one a channel, up to a multiple of GROUP channels; 0 for none
     u32 function;
     u32 flags;
@@ -126,16 +126,14 @@ __device__ __forceinline__ void load_bias(float (&values)[GROUP], const Epilogue
     for (u32 i = 0; i < GROUP; ++i) values[i] = loaded[i];
 }
 
-// Long functions stay out of line: main loops keep their registers, and the usual launch never fetches them. The interpreter
-// takes one value at a time, since every kernel of a unit carries its own copy.
-__device__ __noinline__ void finish_rare(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
+// The functions that are long, of the `count` first channels.
+__device__ __forceinline__ void finish_long(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
     if (e.function == EPILOGUE_SILU) {
 #pragma unroll
-        for (u32 i = 0; i < GROUP; ++i) values[i] = __fmul_rn(values[i], sigmoid(values[i]));
-        return;
+        for (u32 i = 0; i < GROUP; i += 4) take_four(values, i, long_unary(TAIL_SILU, four(values, i)));
+    } else {
+        tail_pixel(e.tail, values, count, place.batch, place.channel, place.row, place.pixel);
     }
-#pragma unroll 1
-    for (u32 i = 0; i < count; ++i) values[i] = tail_apply(e.tail, values[i], place.batch, place.channel + i, place.row, place.pixel);
 }
 
 // Applies `f` to every value.
@@ -160,6 +158,14 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
         if (Places::FLAT && (e.flags & EPILOGUE_FLAT)) return tensor.address + 2 * (places.flat(g) * static_cast<u64>(tensor.pixel) + channel);
         return group_address(tensor, places.at(g));
     };
+    const bool joins = e.flags & EPILOGUE_JOINS;
+    float joined[N][GROUP];
+    if (joins) {
+#pragma unroll
+        for (u32 g = 0; g < N; ++g) {
+            if (places.live(g)) load_group(joined[g], address(e.joined, g), e.flags & EPILOGUE_WIDE_JOINED, count);
+        }
+    }
 #pragma unroll
     for (u32 g = 0; g < N; ++g) {
 #pragma unroll
@@ -171,27 +177,9 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
         case EPILOGUE_LEAKY_RELU: each(values, [&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
         case EPILOGUE_CLIP: each(values, [&](float x) { return clip(x, e.first, e.second); }); break;
         case EPILOGUE_HARD_SWISH: each(values, [](float x) { return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f)); }); break;
-        case EPILOGUE_ADD:
-        case EPILOGUE_ADD_RELU: {
-            float joined[N][GROUP];
-#pragma unroll
-            for (u32 g = 0; g < N; ++g) {
-                if (places.live(g)) load_group(joined[g], address(e.joined, g), e.flags & EPILOGUE_WIDE_JOINED, count);
-            }
-            // A sum is not rounded before the relu, which commutes with rounding.
-            const bool relu = e.function == EPILOGUE_ADD_RELU;
-#pragma unroll
-            for (u32 g = 0; g < N; ++g) {
-#pragma unroll
-                for (u32 i = 0; i < GROUP; ++i) {
-                    const float sum = __fadd_rn(values[g][i], joined[g][i]);
-                    values[g][i] = relu ? greater(0.0f, sum) : sum;
-                }
-            }
-            break;
-        }
         case EPILOGUE_SILU:
         case EPILOGUE_TAIL:
+            // One copy serves all groups, so that main loops keep their registers and other launches fetch little.
 #pragma unroll 1
             for (u32 g = 0; g < N; ++g) {
                 float copies[GROUP];
@@ -200,7 +188,7 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
 #pragma unroll
                     for (u32 i = 0; i < GROUP; ++i) copies[i] = constant == g ? values[constant][i] : copies[i];
                 }
-                if (places.live(g)) finish_rare(copies, e, places.at(g), count);
+                if (places.live(g)) finish_long(copies, e, places.at(g), count);
 #pragma unroll
                 for (u32 constant = 0; constant < N; ++constant) {
 #pragma unroll
@@ -209,6 +197,18 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
             }
             break;
         default: break;
+    }
+    if (joins) {
+        // A sum is not rounded before the relu, which commutes with rounding.
+        const bool relu = e.flags & EPILOGUE_JOINS_RELU;
+#pragma unroll
+        for (u32 g = 0; g < N; ++g) {
+#pragma unroll
+            for (u32 i = 0; i < GROUP; ++i) {
+                const float sum = __fadd_rn(rounded_to_half(values[g][i]), joined[g][i]);
+                values[g][i] = relu ? greater(0.0f, sum) : sum;
+            }
+        }
     }
 #pragma unroll
     for (u32 g = 0; g < N; ++g) {

@@ -1,97 +1,92 @@
 // Non-maximum suppression per class, and the way back to pixels of the source picture; the CPU backend's rules.
 //
-// nms_filter lists the scores above the bound, in any order. nms_pick, one block, takes the best of them in falling score and
-// keeps each unless a kept box of its class covers it: 64 candidates at a time are compared with all kept boxes and with each
-// other in parallel, and one thread then decides on bit sets in their order.
+// nms_cover compares every candidate with all better ones, in parallel: a bit says that one covers the other. nms_pick, one
+// block, decides in their order, a word of candidates at a time: one is kept unless a kept one covers it. Of a word's
+// candidates most threads hold the next against all words that were decided, while one warp decides them among themselves,
+// in rounds: one that no undecided candidate covers is kept, one that a kept one covers is not.
+#include "boxes.cuh"
 #include "chain.cuh"
-#include "matrix.cuh"
+#include "mma.cuh"
 #include "placement.cuh"
-#include "select.cuh"
-#include "slot.cuh"
 
-constexpr u32 FILTER_THREADS = 256;
-constexpr u32 FILTER_TILE = 1024;
-constexpr u32 BATCH = 64;
-// Threads that compare one candidate of a batch.
-constexpr u32 LANES = SELECT_THREADS / BATCH;
+constexpr u32 COVER_THREADS = 256;
+// Candidates that a warp compares with those of a word.
+constexpr u32 COVER_EACH = WORD / (COVER_THREADS / 32);
+constexpr u32 PICK_THREADS = 1024;
+// The warps that decide and fetch; the others hold a candidate each against words, so many parts to a candidate.
+constexpr u32 DECIDING = 0, FETCHING = 1, HOLDING = 2;
+constexpr u32 PARTS = (PICK_THREADS - HOLDING * 32) / WORD;
+constexpr u32 PART_WORDS = (CHOSEN / WORD + PARTS - 1) / PARTS;
+// Words of candidates that are on their way while one is decided.
+constexpr u32 AHEAD = 3;
+constexpr u32 SLOTS = 8;
 constexpr u32 VALUES = 6;
 
-// A box in input pixels: left, top, right, bottom.
-struct alignas(16) Bounds {
-    float edge[4];
-};
-
-// A box that was kept.
-struct alignas(16) Kept {
-    Bounds bounds;
-    u32 label;
-    u32 padding[3];
-};
-
-static_assert(sizeof(Kept) == 32, "sized in bind/vision/boxes.rs");
-
-struct NmsParams {
-    Matrix<const float> boxes;
-    Matrix<const float> scores;
-    Matrix<float> detections;
-    i32* count;
-    const Camera* camera;
-    u32* found;       // workspace: number of candidates, zero between launches
-    Kept* kept;       // workspace: SELECT_CAPACITY entries
-    u32* candidates;  // workspace: one entry a score
-    u32 input[2];     // width and height of the network's input
-    u32 fit;
-    float score;
-    float iou;
-    u32 tiles;
-};
-
-static_assert(sizeof(NmsParams) == 160, "mirrored in bind/vision/boxes.rs");
-
-__device__ __forceinline__ bool has_picture(const Camera& camera) {
-    return camera.format >= 1 && camera.format <= 4 && camera.width > 0 && camera.height > 0;
+__device__ __forceinline__ float area_of(const Bounds& a) {
+    return __fmul_rn(__fsub_rn(a.edge[2], a.edge[0]), __fsub_rn(a.edge[3], a.edge[1]));
 }
 
-extern "C" __global__ void __launch_bounds__(FILTER_THREADS) nms_filter(const __grid_constant__ NmsParams p) {
-    wait_for_predecessors();
-    release_successors();
-    if (!has_picture(*p.camera)) return;
-    const u32 classes = p.scores.columns;
-    const u32 all = p.scores.rows * classes;
-    const bool dense = p.scores.column_stride == 1 && p.scores.row_stride == classes;
-    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        for (u32 i = threadIdx.x; i < FILTER_TILE; i += FILTER_THREADS) {
-            const u32 index = tile * FILTER_TILE + i;
-            bool taken = false;
-            if (index < all) {
-                taken = (dense ? p.scores.data[index] : p.scores.at(index / classes, index % classes)) >= p.score;
-            }
-            const u32 taking = __ballot_sync(FULL_WARP, taken);
-            if (taking == 0) continue;
-            const u32 lane = threadIdx.x % 32;
-            u32 first = 0;
-            if (lane == 0) first = atomicAdd(p.found, __popc(taking));
-            first = __shfl_sync(FULL_WARP, first, 0);
-            if (taken) p.candidates[first + __popc(taking & ((1u << lane) - 1))] = index;
-        }
-    }
-}
-
-// Intersection over union; 0 for boxes without area.
-__device__ __forceinline__ float overlap(const Bounds& a, const Bounds& b) {
+// True if the boxes' intersection over union, rounded to f32, is above the bound; boxes without area in common have none.
+__device__ __forceinline__ bool covers(const Bounds& a, float area_a, const Bounds& b, float area_b, float bound) {
     const float width = __fsub_rn(fminf(a.edge[2], b.edge[2]), fmaxf(a.edge[0], b.edge[0]));
     const float height = __fsub_rn(fminf(a.edge[3], b.edge[3]), fmaxf(a.edge[1], b.edge[1]));
-    if (width <= 0.0f || height <= 0.0f) return 0.0f;
-    const float area_a = __fmul_rn(__fsub_rn(a.edge[2], a.edge[0]), __fsub_rn(a.edge[3], a.edge[1]));
-    const float area_b = __fmul_rn(__fsub_rn(b.edge[2], b.edge[0]), __fsub_rn(b.edge[3], b.edge[1]));
+    if (width <= 0.0f || height <= 0.0f) return 0.0f > bound;
     const float both = __fmul_rn(width, height);
-    return __fdiv_rn(both, __fsub_rn(__fadd_rn(area_a, area_b), both));
+    const float either = __fsub_rn(__fadd_rn(area_a, area_b), both);
+    // Far from the bound, more than any rounding reaches, the quotient need not be known.
+    const float border = __fmul_rn(bound, either);
+    if (bound > 1e-6f && border > 1e-18f && border < 1e30f) {
+        if (both > border * 1.00001f) return true;
+        if (both < border * 0.99999f) return false;
+    }
+    return __fdiv_rn(both, either) > bound;
 }
 
-__device__ __forceinline__ bool is_finite(const Bounds& bounds) {
-    bool finite = true;
-    for (u32 i = 0; i < 4; ++i) finite = finite && fabsf(bounds.edge[i]) < __int_as_float(0x7f800000);
-    return finite;
+// Block and word of a place in the covering matrix.
+__device__ __forceinline__ void place_of(u32 tile, u32& block, u32& word) {
+    block = static_cast<u32>((sqrtf(static_cast<float>(8 * tile + 1)) - 1.0f) * 0.5f);
+    while (block * (block + 1) / 2 > tile) --block;
+    while ((block + 1) * (block + 2) / 2 <= tile) ++block;
+    word = tile - block * (block + 1) / 2;
+}
+
+extern "C" __global__ void __launch_bounds__(COVER_THREADS) nms_cover(const __grid_constant__ NmsParams p) {
+    __shared__ Candidate own[WORD];
+    wait_for_predecessors();
+    release_successors();
+    const u32 count = candidates_in_order(p);
+    const u32 blocks = (count + WORD - 1) / WORD;
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (u32 tile = blockIdx.x; tile < blocks * (blocks + 1) / 2; tile += gridDim.x) {
+        u32 block, word;
+        place_of(tile, block, word);
+        __syncthreads();
+        if (threadIdx.x < WORD) own[threadIdx.x] = p.sorted[min(block * WORD + threadIdx.x, count - 1)];
+        Candidate better[2];
+        float areas[2];
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i) {
+            better[i] = p.sorted[min(word * WORD + i * 32 + lane, count - 1)];
+            areas[i] = area_of(better[i].bounds);
+        }
+        __syncthreads();
+        u64 mine = 0;
+#pragma unroll
+        for (u32 k = 0; k < COVER_EACH; ++k) {
+            const u32 at = warp * COVER_EACH + k;
+            const Candidate& candidate = own[at];
+            const float area = area_of(candidate.bounds);
+            u32 bits[2];
+#pragma unroll
+            for (u32 i = 0; i < 2; ++i) {
+                const bool earlier = word < block || i * 32 + lane < at;
+                const bool same = earlier && better[i].label == candidate.label;
+                bits[i] = __ballot_sync(FULL_WARP, same && covers(better[i].bounds, areas[i], candidate.bounds, area, p.iou));
+            }
+            if (lane == k) mine = u64(bits[1]) << 32 | bits[0];
+        }
+        if (lane < COVER_EACH) word_of(p, block, word)[warp * COVER_EACH + lane] = mine;
+    }
 }
 
 // An edge in pixels of the source picture, cut to it.
@@ -101,119 +96,143 @@ __device__ __forceinline__ float to_source(float edge, u32 offset, float scale, 
     return value < 0.0f ? 0.0f : value > most ? most : value;
 }
 
-// The candidates that are looked at together.
-struct Batch {
-    Bounds bounds[BATCH];
-    u32 label[BATCH];
-    u64 covers[BATCH];  // later candidates of the batch that this one suppresses
-    u32 alive[2];       // bit set: finite, and no box kept before the batch covers it
-    u64 keep;           // bit set: kept
-    u32 kept;           // boxes kept before the batch
+// What is known of the candidates while they are decided.
+struct Decisions {
+    alignas(16) u64 own[SLOTS][WORD];   // words of a block's candidates of its own block
+    alignas(16) u64 last[SLOTS][WORD];  // and of the block before
+    u32 alive[CHOSEN / 32];             // finite, and not covered by what they were held against
+    u64 kept[CHOSEN / WORD];
+    u32 before[CHOSEN / WORD];          // candidates kept in earlier blocks
+    u32 all;                            // kept in all blocks so far
 };
 
-// Reads up to BATCH candidates, `count` of them, from sorted keys.
-__device__ __forceinline__ void read_batch(const NmsParams& p, Batch& batch, const u64* keys, u32 count) {
-    if (threadIdx.x >= BATCH) return;
-    bool alive = false;
-    if (threadIdx.x < count) {
-        const u32 index = u32(keys[threadIdx.x]);
-        const u32 anchor = index / p.scores.columns;
-        Bounds bounds;
-        for (u32 i = 0; i < 4; ++i) bounds.edge[i] = p.boxes.at(anchor, i);
-        batch.bounds[threadIdx.x] = bounds;
-        batch.label[threadIdx.x] = index % p.scores.columns;
-        alive = is_finite(bounds);
-    }
-    const u32 word = __ballot_sync(FULL_WARP, alive);
-    if (threadIdx.x % 32 == 0) batch.alive[threadIdx.x / 32] = word;
-}
-
-// Compares each candidate with the kept boxes and with the later candidates of its batch; LANES threads a candidate.
-__device__ __forceinline__ void compare_batch(const NmsParams& p, Batch& batch, u32 count) {
-    const u32 own = threadIdx.x / LANES;
-    const u32 lane = threadIdx.x % LANES;
-    const u32 shift = threadIdx.x % 32 / LANES * LANES;
-    const Bounds bounds = batch.bounds[own];
-    const u32 label = batch.label[own];
-    bool covered = false;
-    for (u32 k = lane; k < batch.kept && own < count; k += LANES) {
-        const Kept kept = p.kept[k];
-        if (kept.label == label && overlap(kept.bounds, bounds) > p.iou) covered = true;
-    }
-    const u32 any = __ballot_sync(FULL_WARP, covered) >> shift & ((1u << LANES) - 1);
-    u64 covers = 0;
-    for (u32 from = 0; from < BATCH; from += LANES) {
-        const u32 other = from + lane;
-        const bool later = other > own && other < count && batch.label[other] == label;
-        const bool bit = later && overlap(bounds, batch.bounds[other]) > p.iou;
-        const u64 bits = __ballot_sync(FULL_WARP, bit) >> shift & ((1u << LANES) - 1);
-        covers |= bits << from;
-    }
-    if (lane == 0) {
-        batch.covers[own] = covers;
-        if (any != 0) atomicAnd(&batch.alive[own / 32], ~(1u << own % 32));
+// The words of a candidate of `block` that a thread holds against those decided two blocks before and earlier; zeros for what
+// is not there.
+__device__ __forceinline__ void read_words(const NmsParams& p, u32 block, u32 blocks, u64 (&words)[PART_WORDS]) {
+    const u32 holder = threadIdx.x - HOLDING * 32;
+#pragma unroll
+    for (u32 k = 0; k < PART_WORDS; ++k) {
+        const u32 word = holder / WORD + k * PARTS;
+        words[k] = block < blocks && word + 1 < block ? word_of(p, block, word)[holder % WORD] : 0;
     }
 }
 
-// Decides in order: at most `room` candidates are kept.
-__device__ __forceinline__ u64 decide(const Batch& batch, u32 room) {
-    u64 alive = u64(batch.alive[1]) << 32 | batch.alive[0];
-    u64 keep = 0;
-    for (; alive != 0 && room > 0; --room) {
-        const u32 next = u32(__ffsll(i64(alive))) - 1;
-        keep |= 1ull << next;
-        alive &= ~(batch.covers[next] | 1ull << next);
+// Has a block's own words and those of the block before fetched, by one warp.
+__device__ __forceinline__ void fetch_words(const NmsParams& p, Decisions& d, u32 block, u32 blocks) {
+    const u32 lane = threadIdx.x % 32;
+    if (block < blocks) {
+        copy_16(shared_address(&d.own[block % SLOTS][lane * 2]), reinterpret_cast<u64>(word_of(p, block, block) + lane * 2), 16);
+        const u64 last = reinterpret_cast<u64>(word_of(p, block, block > 0 ? block - 1 : 0) + lane * 2);
+        copy_16(shared_address(&d.last[block % SLOTS][lane * 2]), last, block > 0 ? 16 : 0);
     }
-    return keep;
+    commit_copies();
 }
 
-extern "C" __global__ void __launch_bounds__(SELECT_THREADS) nms_pick(const __grid_constant__ NmsParams p) {
+// Decides a block's candidates among themselves, one warp, and keeps at most `room`; `last` are those kept in the block before.
+__device__ __forceinline__ u64 decide(const Decisions& d, u32 block, u64 last, u32 room) {
+    const u32 lane = threadIdx.x % 32, slot = block % SLOTS;
+    const u64 low = d.own[slot][lane], high = d.own[slot][32 + lane];
+    const auto among = [](bool low, bool high) { return u64(__ballot_sync(FULL_WARP, high)) << 32 | __ballot_sync(FULL_WARP, low); };
+    u64 open = u64(d.alive[2 * block + 1]) << 32 | d.alive[2 * block];
+    open &= ~among((d.last[slot][lane] & last) != 0, (d.last[slot][32 + lane] & last) != 0);
+    u64 kept = 0;
+    while (open != 0) {
+        const u64 free = among((low & open) == 0, (high & open) == 0) & open;
+        kept |= free;
+        open &= ~(free | among((low & kept) != 0, (high & kept) != 0));
+    }
+    for (u32 count = __popcll(kept); count > room; --count) kept &= ~(1ull << (63 - __clzll(i64(kept))));
+    return kept;
+}
+
+// Writes the detections that were kept in the first `blocks` blocks, in their order.
+__device__ __forceinline__ void write_detections(const NmsParams& p, const Decisions& d, u32 blocks, const Camera& camera,
+                                                 const Placement& placement) {
+    for (u32 at = threadIdx.x; at < blocks * WORD; at += PICK_THREADS) {
+        const u64 kept = d.kept[at / WORD];
+        if ((kept >> at % WORD & 1) == 0) continue;
+        const u32 row = d.before[at / WORD] + __popcll(kept & ((1ull << at % WORD) - 1));
+        const Candidate c = p.sorted[at];
+        p.detections.at(row, 0) = to_source(c.bounds.edge[0], placement.x, placement.scale_x, camera.width);
+        p.detections.at(row, 1) = to_source(c.bounds.edge[1], placement.y, placement.scale_y, camera.height);
+        p.detections.at(row, 2) = to_source(c.bounds.edge[2], placement.x, placement.scale_x, camera.width);
+        p.detections.at(row, 3) = to_source(c.bounds.edge[3], placement.y, placement.scale_y, camera.height);
+        p.detections.at(row, 4) = p.scores.at(c.index / p.scores.columns, c.label);
+        p.detections.at(row, 5) = __uint2float_rn(c.label);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(PICK_THREADS) nms_pick(const __grid_constant__ NmsParams p) {
+    __shared__ Decisions d;
     wait_for_predecessors();
     release_successors();
-    __shared__ Selection selection;
-    __shared__ Batch batch;
-    const Camera camera = *p.camera;
-    const u32 classes = p.scores.columns;
+    const u32 warp = threadIdx.x / 32;
     const u32 most = p.detections.rows;
-    const bool shown = has_picture(camera);
-    const u32 candidates = shown ? min(*p.found, p.scores.rows * classes) : 0;
-    const u32 found = select_smallest(selection, candidates, SELECT_CAPACITY, 0, [&](u32 i) {
-        const u32 index = p.candidates[i];
-        return key_of(falling(p.scores.at(index / classes, index % classes)), index);
-    });
-    const Placement placement = place(p.fit, camera.width, camera.height, p.input[0], p.input[1]);
-    u32 kept = 0;
-    for (u32 first = 0; first < found && kept < most; first += BATCH) {
-        const u32 count = min(BATCH, found - first);
-        if (threadIdx.x == 0) batch.kept = kept;
-        read_batch(p, batch, selection.keys + first, count);
-        __syncthreads();
-        compare_batch(p, batch, count);
-        __syncthreads();
-        if (threadIdx.x == 0) batch.keep = decide(batch, most - kept);
-        __syncthreads();
-        const u64 keep = batch.keep;
-        if (threadIdx.x < BATCH && (keep >> threadIdx.x & 1) != 0) {
-            const u32 row = kept + __popcll(keep & ((1ull << threadIdx.x) - 1));
-            const Bounds bounds = batch.bounds[threadIdx.x];
-            const u32 index = u32(selection.keys[first + threadIdx.x]);
-            p.kept[row] = {bounds, batch.label[threadIdx.x], {}};
-            p.detections.at(row, 0) = to_source(bounds.edge[0], placement.x, placement.scale_x, camera.width);
-            p.detections.at(row, 1) = to_source(bounds.edge[1], placement.y, placement.scale_y, camera.height);
-            p.detections.at(row, 2) = to_source(bounds.edge[2], placement.x, placement.scale_x, camera.width);
-            p.detections.at(row, 3) = to_source(bounds.edge[3], placement.y, placement.scale_y, camera.height);
-            p.detections.at(row, 4) = p.scores.at(index / classes, index % classes);
-            p.detections.at(row, 5) = __uint2float_rn(index % classes);
-        }
-        kept += __popcll(keep);
-        __syncthreads();
+    const u32 count = candidates_in_order(p);
+    const u32 blocks = (count + WORD - 1) / WORD;
+    u64 ahead[AHEAD][PART_WORDS] = {};
+    if (warp >= HOLDING) {
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; ++i) read_words(p, i + 1, blocks, ahead[i]);
+    } else if (warp == FETCHING) {
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; ++i) fetch_words(p, d, i, blocks);
     }
-    for (u32 row = kept + threadIdx.x; row < most; row += SELECT_THREADS) {
+    for (u32 at = threadIdx.x; at < blocks * WORD; at += PICK_THREADS) {
+        const u32 alive = __ballot_sync(FULL_WARP, at < count && p.sorted[min(at, count - 1)].finite != 0);
+        if (at % 32 == 0) d.alive[at / 32] = alive;
+    }
+    const Camera camera = *p.camera;
+    const Placement placement = place(p.fit, camera.width, camera.height, p.input[0], p.input[1]);
+    if (threadIdx.x == 0) d.all = 0;
+    if (warp == FETCHING) wait_copies<AHEAD - 1>();
+    __syncthreads();
+    u32 decided = 0, all = 0;
+    u64 last = 0;
+    for (u32 first = 0; decided < blocks && all < most; first += AHEAD) {
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; ++i) {
+            const u32 block = first + i;
+            if (block >= blocks || all >= most) break;
+            if (warp == DECIDING) {
+                last = decide(d, block, last, most - all);
+                if (threadIdx.x == 0) {
+                    d.kept[block] = last;
+                    d.before[block] = all;
+                    d.all = all + __popcll(last);
+                }
+            } else if (warp == FETCHING) {
+                fetch_words(p, d, block + AHEAD, blocks);
+                wait_copies<AHEAD - 1>();
+            } else {
+                // The next block, against what was decided before this one.
+                u64 covered = 0;
+#pragma unroll
+                for (u32 k = 0; k < PART_WORDS; ++k) {
+                    const u32 word = (threadIdx.x - HOLDING * 32) / WORD + k * PARTS;
+                    if (word < block) covered |= ahead[i][k] & d.kept[word];
+                }
+                read_words(p, block + 1 + AHEAD, blocks, ahead[i]);
+                const u32 lost = __ballot_sync(FULL_WARP, covered != 0);
+                if (lost != 0 && threadIdx.x % 32 == 0) atomicAnd(&d.alive[2 * (block + 1) + warp % 2], ~lost);
+            }
+            __syncthreads();
+            all = d.all;
+            decided = block + 1;
+            __syncthreads();
+        }
+    }
+    if (warp == FETCHING) wait_copies<0>();
+    write_detections(p, d, decided, camera, placement);
+    for (u32 row = all + threadIdx.x; row < most; row += PICK_THREADS) {
         for (u32 i = 0; i < VALUES; ++i) p.detections.at(row, i) = 0.0f;
     }
+    // The next frame begins with empty counters.
+    for (u32 i = threadIdx.x; i < STEPS; i += PICK_THREADS) p.counters->histogram[i] = 0;
     __syncthreads();
     if (threadIdx.x == 0) {
-        *p.count = i32(kept);
-        *p.found = 0;
+        *p.count = i32(all);
+        p.counters->found = 0;
+        p.counters->taken = 0;
     }
 }

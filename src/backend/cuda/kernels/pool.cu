@@ -100,7 +100,9 @@ __device__ __forceinline__ bool is_square(const Window& w, u32 side) {
     return w.kernel[0] == side && w.kernel[1] == side && w.dilation[0] == 1 && w.dilation[1] == 1;
 }
 
-// Any window, tap by tap.
+// Any window, a few taps of a row at a time with QUICK, which whole groups of f16 have: these are loaded before the first is
+// used.
+template <bool QUICK>
 __device__ __forceinline__ void pool_any(const Pool& p, const Spot& s, float (&v)[8]) {
     const i64 top = landing(p.window, 0, s.row, 0), left = landing(p.window, 1, s.pixel, 0);
     const u32 row_end = taps_below(p.window, 0, top, p.x.height), row_first = taps_below(p.window, 0, top, 0);
@@ -109,6 +111,24 @@ __device__ __forceinline__ void pool_any(const Pool& p, const Spot& s, float (&v
 #pragma unroll
     for (u32 i = 0; i < 8; ++i) v[i] = start;
     for (u32 i = row_first; i < row_end; ++i) {
+        if constexpr (QUICK) {
+            constexpr u32 TAPS = 8;
+            for (u32 first = column_first; first < column_end; first += TAPS) {
+                uint4 taps[TAPS];
+#pragma unroll
+                for (u32 j = 0; j < TAPS; ++j) {
+                    const i64 column = left + (first + j) * p.window.dilation[1];
+                    taps[j] = load_group(p.x, s, top + i * p.window.dilation[0], column, first + j < column_end);
+                }
+#pragma unroll
+                for (u32 j = 0; j < TAPS; ++j) {
+                    float x[8];
+                    widen(taps[j], x);
+                    if (first + j < column_end) pooled(p.average, x, v);
+                }
+            }
+            continue;
+        }
 #pragma unroll 3
         for (u32 j = column_first; j < column_end; ++j) {
             float x[8];
@@ -137,8 +157,10 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) pool(const __grid_co
             pool_in_groups<3>(p, s, v);
         } else if (quick && is_square(p.window, 2)) {
             pool_in_groups<2>(p, s, v);
+        } else if (quick) {
+            pool_any<true>(p, s, v);
         } else {
-            pool_any(p, s, v);
+            pool_any<false>(p, s, v);
         }
         finish_pixel(p.frame, s, s.pixel, v);
     });

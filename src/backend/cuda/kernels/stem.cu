@@ -298,8 +298,33 @@ __device__ __forceinline__ void turn(const Epilogue& e, const float (&sums)[N / 
     switch (e.function) {
         case EPILOGUE_LEAKY_RELU: mapped([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
         case EPILOGUE_HARD_SWISH: mapped([](float x) { return hard_swish(x); }); break;
-        case EPILOGUE_SILU: mapped([](float x) { return __fmul_rn(x, sigmoid(x)); }); break;
         default: turn<N>(sums, rounded, turned, warp, lane);
+    }
+}
+
+// Functions that are long, and tails of several: of halves that are turned, where all threads take part however few channels
+// there are.
+__device__ __forceinline__ bool is_long(const Epilogue& e) { return e.function == EPILOGUE_SILU || e.function == EPILOGUE_TAIL; }
+
+// Finishes a turned segment with them, 8 channels of a pixel at a time.
+template <u32 N>
+__device__ __forceinline__ void finish_turned(const Stem& p, const Place& place, u32 live, u32 turned, u32 thread) {
+    const u32 pieces = min(BLOCK_CHANNELS, p.channels - place.channel) / GROUP;
+#pragma unroll 1
+    for (u32 i = thread; i < min(N, live) * pieces; i += WARPGROUP) {
+        const u32 pixel = i / pieces, piece = i - pixel * pieces;
+        const u32 at = turned + turned_piece(pixel, piece);
+        float v[GROUP];
+        widen(load_strip(at), v);
+        if (p.epilogue.function == EPILOGUE_SILU) {
+#pragma unroll
+            for (u32 k = 0; k < GROUP; ++k) v[k] = __fmul_rn(v[k], sigmoid(v[k]));
+        } else {
+            tail_pixel(p.epilogue.tail, v, GROUP, place.batch, place.channel + piece * GROUP, place.row, place.pixel + pixel);
+        }
+        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(two_halves(v[0], v[1])), "r"(two_halves(v[2], v[3])),
+                     "r"(two_halves(v[4], v[5])), "r"(two_halves(v[6], v[7]))
+                     : "memory");
     }
 }
 
@@ -373,6 +398,10 @@ __device__ __forceinline__ void make_items(const Stem& p, const Share& share, u3
             meet(group);
             // The copy engine leaves out channels behind the last: what lies there is no matter.
             if (place.channel + warp * 16 < p.channels) turn<N>(p.epilogue, sums, low, high, turned, warp, lane);
+            if (is_long(p.epilogue)) {
+                meet(group);
+                finish_turned<N>(p, place, live, turned, thread);
+            }
             show_writes();
             meet(group);
             if (thread == 0) store_turned(p, place, turned);

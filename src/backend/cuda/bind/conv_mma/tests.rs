@@ -372,22 +372,30 @@ fn what_the_kernels_cannot_walk_is_refused() {
 fn tails_take_their_paths() {
     let relu = Primitive::Unary(Unary::Relu);
     let add = Primitive::Binary(Binary::Add);
-    for (tail, function) in [
-        (&[][..], 0),
-        (&[relu], 1),
-        (&[Primitive::Unary(Unary::HardSwish)], 4),
-        (&[add], 5),
-        (&[add, relu], 6),
-        (&[Primitive::Unary(Unary::Silu)], 7),
-        (&[relu, add], 8),
-        (&[Primitive::Unary(Unary::Gelu)], 8),
+    let silu = Primitive::Unary(Unary::Silu);
+    let (joins, both) = (flags::JOINS, flags::JOINS | flags::JOINS_RELU);
+    for (tail, function, joining) in [
+        (&[][..], function::IDENTITY, 0),
+        (&[relu], function::RELU, 0),
+        (&[Primitive::Unary(Unary::HardSwish)], function::HARD_SWISH, 0),
+        (&[add], function::IDENTITY, joins),
+        (&[add, relu], function::IDENTITY, both),
+        (&[silu], function::SILU, 0),
+        (&[relu, add], function::RELU, joins),
+        (&[silu, add], function::SILU, joins),
+        (&[silu, add, relu], function::SILU, both),
+        (&[add, silu], function::TAIL, 0),
+        (&[add, relu, add], function::TAIL, 0),
+        (&[relu, silu], function::TAIL, 0),
+        (&[Primitive::Unary(Unary::Gelu)], function::TAIL, 0),
     ] {
         let bench = convolution([2, 8, 6, 6], 16, 3, 1, 1, tail);
         let region = Region::whole(bench.operator.outputs[0].layout.shape);
         let e = params(&bench.launch(bench.operator.tactic, &region, 0).0).epilogue;
         assert_eq!(e.function, function, "{tail:?}");
         assert_eq!(e.tail.calls as usize, tail.len());
-        assert_eq!(e.joined.address != 0, matches!(function, 5 | 6));
+        assert_eq!(e.flags & (flags::JOINS | flags::JOINS_RELU), joining, "{tail:?}");
+        assert_eq!(e.joined.address != 0, joining != 0);
         assert_eq!(e.flags & flags::ROUNDED != 0, !tail.is_empty());
         assert_ne!(e.flags & flags::WIDE_STORE, 0);
         assert_ne!(e.flags & flags::FLAT, 0);

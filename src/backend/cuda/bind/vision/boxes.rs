@@ -1,4 +1,5 @@
-//! Boxes out: decoding of a head (`kernels/decode.cu`) and non-maximum suppression (`kernels/nms.cu`).
+//! Boxes out: decoding of a head (`kernels/decode.cu`) and non-maximum suppression
+//! (`kernels/nms_choose.cu`, `kernels/nms.cu`).
 
 use super::super::{Addresses, BindError, Kernel, Launch};
 use super::source::{Matrix, entry, fit_number};
@@ -7,14 +8,27 @@ use crate::plan::format::View;
 use crate::primitive::{self, Region};
 use bytemuck::{Pod, Zeroable};
 
-/// Threads of a block that decodes, or filters.
+/// Threads of a block that decodes, or compares boxes.
 const THREADS: u32 = 256;
 /// Anchors of a tile that decodes.
 const ANCHORS: u32 = 32;
-/// Scores of a tile that filters.
-const FILTERED: u32 = 1024;
-/// Threads of the block that picks boxes.
-const PICKING: u32 = 1024;
+/// Threads of a block that reads scores, and of the one that picks boxes.
+const MANY: u32 = 1024;
+/// Threads of a block that ranks.
+const RANKING: u32 = 512;
+/// Scores of a tile.
+const TILE_SCORES: u32 = 4096;
+/// Most candidates that take part, and most that are ranked.
+const CHOSEN: u64 = 4096;
+const RANKED: u64 = 2 * CHOSEN;
+/// Candidates of a word of the covering matrix.
+const WORD: u64 = 64;
+/// Candidates that a block ranks in a turn.
+const RANK_TILE: u64 = 32;
+/// Most blocks of a launch whose work is known on the device only: as many as large GPUs run at once.
+const WIDE: u32 = 264;
+/// The same of small blocks.
+const COMPARING: u32 = 4 * WIDE;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -63,9 +77,11 @@ pub(super) struct NmsParams {
     detections: Matrix,
     count: u64,
     camera: u64,
-    pub(super) found: u64,
-    pub(super) kept: u64,
-    pub(super) candidates: u64,
+    pub(super) counters: u64,
+    pub(super) listed: u64,
+    taken: u64,
+    sorted: u64,
+    pub(super) covers: u64,
     input: [u32; 2],
     fit: u32,
     score: f32,
@@ -73,14 +89,15 @@ pub(super) struct NmsParams {
     pub(super) tiles: u32,
 }
 
-/// Bytes in front of the kept boxes: the number of candidates, alone in its sector.
-const COUNTER: u64 = 64;
-/// Bytes of the kept boxes: one entry for each candidate that takes part.
-const KEPT: u64 = 4096 * 32;
+/// Bytes of the counters and of the histogram behind them.
+const COUNTERS: u64 = 64 + 4 * 1024;
+/// Bytes of a sorted candidate.
+const CANDIDATE: u64 = 32;
 
 /// Keeps the best boxes of a picture: boxes `[A, 4]` and scores `[A, C]` to detections `[max, 6]` and their count.
 ///
-/// The workspace holds the number of candidates, the kept boxes, and an index for each score that could be a candidate.
+/// The workspace holds counters, keys of candidates before and after they are narrowed down, the best of them in order, and
+/// a bit for each pair of these.
 pub(super) struct NonMaximum {
     pub(super) nms: primitive::Nms,
     pub(super) boxes: View,
@@ -89,40 +106,72 @@ pub(super) struct NonMaximum {
     pub(super) count: View,
 }
 
+/// Bytes of the parts of the workspace, in their order.
+struct Parts {
+    listed: u64,
+    taken: u64,
+    sorted: u64,
+    covers: u64,
+}
+
 impl NonMaximum {
-    /// Bytes of the candidates' indices.
-    fn candidates(&self) -> u64 {
-        self.scores.layout.shape.elements() * size_of::<u32>() as u64
+    fn parts(&self) -> Parts {
+        let scores = self.scores.layout.shape.elements();
+        let words = scores.min(CHOSEN).div_ceil(WORD);
+        let key = size_of::<u64>() as u64;
+        Parts {
+            listed: words * WORD * key,
+            taken: if scores > CHOSEN { RANKED * key } else { 0 },
+            sorted: words * WORD * CANDIDATE,
+            covers: words * (words + 1) / 2 * WORD * key,
+        }
     }
 }
 
 impl Kernel for NonMaximum {
     fn workspace(&self) -> u64 {
-        COUNTER + KEPT + self.candidates()
+        let parts = self.parts();
+        COUNTERS + parts.listed + parts.taken + parts.sorted + parts.covers
     }
 
     fn launches(&self, at: &Addresses<'_>, _region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let part = |offset, bytes| at.workspace.part(offset, bytes).ok_or(BindError::Reference);
+        let mut offset = 0;
+        let mut part = |bytes| {
+            let area = at.workspace.part(offset, bytes).ok_or(BindError::Reference)?;
+            offset += bytes;
+            Ok::<u64, BindError>(area.address)
+        };
+        let parts = self.parts();
         let scores = u32::try_from(self.scores.layout.shape.elements()).map_err(|_| BindError::Large("the number of scores"))?;
-        let tiles = scores.div_ceil(FILTERED);
+        let tiles = scores.div_ceil(TILE_SCORES);
         let params = NmsParams {
             boxes: Matrix::new(at, &self.boxes)?,
             scores: Matrix::new(at, &self.scores)?,
             detections: Matrix::new(at, &self.detections)?,
             count: at.view(&self.count)?,
             camera: entry(at, self.nms.camera)?,
-            found: part(0, COUNTER)?.address,
-            kept: part(COUNTER, KEPT)?.address,
-            candidates: part(COUNTER + KEPT, self.candidates())?.address,
+            counters: part(COUNTERS)?,
+            listed: part(parts.listed)?,
+            taken: part(parts.taken)?,
+            sorted: part(parts.sorted)?,
+            covers: part(parts.covers)?,
             input: [self.nms.input.0, self.nms.input.1],
             fit: fit_number(self.nms.fit),
             score: self.nms.score.0,
             iou: self.nms.iou.0,
             tiles,
         };
-        Ok(vec![
-            Launch::new("nms", "nms_filter", tiles, width, THREADS, &params),
-            Launch::new("nms", "nms_pick", 1, width, PICKING, &params),
-        ])
+        let ranked = u64::from(scores).min(RANKED).div_ceil(RANK_TILE) as u32;
+        let reading = tiles.min(WIDE);
+        let mut launches = vec![Launch::new("nms_choose", "nms_filter", reading, width, MANY, &params)];
+        if u64::from(scores) > CHOSEN {
+            launches.push(Launch::new("nms_choose", "nms_narrow", reading, width, MANY, &params));
+        }
+        launches.push(Launch::new("nms_choose", "nms_rank", ranked, width, RANKING, &params));
+        let words = u64::from(scores).min(CHOSEN).div_ceil(WORD);
+        let compared = (words * (words + 1) / 2).min(u64::from(COMPARING)) as u32;
+        launches.push(Launch::new("nms", "nms_cover", compared, width, THREADS, &params));
+        launches.push(Launch::new("nms", "nms_pick", 1, width, MANY, &params));
+        Ok(launches)
     }
 }

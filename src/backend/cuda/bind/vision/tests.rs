@@ -128,7 +128,7 @@ fn structs_have_the_sources_bytes() {
     assert_eq!((size_of::<PrepareParams>(), offset_of!(PrepareParams, first_row)), (120, 88));
     assert_eq!((size_of::<CropParams>(), offset_of!(CropParams, first)), (184, 164));
     assert_eq!((size_of::<DecodeParams>(), offset_of!(DecodeParams, first)), (120, 104));
-    assert_eq!((size_of::<NmsParams>(), offset_of!(NmsParams, found)), (160, 112));
+    assert_eq!((size_of::<NmsParams>(), offset_of!(NmsParams, counters)), (176, 112));
     assert_eq!((size_of::<TopKParams>(), offset_of!(TopKParams, first)), (104, 96));
     assert_eq!((size_of::<ArgMaxParams>(), offset_of!(ArgMaxParams, start)), (192, 120));
 }
@@ -197,17 +197,22 @@ fn suppression_has_a_workspace_for_every_score() {
     let rig = Rig::new(Primitive::Nms(nms), &inputs, &outputs);
     let kernel = compile(&rig.operator).unwrap();
     let needed = kernel.workspace();
-    assert_eq!(needed, 64 + 4096 * 32 + 700 * 3 * 4);
-    let [filter, pick] = rig.launches(&rig.whole(), 0).try_into().unwrap();
-    assert_eq!((filter.blocks, pick.blocks), (3, 1));
-    let p: NmsParams = params(&pick);
-    assert_eq!(
-        (p.found, p.kept, p.candidates),
-        (WORKSPACE, WORKSPACE + 64, WORKSPACE + 64 + 4096 * 32)
-    );
-    assert_eq!(p.tiles, 3);
+    let (counters, listed, sorted, covers) = (64 + 4 * 1024, 2112 * 8, 2112 * 32, 33 * 34 / 2 * 64 * 8);
+    assert_eq!(needed, counters + listed + sorted + covers);
+    let launches = rig.launches(&rig.whole(), 0);
+    let names: Vec<(&str, u32)> = launches.iter().map(|l| (l.function.as_str(), l.blocks)).collect();
+    assert_eq!(names, [("nms_filter", 1), ("nms_rank", 66), ("nms_cover", 561), ("nms_pick", 1)]);
+    let p: NmsParams = params(&launches[3]);
+    let covers_at = WORKSPACE + counters + listed + sorted;
+    assert_eq!((p.counters, p.listed, p.covers), (WORKSPACE, WORKSPACE + counters, covers_at));
+    assert_eq!(p.tiles, 1);
     let short = rig.try_launches(kernel.as_ref(), needed - 1, &rig.whole(), 0);
     assert_eq!(short, Err(BindError::Reference));
+    // Of more scores than take part, those that may be among the best are read once more.
+    let inputs = [(DType::F32, dense(&[7000, 4])), (DType::F32, dense(&[7000, 3]))];
+    let rig = Rig::new(Primitive::Nms(nms), &inputs, &outputs);
+    let launches = rig.launches(&rig.whole(), 0);
+    assert_eq!((launches[1].function.as_str(), launches[1].blocks), ("nms_narrow", 6));
 }
 
 #[test]
