@@ -342,6 +342,10 @@ pub enum Kernel {
     ConvWarps,
     /// GPU: convolution of 3 by 3 neighbours by `wgmma`, whose taps share a patch of pixels.
     ConvPatch,
+    /// GPU: attention of halves by `mma.sync`, whose scores never leave the registers.
+    AttentionMma,
+    /// GPU: matrix product of two computed tensors of halves by `mma.sync`.
+    PairMma,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -64,6 +64,7 @@ macro_rules! header {
 pub const UNITS: &[Unit] = &[
     unit!("argmax"),
     unit!("attention"),
+    unit!("attention_mma"),
     unit!("conv_deep", HOPPER),
     unit!("conv_mma"),
     unit!("conv_patch", HOPPER),
@@ -126,6 +127,7 @@ pub const HEADERS: &[Header] = &[
     header!("slot.cuh"),
     header!("stem_params.cuh"),
     header!("tail.cuh"),
+    header!("turned.cuh"),
     header!("types.cuh"),
     header!("view.cuh"),
     header!("wgmma.cuh"),
@@ -162,6 +164,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::Decode, &["argmax", "decode", "nms", "topk"]),
     (Kernel::Squeeze, &["squeeze"]),
     (Kernel::Stem, &["stem"]),
+    (Kernel::AttentionMma, &["attention_mma"]),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel

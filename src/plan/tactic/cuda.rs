@@ -4,6 +4,7 @@
 //! before the head, if anything, is a prologue or the copy of a picture; squeeze and excitation alone has layers in its tail,
 //! and a convolution may end with maxima. Kernels other than the generic one are listed before it.
 
+use super::attention;
 use super::conv_mma::{self, MmaTile};
 use super::conv_patch::{self, Kept, PatchTile};
 use super::conv_warps::{self, Share, WarpsTile};
@@ -55,6 +56,7 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
         };
     }
     squeeze::class(plan, operator)
+        .or_else(|| attention::class(operator))
         .or_else(|| plain::class(plan, operator))
         .unwrap_or(FMA)
 }
@@ -108,6 +110,7 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         products,
         single(&[Kernel::Prepare, Kernel::Decode]),
         squeeze::tactics().collect(),
+        attention::menu(operator),
         single(&plain::KERNELS),
         Strip::tactics().collect(),
         single(&[Kernel::Generic]),
@@ -204,6 +207,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(operator.calls.len() == 1 && operator.class.split_k <= 1, Misfit::Tail)?;
             recurrent::product(plan, operator)
         }
+        (Kernel::AttentionMma, P::Attention { .. }) => attention::fits(tactic, operator),
         (Kernel::Prepare, P::Prepare(_) | P::Crop(_))
         | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
@@ -221,7 +225,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
 fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
-        Kernel::ConvMma => Family::TensorCore,
+        Kernel::ConvMma | Kernel::AttentionMma => Family::TensorCore,
         Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::ConvPatch => Family::Wgmma,
         _ => Family::Fma,
     }

@@ -4,6 +4,7 @@
 //! for all operators that fit it. Kernels that mean the same on several backends share a name; what they take is said per
 //! backend, in `cpu` and `cuda`.
 
+pub mod attention;
 pub mod conv_mma;
 pub mod conv_patch;
 pub mod conv_warps;

@@ -135,6 +135,10 @@ impl Footprint {
                 let all = shape(operator);
                 Tiles::Elements((all.elements() / u64::from(all.batch().max(1)) / u64::from(all.dim(1).max(1))).max(1))
             }
+            Kernel::AttentionMma => {
+                let all = shape(operator);
+                Tiles::Elements((pixels * u64::from(all.dim(all.rank().saturating_sub(1)))).max(1))
+            }
             Kernel::Normalise => {
                 let all = shape(operator);
                 Tiles::Elements(NORMALISED * u64::from(all.dim(all.rank().saturating_sub(1)).max(1)))

@@ -5,6 +5,7 @@
 //! parameters mirror a struct of the kernel's source.
 
 mod attention;
+mod attention_mma;
 mod constants;
 pub mod conv_mma;
 mod conv_patch;
@@ -356,6 +357,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Resize => resize::compile(packer, operator),
         Named::Normalise => normalise::compile(operator),
         Named::Attention => attention::compile(operator),
+        Named::AttentionMma => attention_mma::compile(operator),
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
