@@ -73,7 +73,7 @@ fn compile(
 ) -> Result<Compiled, PlannerError> {
     let mut tenants = Vec::with_capacity(graphs.len());
     for (tenant, graph) in graphs {
-        let attached = attach::tensors(passes::run(graph, options.passes)?);
+        let attached = attach::tensors(passes::run(graph, options.passes.of(options.dtype, Target::of(board)))?);
         let attached = if options.dtype == DType::F16 {
             half_floats::convert(attached, options.ports)
         } else {

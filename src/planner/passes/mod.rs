@@ -18,6 +18,7 @@ mod tests;
 
 use super::graph::{Graph, VerifyError, verify};
 use crate::plan::tactic::Target;
+use crate::tensor::DType;
 
 /// Which passes run. The set is part of a plan's source: compiling with and without a pass is how passes are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +57,25 @@ impl PassSet {
     pub const POOLED: PassSet = PassSet(1 << 13);
     /// Matrix products of flattened pictures read these as they are stored.
     pub const FLATTENED: PassSet = PassSet(1 << 14);
+    /// The same of any length, with masks, for kernels on tensor cores.
+    pub const LONG_ATTENTION: PassSet = PassSet(1 << 15);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 15) - 1);
+    pub const ALL: PassSet = PassSet(u16::MAX);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
         match target {
             Target::Cuda { wgmma: true } => self,
-            Target::Cuda { wgmma: false } | Target::Cpu => self.without(PassSet::POOLED),
+            Target::Cuda { wgmma: false } => self.without(PassSet::POOLED),
+            Target::Cpu => self.without(PassSet::POOLED).without(PassSet::LONG_ATTENTION),
+        }
+    }
+
+    /// The set without what the target's kernels do not take of floats of `dtype`.
+    pub fn of(self, dtype: DType, target: Target) -> PassSet {
+        match dtype {
+            DType::F16 => self.on(target),
+            _ => self.on(target).without(PassSet::LONG_ATTENTION),
         }
     }
 
@@ -113,7 +125,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 13] = [
+const PASSES: [Pass; 14] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -163,6 +175,11 @@ const PASSES: [Pass; 13] = [
         name: "attention",
         flag: PassSet::ATTENTION,
         run: attention::run,
+    },
+    Pass {
+        name: "long attention",
+        flag: PassSet::LONG_ATTENTION,
+        run: attention::run_long,
     },
     Pass {
         name: "flattened",
