@@ -84,6 +84,7 @@ pub const UNITS: &[Unit] = &[
     unit!("matvec"),
     unit!("nms"),
     unit!("normalise"),
+    unit!("pair_mma"),
     unit!("pool"),
     unit!("prepare"),
     unit!("recurrent"),
@@ -165,6 +166,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::Squeeze, &["squeeze"]),
     (Kernel::Stem, &["stem"]),
     (Kernel::AttentionMma, &["attention_mma"]),
+    (Kernel::PairMma, &["pair_mma"]),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel

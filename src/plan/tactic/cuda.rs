@@ -14,7 +14,7 @@ use super::forms::{before_copy, need};
 use super::prologue::Prologue;
 use super::stem::{self, StemTile};
 use super::stream_wgmma::{self, StreamTile};
-use super::{FMA, Misfit, pictures, plain, pooled, prologue, recurrent, squeeze};
+use super::{FMA, Misfit, pair, pictures, plain, pooled, prologue, recurrent, squeeze};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
@@ -57,6 +57,7 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
     }
     squeeze::class(plan, operator)
         .or_else(|| attention::class(operator))
+        .or_else(|| pair::class(plan, operator))
         .or_else(|| plain::class(plan, operator))
         .unwrap_or(FMA)
 }
@@ -111,6 +112,7 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         single(&[Kernel::Prepare, Kernel::Decode]),
         squeeze::tactics().collect(),
         attention::menu(operator),
+        pair::menu(operator),
         single(&plain::KERNELS),
         Strip::tactics().collect(),
         single(&[Kernel::Generic]),
@@ -208,6 +210,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             recurrent::product(plan, operator)
         }
         (Kernel::AttentionMma, P::Attention { .. }) => attention::fits(tactic, operator),
+        (Kernel::PairMma, P::MatMul) => pair::fits(tactic, plan, operator),
         (Kernel::Prepare, P::Prepare(_) | P::Crop(_))
         | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
@@ -225,7 +228,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
 fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
-        Kernel::ConvMma | Kernel::AttentionMma => Family::TensorCore,
+        Kernel::ConvMma | Kernel::AttentionMma | Kernel::PairMma => Family::TensorCore,
         Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::ConvPatch => Family::Wgmma,
         _ => Family::Fma,
     }

@@ -13,6 +13,7 @@ mod cpu;
 mod cuda;
 pub mod depthwise_strip;
 mod forms;
+pub mod pair;
 pub mod pictures;
 mod plain;
 pub mod pooled;

@@ -98,6 +98,7 @@ impl Footprint {
                 product(operator.class.split_k)
             }
             Kernel::ConvMma => product(operator.class.split_k),
+            Kernel::PairMma => product(1),
             Kernel::ConvPatch => {
                 most = PATCH_BLOCKS;
                 let pooled = operator.calls.iter().any(|c| matches!(c.primitive, Primitive::Pool { .. }));

@@ -21,6 +21,7 @@ mod groups;
 mod matmul;
 mod matvec;
 mod normalise;
+mod pair_mma;
 mod pool;
 mod recurrent;
 mod recurrent_mma;
@@ -357,6 +358,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Resize => resize::compile(packer, operator),
         Named::Normalise => normalise::compile(operator),
         Named::Attention => attention::compile(operator),
+        Named::PairMma => pair_mma::compile(operator),
         Named::AttentionMma => attention_mma::compile(operator),
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
