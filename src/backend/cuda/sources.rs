@@ -92,6 +92,7 @@ pub const UNITS: &[Unit] = &[
     unit!("reduce"),
     unit!("resize"),
     unit!("softmax"),
+    unit!("softmax_short"),
     unit!("squeeze"),
     unit!("stem", HOPPER),
     unit!("stream_wgmma", HOPPER),

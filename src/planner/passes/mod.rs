@@ -11,7 +11,9 @@ mod fold_pad;
 mod gelu;
 mod hardswish;
 mod normalise;
+mod patches;
 mod rewrite;
+mod siblings;
 mod silu;
 #[cfg(test)]
 mod tests;
@@ -22,7 +24,7 @@ use crate::tensor::DType;
 
 /// Which passes run. The set is part of a plan's source: compiling with and without a pass is how passes are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassSet(u16);
+pub struct PassSet(u32);
 
 impl PassSet {
     /// No pass at all: every node an operator of its own, every view a copy, everything in C order.
@@ -59,8 +61,12 @@ impl PassSet {
     pub const FLATTENED: PassSet = PassSet(1 << 14);
     /// The same of any length, with masks, for kernels on tensor cores.
     pub const LONG_ATTENTION: PassSet = PassSet(1 << 15);
+    /// Convolutions of windows side by side take their pixels as channels.
+    pub const PATCHES: PassSet = PassSet(1 << 16);
+    /// Products of one matrix with several constant ones become one.
+    pub const SIBLINGS: PassSet = PassSet(1 << 17);
     /// Every pass.
-    pub const ALL: PassSet = PassSet(u16::MAX);
+    pub const ALL: PassSet = PassSet((1 << 18) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -95,7 +101,7 @@ impl PassSet {
     }
 
     /// The set as a number, for digests.
-    pub const fn bits(self) -> u16 {
+    pub const fn bits(self) -> u32 {
         self.0
     }
 }
@@ -125,7 +131,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 14] = [
+const PASSES: [Pass; 16] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -180,6 +186,16 @@ const PASSES: [Pass; 14] = [
         name: "long attention",
         flag: PassSet::LONG_ATTENTION,
         run: attention::run_long,
+    },
+    Pass {
+        name: "siblings",
+        flag: PassSet::SIBLINGS,
+        run: siblings::run,
+    },
+    Pass {
+        name: "patches",
+        flag: PassSet::PATCHES,
+        run: patches::run,
     },
     Pass {
         name: "flattened",
