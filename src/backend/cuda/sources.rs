@@ -84,6 +84,7 @@ pub const UNITS: &[Unit] = &[
     unit!("matvec"),
     unit!("nms"),
     unit!("normalise"),
+    unit!("normalise_wide"),
     unit!("pair_mma"),
     unit!("pool"),
     unit!("prepare"),

@@ -6,7 +6,7 @@ use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Ta
 use crate::primitive::Primitive;
 use crate::tensor::DType;
 
-/// Queries of a warp.
+/// Queries that a warp multiplies at once.
 pub const QUERIES: u32 = 16;
 /// Most elements of a key. Values may have any number: longer ones are cut, and the scores computed again for each part.
 pub const MAX_DEPTH: u32 = 128;
@@ -22,9 +22,47 @@ const FULL: (u64, u32) = (128, 64);
 const FEW_KEYS: u32 = 64;
 /// Heads and keys that the kernels of narrow heads are faster for.
 const NARROW: (u32, u32) = (16, 64);
-/// Sixteens of queries in a block: without strands, and with strands.
-const WHOLE_GROUPS: [u16; 1] = [4];
-const SHARED_GROUPS: [u16; 2] = [2, 1];
+/// Blocks without strands, and with strands, the larger ones first.
+const WHOLE: [Block; 2] = [block(4, 2), block(4, 1)];
+const SHARED: [Block; 3] = [block(2, 2), block(2, 1), block(1, 1)];
+/// Most elements of a key of which a warp keeps two sixteens of queries in its registers.
+const TWICE_DEPTH: u32 = 64;
+/// Blocks that occupy a large GPU: of fewer queries each only where there would be fewer of them.
+const OCCUPIED: u64 = 80;
+
+/// How the queries of a block are shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Warps of a strand.
+    pub groups: u16,
+    /// Sixteens of queries of a warp.
+    pub tiles: u16,
+}
+
+const fn block(groups: u16, tiles: u16) -> Block {
+    Block { groups, tiles }
+}
+
+impl Block {
+    /// The block that a tactic names.
+    pub fn of(tactic: Tactic, strands: u16) -> Option<Block> {
+        let all: &[Block] = if strands > 1 { &SHARED } else { &WHOLE };
+        let named = |b: &&Block| tactic == b.tactic();
+        all.iter().find(named).copied()
+    }
+
+    /// Its queries.
+    pub fn queries(self) -> u32 {
+        QUERIES * u32::from(self.groups * self.tiles)
+    }
+
+    fn tactic(self) -> Tactic {
+        Tactic {
+            tile: (self.queries() as u16, 0),
+            ..Tactic::of(Kernel::AttentionMma)
+        }
+    }
+}
 
 /// The extents that a kernel is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +109,9 @@ pub struct Matrices<'a> {
 
 /// Reads the operator; says what it lacks.
 pub fn matrices(operator: &Operator) -> Result<Matrices<'_>, Misfit> {
-    let [call] = operator.calls.as_slice() else { return Err(Misfit::Tail) };
+    let [call] = operator.calls.as_slice() else {
+        return Err(Misfit::Tail);
+    };
     need(matches!(call.primitive, Primitive::Attention { .. }), Misfit::Primitive)?;
     let view = |index: usize| match call.inputs.get(index) {
         Some(Operand::View(view)) => Ok(view),
@@ -113,15 +153,16 @@ pub(super) fn class(operator: &Operator) -> Option<ArithmeticClass> {
 
 /// The tactics of the kernels, best first.
 pub(super) fn menu(operator: &Operator) -> Vec<Tactic> {
-    let tactic = |&groups: &u16| Tactic {
-        tile: (groups * QUERIES as u16, 0),
-        ..Tactic::of(Kernel::AttentionMma)
-    };
-    groups(operator.class.split_k).iter().map(tactic).collect()
-}
-
-fn groups(strands: u16) -> &'static [u16] {
-    if strands > 1 { &SHARED_GROUPS } else { &WHOLE_GROUPS }
+    let Ok(it) = matrices(operator) else { return Vec::new() };
+    let all: &[Block] = if operator.class.split_k > 1 { &SHARED } else { &WHOLE };
+    let shape = it.output.layout.shape;
+    let rows = shape.dim(shape.rank() - 2);
+    let leading: u64 = (0..shape.rank() - 2).map(|a| u64::from(shape.dim(a))).product();
+    let occupies = |b: &&Block| leading * u64::from(rows.div_ceil(b.queries())) >= OCCUPIED;
+    let fits = |b: &&Block| b.tiles == 1 || it.head.depth <= TWICE_DEPTH;
+    let (full, rest): (Vec<&Block>, Vec<&Block>) = all.iter().filter(fits).partition(occupies);
+    // Of those that leave multiprocessors idle the smallest is best.
+    full.into_iter().chain(rest.into_iter().rev()).map(|b| b.tactic()).collect()
 }
 
 /// Checks that the kernels take the operator in its class with such a tile.

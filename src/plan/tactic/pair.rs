@@ -46,7 +46,10 @@ pub fn pair<'a>(plan: &Plan, operator: &'a Operator) -> Result<Pair<'a>, Misfit>
     let whole = |v: &View| v.dtype == DType::F16 && v.layout.shape.elements() > 0 && v.layout.shape.rank() >= 2;
     need(whole(a) && whole(b) && computes_halves(operator), Misfit::Type)?;
     let floats = operator.calls.iter().flat_map(|c| &c.inputs);
-    need(floats.clone().all(|o| !matches!(o, Operand::View(v) if !v.dtype.is_float())), Misfit::Type)?;
+    need(
+        floats.clone().all(|o| !matches!(o, Operand::View(v) if !v.dtype.is_float())),
+        Misfit::Type,
+    )?;
     Ok(Pair { a, b, output })
 }
 

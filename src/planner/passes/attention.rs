@@ -97,7 +97,9 @@ fn attention(graph: &Graph, index: &Index, node: usize, limits: Limits) -> Optio
     let (product, mask) = match of_product(scores) {
         Some(product) => (product, None),
         None => {
-            let [a, b] = index.operands(graph, Binary::Add, scores).filter(|_| limits.any_form && alone(scores))?;
+            let [a, b] = index
+                .operands(graph, Binary::Add, scores)
+                .filter(|_| limits.any_form && alone(scores))?;
             let whole = |mask: ValueId| shape(mask) == shape(scores);
             match (of_product(a).filter(|_| whole(b)), of_product(b).filter(|_| whole(a))) {
                 (Some(product), _) => (product, Some(b)),
@@ -134,7 +136,9 @@ fn product(graph: &Graph, index: &Index, value: ValueId, alone: impl Fn(ValueId)
 
 /// Puts the attention in the place of `node`; says how many nodes that put before it.
 fn apply(graph: &mut Graph, node: usize, found: Found) -> usize {
-    let op = Op::Primitive(Primitive::Attention { scale: Scalar(found.scale) });
+    let op = Op::Primitive(Primitive::Attention {
+        scale: Scalar(found.scale),
+    });
     if !found.turned {
         (graph.nodes[node].op, graph.nodes[node].inputs) = (op, found.inputs);
         return 0;

@@ -65,15 +65,19 @@ impl PassSet {
     pub const PATCHES: PassSet = PassSet(1 << 16);
     /// Products of one matrix with several constant ones become one.
     pub const SIBLINGS: PassSet = PassSet(1 << 17);
+    /// Lowering leaves the factors of products of two computed matrices as they lie.
+    pub const PAIRS: PassSet = PassSet(1 << 18);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 18) - 1);
+    pub const ALL: PassSet = PassSet((1 << 19) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
         match target {
             Target::Cuda { wgmma: true } => self,
             Target::Cuda { wgmma: false } => self.without(PassSet::POOLED),
-            Target::Cpu => self.without(PassSet::POOLED).without(PassSet::LONG_ATTENTION),
+            Target::Cpu => [PassSet::POOLED, PassSet::LONG_ATTENTION, PassSet::PAIRS]
+                .into_iter()
+                .fold(self, PassSet::without),
         }
     }
 

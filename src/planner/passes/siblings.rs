@@ -140,10 +140,7 @@ fn apply(graph: &mut Graph, found: Vec<Product>) -> usize {
 
 /// The matrices beside each other.
 fn joined(found: &[Product], shape: Shape) -> Option<Tensor> {
-    let parts: Option<Vec<(&[f32], usize)>> = found
-        .iter()
-        .map(|p| Some((p.weights.as_f32()?, p.columns() as usize)))
-        .collect();
+    let parts: Option<Vec<(&[f32], usize)>> = found.iter().map(|p| Some((p.weights.as_f32()?, p.columns() as usize))).collect();
     let parts = parts?;
     let mut elements = Vec::with_capacity(usize::try_from(shape.elements()).ok()?);
     for row in 0..shape.dim(0) as usize {

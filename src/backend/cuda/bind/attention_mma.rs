@@ -5,7 +5,7 @@ use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch};
 use crate::limits::MAX_RANK;
 use crate::plan::format::{Operator, View};
-use crate::plan::tactic::attention::{Head, Matrices, QUERIES, matrices};
+use crate::plan::tactic::attention::{Block, Head, Matrices, matrices};
 use crate::primitive::{Primitive, Region};
 use bytemuck::{Pod, Zeroable};
 
@@ -46,8 +46,8 @@ struct Params {
 struct AttentionMma {
     operator: Operator,
     scale: f32,
-    strands: u32,
-    groups: u32,
+    strands: u16,
+    block: Block,
 }
 
 /// Compiles attention of halves.
@@ -57,11 +57,13 @@ pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
         return Err(BindError::Tactic("it is no attention"));
     };
     seen(operator)?;
+    let strands = operator.class.split_k.max(1);
+    let block = Block::of(operator.tactic, strands).ok_or(BindError::Tactic("it has no such tile"))?;
     Ok(Box::new(AttentionMma {
         operator: operator.clone(),
         scale: scale.0,
-        strands: u32::from(operator.class.split_k.max(1)),
-        groups: u32::from(operator.tactic.tile.0) / QUERIES,
+        strands,
+        block,
     }))
 }
 
@@ -70,11 +72,11 @@ fn seen(operator: &Operator) -> Result<Matrices<'_>, BindError> {
 }
 
 /// Bytes of dynamic shared memory: the queries, and stages of keys and values, or the sums of all strands in their place.
-fn shared(head: Head, strands: u32, groups: u32) -> u32 {
-    let pitches = head.depth + head.width + 2 * ROW_GAP;
-    let stages = STAGES * 2 * head.keys(strands as u16) * strands * pitches;
-    let sums = 4 * strands * QUERIES * groups * (head.width + ROW_GAP);
-    2 * QUERIES * groups * (head.depth + ROW_GAP) + stages.max(sums)
+fn shared(head: Head, strands: u16, block: Block) -> u32 {
+    let (pitches, strands_of) = (head.depth + head.width + 2 * ROW_GAP, u32::from(strands));
+    let stages = STAGES * 2 * head.keys(strands) * strands_of * pitches;
+    let sums = 4 * strands_of * block.queries() * (head.width + ROW_GAP);
+    2 * block.queries() * (head.depth + ROW_GAP) + stages.max(sums)
 }
 
 /// True if the elements along `axis` are runs from multiples of [`PIECE`] on.
@@ -102,7 +104,7 @@ impl Kernel for AttentionMma {
             _ => shape.dim(axis),
         };
         let (rows, columns) = (chunk.len() as u32, shape.dim(row_axis + 1));
-        let (steps, slices) = (rows.div_ceil(QUERIES * self.groups.max(1)), columns.div_ceil(it.head.width));
+        let (steps, slices) = (rows.div_ceil(self.block.queries()), columns.div_ceil(it.head.width));
         let matrices: u64 = (0..LEADING).map(|axis| u64::from(leading(axis))).product();
         let tiles = u32::try_from(matrices.saturating_mul(u64::from(steps) * u64::from(slices)));
         let tiles = tiles.ok().filter(|&n| n < 1 << 31).ok_or(BindError::Large("a chunk"))?;
@@ -137,11 +139,11 @@ impl Kernel for AttentionMma {
             wide: (0..3).map(|i| u32::from(runs[i]) << i).sum(),
             padding: 0,
         };
-        let Head { depth, width: slice } = it.head;
-        let function = format!("attention_{depth}_{slice}_{}_{}", self.strands, self.groups);
-        let threads = WARP * self.strands * self.groups;
+        let (Head { depth, width: slice }, Block { groups, tiles: each }) = (it.head, self.block);
+        let function = format!("attention_{depth}_{slice}_{}_{groups}_{each}", self.strands);
+        let threads = WARP * u32::from(self.strands * groups);
         Ok(vec![Launch {
-            shared: shared(it.head, self.strands, self.groups),
+            shared: shared(it.head, self.strands, self.block),
             ..Launch::new("attention_mma", function, tiles, width, threads, &params)
         }])
     }
@@ -163,9 +165,14 @@ mod tests {
     fn every_head_fits_the_shared_memory_of_every_gpu() {
         for depth in [16, 32, 64, 96, 128] {
             let head = Head::of(depth, depth).unwrap();
-            for (strands, groups) in [(1, 4), (4, 1), (4, 2)] {
-                let fixed = strands * groups * QUERIES * 8;
-                assert!(shared(head, strands, groups) + fixed <= LEAST_SHARED, "{head:?} {strands} {groups}");
+            for (strands, groups, tiles) in [(1, 4, 1), (1, 4, 2), (4, 1, 1), (4, 2, 1), (4, 2, 2)] {
+                let block = Block { groups, tiles };
+                let fixed = u32::from(strands) * block.queries() * 8;
+                let most = if depth > 64 { 1 } else { 2 };
+                assert!(
+                    tiles > most || shared(head, strands, block) + fixed <= LEAST_SHARED,
+                    "{head:?} {strands} {block:?}"
+                );
             }
         }
     }

@@ -53,7 +53,10 @@ impl Kernel for Softmax {
         }
         let extent = y.layout.shape.dim(self.axis);
         let wide = WIDE.contains(&extent);
-        let short = SHORT.into_iter().find(|&most| extent <= most).filter(|_| self.operator.calls.len() == 1);
+        let short = SHORT
+            .into_iter()
+            .find(|&most| extent <= most)
+            .filter(|_| self.operator.calls.len() == 1);
         let rows_of_tile = match short {
             Some(_) => THREADS,
             None if wide => 1,
