@@ -13,7 +13,7 @@
 //! | `Pool` | x `[N,C,s..]` | `[N,C,s'..]`, for max optionally the winners' flat indices (i32) |
 //! | `Reduce` | x | x's shape with the reduced axes at 1 |
 //! | `Softmax`, `Normalise` | x | same |
-//! | `Attention` | queries `[..,M,D]`, keys `[..,D,K]`, values `[..,K,E]` (same leading axes) | `[..,M,E]` |
+//! | `Attention` | queries `[..,M,D]`, keys `[..,D,K]`, values `[..,K,E]` (same leading axes), optional mask `[..,M,K]` | `[..,M,E]` |
 //! | `Pad`, `Resize` | x | same rank |
 //! | `Gather` | data, indices (i32) | data's axis replaced by the indices' axes |
 //! | `Prepare` | camera bytes `[B]` (u8) | `[1,3,H,W]` |
@@ -353,7 +353,7 @@ pub enum Primitive {
     /// Attention (Vaswani et al. 2017): for every query the mean of the values, weighed by `e^score`, all of it in f32.
     ///
     /// ```text
-    /// score[k] = scale * sum over d of query[d] * keys[d][k]    one fma for each d, ascending
+    /// score[k] = scale * sum over d of query[d] * keys[d][k]    one fma for each d, ascending; then the mask is added
     /// weight[k] = e^(score[k] - the greatest score)             summed in sixteen partial sums by k's remainder, folded in halves
     /// y[e]     = (sum over k of weight[k] * values[k][e]) / sum of weights    one fma for each k, ascending
     /// ```

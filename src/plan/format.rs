@@ -344,6 +344,10 @@ pub enum Kernel {
     ConvPatch,
     /// GPU: grouped and transposed convolutions and pictures cut into patches, several matrix products in one launch, by `mma.sync`.
     ConvParts,
+    /// GPU: attention of halves by `mma.sync`, whose scores never leave the registers.
+    AttentionMma,
+    /// GPU: matrix product of two computed tensors of halves by `mma.sync`.
+    PairMma,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

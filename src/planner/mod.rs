@@ -364,23 +364,25 @@ fn tenant(
     ids: &[CameraId],
     crops: Option<CropSource<'_>>,
     table: &[Camera],
+    board: &BoardRecord,
     options: &CompileOptions,
 ) -> Result<Attached, PlannerError> {
     spec.card.verify()?;
+    let halves = options.dtype == DType::F16 && !spec.card.single;
     let pictures = spec.card.input.crops.as_ref().map_or(ids.len().max(1) as u32, |c| c.count);
     let import = ImportOptions {
         batch: Some(options.batch.unwrap_or(pictures)),
         ..ImportOptions::default()
     };
     let graph = import::import(&spec.card.onnx, &import)?;
-    let single = options.dtype == DType::F32 || spec.card.single;
-    let graph = if single { single_floats::convert(graph) } else { graph };
-    let graph = passes::run(graph, options.passes)?;
+    let graph = if halves { graph } else { single_floats::convert(graph) };
+    let passes = options.passes.of(if halves { DType::F16 } else { DType::F32 }, Target::of(board));
+    let graph = passes::run(graph, passes)?;
     let attached = match crops {
         Some(source) => attach::attach_crops(graph, &spec.card, &source, table)?,
         None => attach::attach(graph, &spec.card, ids, table)?,
     };
-    Ok(if !single {
+    Ok(if halves {
         half_floats::convert(attached, Ports::Declared)
     } else {
         attached
@@ -418,7 +420,7 @@ pub fn compile_task_set(tasks: &Tasks, name: &str, board: &BoardRecord, options:
             classes: crops.classes,
             margin: crops.margin,
         });
-        let attached = tenant(spec, &ids, crops, &table, options).map_err(within)?;
+        let attached = tenant(spec, &ids, crops, &table, board, options).map_err(within)?;
         let record = Tenant {
             name: spec.name.clone(),
             model: spec.card.name.clone(),

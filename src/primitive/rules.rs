@@ -25,7 +25,7 @@ impl Primitive {
             Primitive::Nms(_) => ((2, 2), (2, 2)),
             Primitive::Crop(_) => ((3, 3), (2, 2)),
             Primitive::Lstm { .. } => ((2, 4), (1, 2)),
-            Primitive::Attention { .. } => ((3, 3), (1, 1)),
+            Primitive::Attention { .. } => ((3, 4), (1, 1)),
             _ => ((1, 1), (1, 1)),
         }
     }
@@ -141,6 +141,10 @@ impl Primitive {
                 let (row, column) = (r - 2, r - 1);
                 need(x.dim(row) == y.dim(row) && x.dim(column) == k.dim(row), BadShape)?;
                 need(k.dim(column) == v.dim(row) && v.dim(column) == y.dim(column), BadShape)?;
+                if let Some((_, mask)) = inputs.get(3) {
+                    let scores = |a: usize| if a == column { k.dim(column) } else { y.dim(a) };
+                    need(mask.rank() == r && (0..r).all(|a| mask.dim(a) == scores(a)), BadShape)?;
+                }
                 // A mean of nothing has no value.
                 need(k.dim(column) > 0, BadShape)
             }

@@ -98,8 +98,8 @@ impl Primitive {
                 batch: region.batch.clone(),
                 rows: whole.rows,
             },
-            Primitive::Attention { .. } if index == 0 => {
-                // The queries are cut like the output.
+            Primitive::Attention { .. } if index == 0 || index == 3 => {
+                // The queries and the mask are cut like the output.
                 if output.rank() <= 4 { region.clone() } else { whole }
             }
             Primitive::Attention { .. } if output.rank() > 2 => Region {

@@ -64,6 +64,7 @@ macro_rules! header {
 pub const UNITS: &[Unit] = &[
     unit!("argmax"),
     unit!("attention"),
+    unit!("attention_mma"),
     unit!("conv_deep", HOPPER),
     unit!("conv_mma"),
     unit!("conv_parts"),
@@ -86,6 +87,8 @@ pub const UNITS: &[Unit] = &[
     unit!("nms"),
     unit!("nms_choose"),
     unit!("normalise"),
+    unit!("normalise_wide"),
+    unit!("pair_mma"),
     unit!("pool"),
     unit!("pool_wide"),
     unit!("prepare"),
@@ -94,6 +97,7 @@ pub const UNITS: &[Unit] = &[
     unit!("reduce"),
     unit!("resize"),
     unit!("softmax"),
+    unit!("softmax_short"),
     unit!("squeeze"),
     unit!("stem", HOPPER),
     unit!("stream_wgmma", HOPPER),
@@ -131,6 +135,7 @@ pub const HEADERS: &[Header] = &[
     header!("slot.cuh"),
     header!("stem_params.cuh"),
     header!("tail.cuh"),
+    header!("turned.cuh"),
     header!("types.cuh"),
     header!("view.cuh"),
     header!("wgmma.cuh"),
@@ -168,6 +173,8 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::Decode, &["argmax", "decode", "nms", "nms_choose", "topk"]),
     (Kernel::Squeeze, &["squeeze"]),
     (Kernel::Stem, &["stem"]),
+    (Kernel::AttentionMma, &["attention_mma"]),
+    (Kernel::PairMma, &["pair_mma"]),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel

@@ -4,6 +4,7 @@
 //! before the head, if anything, is a prologue or the copy of a picture; squeeze and excitation alone has layers in its tail,
 //! and a convolution may end with maxima. Kernels other than the generic one are listed before it.
 
+use super::attention;
 use super::conv_mma::{self, MmaTile};
 use super::conv_parts::{self, PartTile};
 use super::conv_patch::{self, Kept, PatchTile};
@@ -14,7 +15,7 @@ use super::forms::{before_copy, need};
 use super::prologue::Prologue;
 use super::stem::{self, StemTile};
 use super::stream_wgmma::{self, StreamTile};
-use super::{FMA, Misfit, pictures, plain, pooled, prologue, recurrent, squeeze};
+use super::{FMA, Misfit, pair, pictures, plain, pooled, prologue, recurrent, squeeze};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
@@ -62,6 +63,8 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
         };
     }
     squeeze::class(plan, operator)
+        .or_else(|| attention::class(operator))
+        .or_else(|| pair::class(plan, operator))
         .or_else(|| plain::class(plan, operator))
         .unwrap_or(FMA)
 }
@@ -117,6 +120,8 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         products,
         single(&[Kernel::Prepare, Kernel::Decode]),
         squeeze::tactics().collect(),
+        attention::menu(operator),
+        pair::menu(operator),
         single(&plain::KERNELS),
         Strip::tactics().collect(),
         single(&[Kernel::Generic]),
@@ -218,6 +223,8 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(operator.calls.len() == 1 && operator.class.split_k <= 1, Misfit::Tail)?;
             recurrent::product(plan, operator)
         }
+        (Kernel::AttentionMma, P::Attention { .. }) => attention::fits(tactic, operator),
+        (Kernel::PairMma, P::MatMul) => pair::fits(tactic, plan, operator),
         (Kernel::Prepare, P::Prepare(_) | P::Crop(_))
         | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
@@ -235,7 +242,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
 fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
-        Kernel::ConvMma | Kernel::ConvParts => Family::TensorCore,
+        Kernel::ConvMma | Kernel::ConvParts | Kernel::AttentionMma | Kernel::PairMma => Family::TensorCore,
         Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::ConvPatch => Family::Wgmma,
         _ => Family::Fma,
     }

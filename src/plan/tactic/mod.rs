@@ -4,6 +4,7 @@
 //! for all operators that fit it. Kernels that mean the same on several backends share a name; what they take is said per
 //! backend, in `cpu` and `cuda`.
 
+pub mod attention;
 pub mod conv_mma;
 pub mod conv_parts;
 pub mod conv_patch;
@@ -13,6 +14,7 @@ mod cpu;
 mod cuda;
 pub mod depthwise_strip;
 mod forms;
+pub mod pair;
 pub mod pictures;
 mod plain;
 pub mod pooled;

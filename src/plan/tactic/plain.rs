@@ -164,6 +164,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         (Kernel::Attention, P::Attention { .. }) => {
             let last = |v: &View| v.layout.shape.dim(v.layout.shape.rank().saturating_sub(1));
             need(last(x).max(last(y)) <= MAX_ATTENTION_WIDTH, Misfit::Layout)?;
+            need(call.inputs.len() == 3, Misfit::Primitive)?;
             need(operator.calls.len() == 1, Misfit::Tail)
         }
         (Kernel::Recurrent, P::Lstm { .. }) => need(operator.calls.len() == 1 && call.shape.dim(2) <= MAX_HIDDEN, Misfit::Tail),

@@ -401,7 +401,10 @@ impl Network<'_> {
                 inputs.push(match inner.get(&value) {
                     Some(&call) => Operand::Inner(call),
                     None => {
-                        let place = self.operand(&primitive, k, value, &outputs[0].layout)?;
+                        let place = match k == 0 && self.is_pair(node) {
+                            true => self.place(value)?,
+                            false => self.operand(&primitive, k, value, &outputs[0].layout)?,
+                        };
                         needs.extend(place.writers.iter());
                         Operand::View(place.view)
                     }
@@ -426,6 +429,12 @@ impl Network<'_> {
             self.settle(value, view, writers.clone());
         }
         Ok(())
+    }
+
+    /// A product of two computed matrices of halves, which the target's kernels read in any order.
+    fn is_pair(&self, node: &Node) -> bool {
+        let computed = |v: &ValueId| self.graph.value(*v).dtype == DType::F16 && constant(self.graph, &self.producers, *v).is_none();
+        node.op == Op::Primitive(Primitive::MatMul) && self.set.has(PassSet::PAIRS) && node.inputs.iter().take(2).all(computed)
     }
 
     /// Input `k` of `primitive`, in an order its kernels take; `result` is how the operator's output is stored.

@@ -85,7 +85,7 @@ fn find(graph: &Graph, index: &Index, follower: usize) -> Option<Fold> {
 }
 
 /// The product's constant weights, elements in C order; for a matrix product the one `[K,N]` matrix all samples share.
-fn plain_weights(graph: &Graph, index: &Index, node: &Node, primitive: &Primitive) -> Option<Tensor> {
+pub(super) fn plain_weights(graph: &Graph, index: &Index, node: &Node, primitive: &Primitive) -> Option<Tensor> {
     let (tensor, at) = strided::constant(graph, &index.producers, node.inputs[1])?;
     let weights = strided::gather(&tensor, &matrix(&at, primitive)?)?;
     weights.dtype().is_float().then_some(weights)
@@ -108,7 +108,7 @@ fn matrix(at: &strided::Strided, primitive: &Primitive) -> Option<strided::Strid
 }
 
 /// The values of a constant that varies along `axis` alone.
-fn per_channel(graph: &Graph, index: &Index, value: ValueId, axis: usize) -> Option<Vec<f32>> {
+pub(super) fn per_channel(graph: &Graph, index: &Index, value: ValueId, axis: usize) -> Option<Vec<f32>> {
     let (tensor, at) = strided::constant(graph, &index.producers, value)?;
     let shape = at.layout.shape;
     let varies = |a: usize| shape.dim(a) > 1 && at.layout.stride(a) != 0;
@@ -183,7 +183,7 @@ impl Fold {
 }
 
 /// `base` repeated to `shape` by a view added to `views`, or `base` itself if it has that shape.
-fn repeated(graph: &mut Graph, views: &mut Vec<Node>, base: ValueId, shape: Shape) -> ValueId {
+pub(super) fn repeated(graph: &mut Graph, views: &mut Vec<Node>, base: ValueId, shape: Shape) -> ValueId {
     if graph.values[base.index()].shape == shape {
         return base;
     }

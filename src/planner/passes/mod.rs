@@ -12,7 +12,9 @@ mod gelu;
 mod hardswish;
 mod lines;
 mod normalise;
+mod patches;
 mod rewrite;
+mod siblings;
 mod silu;
 #[cfg(test)]
 mod tests;
@@ -21,10 +23,11 @@ pub(super) use rewrite::replace;
 
 use super::graph::{Graph, VerifyError, verify};
 use crate::plan::tactic::Target;
+use crate::tensor::DType;
 
 /// Which passes run. The set is part of a plan's source: compiling with and without a pass is how passes are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassSet(u16);
+pub struct PassSet(u32);
 
 impl PassSet {
     /// No pass at all: every node an operator of its own, every view a copy, everything in C order.
@@ -61,14 +64,33 @@ impl PassSet {
     pub const FLATTENED: PassSet = PassSet(1 << 14);
     /// Windows over lines become those of pictures of one row.
     pub const LINES: PassSet = PassSet(1 << 15);
+    /// Attention of any length and with masks too, for kernels on tensor cores.
+    pub const LONG_ATTENTION: PassSet = PassSet(1 << 16);
+    /// Convolutions of windows side by side take their pixels as channels.
+    pub const PATCHES: PassSet = PassSet(1 << 17);
+    /// Products of one matrix with several constant ones become one.
+    pub const SIBLINGS: PassSet = PassSet(1 << 18);
+    /// Lowering leaves the factors of products of two computed matrices as they lie.
+    pub const PAIRS: PassSet = PassSet(1 << 19);
     /// Every pass.
-    pub const ALL: PassSet = PassSet(u16::MAX);
+    pub const ALL: PassSet = PassSet((1 << 20) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
         match target {
             Target::Cuda { wgmma: true } => self,
-            Target::Cuda { wgmma: false } | Target::Cpu => self.without(PassSet::POOLED),
+            Target::Cuda { wgmma: false } => self.without(PassSet::POOLED),
+            Target::Cpu => [PassSet::POOLED, PassSet::LONG_ATTENTION, PassSet::PAIRS]
+                .into_iter()
+                .fold(self, PassSet::without),
+        }
+    }
+
+    /// The set without what the target's kernels do not take of floats of `dtype`.
+    pub fn of(self, dtype: DType, target: Target) -> PassSet {
+        match dtype {
+            DType::F16 => self.on(target),
+            _ => self.on(target).without(PassSet::LONG_ATTENTION),
         }
     }
 
@@ -88,7 +110,7 @@ impl PassSet {
     }
 
     /// The set as a number, for digests.
-    pub const fn bits(self) -> u16 {
+    pub const fn bits(self) -> u32 {
         self.0
     }
 }
@@ -118,7 +140,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 14] = [
+const PASSES: [Pass; 17] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -173,6 +195,21 @@ const PASSES: [Pass; 14] = [
         name: "attention",
         flag: PassSet::ATTENTION,
         run: attention::run,
+    },
+    Pass {
+        name: "long attention",
+        flag: PassSet::LONG_ATTENTION,
+        run: attention::run_long,
+    },
+    Pass {
+        name: "siblings",
+        flag: PassSet::SIBLINGS,
+        run: siblings::run,
+    },
+    Pass {
+        name: "patches",
+        flag: PassSet::PATCHES,
+        run: patches::run,
     },
     Pass {
         name: "flattened",

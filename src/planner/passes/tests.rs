@@ -327,8 +327,8 @@ fn both_spellings_of_layer_normalisation_become_one_primitive() {
     assert!(primitives(net, y, PassSet::NORMALISE).len() > 1);
 }
 
-/// Attention of `[2, 4, 5, 6]` to `keys` keys, both factors and a quotient around the scores.
-fn attention(keys: u32, read_twice: bool) -> Vec<Primitive> {
+/// Attention of `[2, 4, 5, 6]` to `keys` keys, both factors and a quotient around the scores, and perhaps a mask.
+fn attention(keys: u32, read_twice: bool, masked: bool, set: PassSet) -> Vec<Primitive> {
     let mut net = Net::default();
     let (q, k) = (net.input(&[2, 4, 5, 6]), net.input(&[2, 4, 6, keys]));
     let v = net.input(&[2, 4, keys, 7]);
@@ -336,18 +336,45 @@ fn attention(keys: u32, read_twice: bool) -> Vec<Primitive> {
     let q = net.binary(Binary::Mul, q, quarter);
     let k = net.binary(Binary::Mul, k, half);
     let scores = net.node(Op::Primitive(Primitive::MatMul), &[q, k], &[2, 4, 5, keys]);
-    let scores = net.binary(Binary::Div, scores, two);
+    let mut scores = net.binary(Binary::Div, scores, two);
+    if masked {
+        let mask = net.input(&[2, 4, 5, keys]);
+        scores = net.binary(Binary::Add, mask, scores);
+    }
     let shares = net.node(Op::Primitive(Primitive::Softmax { axis: 3 }), &[scores], &[2, 4, 5, keys]);
     if read_twice {
         net.output(shares);
     }
     let y = net.node(Op::Primitive(Primitive::MatMul), &[shares, v], &[2, 4, 5, 7]);
-    primitives(net, y, PassSet::ATTENTION)
+    primitives(net, y, set)
 }
 
 #[test]
 fn products_around_a_softmax_become_attention_unless_somebody_reads_the_shares_or_they_are_long() {
-    assert_eq!(attention(9, false), [Primitive::Attention { scale: Scalar(0.0625) }]);
-    assert!(attention(9, true).len() > 1);
-    assert!(attention(5000, false).len() > 1);
+    let fused = [Primitive::Attention { scale: Scalar(0.0625) }];
+    let (short, long) = (PassSet::ATTENTION, PassSet::LONG_ATTENTION);
+    assert_eq!(attention(9, false, false, short), fused);
+    assert!(attention(9, true, false, short).len() > 1);
+    assert!(attention(5000, false, false, short).len() > 1);
+    assert!(attention(9, false, true, short).len() > 1);
+    assert!(attention(9, true, false, long).len() > 1);
+    for masked in [false, true] {
+        assert_eq!(attention(5000, false, masked, long), fused);
+    }
+}
+
+#[test]
+fn a_product_with_turned_shares_becomes_turned_attention() {
+    let mut net = Net::default();
+    let (q, k) = (net.input(&[1, 50, 4]), net.input(&[1, 4, 60]));
+    let v = net.input(&[1, 7, 60]);
+    let scores = net.node(Op::Primitive(Primitive::MatMul), &[q, k], &[1, 50, 60]);
+    let shares = net.node(Op::Primitive(Primitive::Softmax { axis: 2 }), &[scores], &[1, 50, 60]);
+    let perm = vec![0, 2, 1];
+    let turned = net.node(Op::View(ViewOp::Transpose { perm }), &[shares], &[1, 60, 50]);
+    let y = net.node(Op::Primitive(Primitive::MatMul), &[v, turned], &[1, 7, 50]);
+    assert_eq!(
+        primitives(net, y, PassSet::LONG_ATTENTION),
+        [Primitive::Attention { scale: Scalar(1.0) }]
+    );
 }

@@ -98,7 +98,7 @@ impl Footprint {
                 product(operator.class.split_k)
             }
             Kernel::ConvMma => product(operator.class.split_k),
-            Kernel::ConvParts => product(1),
+            Kernel::ConvParts | Kernel::PairMma => product(1),
             Kernel::ConvPatch => {
                 most = PATCH_BLOCKS;
                 let pooled = operator.calls.iter().any(|c| matches!(c.primitive, Primitive::Pool { .. }));
@@ -135,6 +135,10 @@ impl Footprint {
             Kernel::Attention => {
                 let all = shape(operator);
                 Tiles::Elements((all.elements() / u64::from(all.batch().max(1)) / u64::from(all.dim(1).max(1))).max(1))
+            }
+            Kernel::AttentionMma => {
+                let all = shape(operator);
+                Tiles::Elements((pixels * u64::from(all.dim(all.rank().saturating_sub(1)))).max(1))
             }
             Kernel::Normalise => {
                 let all = shape(operator);

@@ -5,6 +5,7 @@
 //! parameters mirror a struct of the kernel's source.
 
 mod attention;
+mod attention_mma;
 mod constants;
 pub mod conv_mma;
 mod conv_parts;
@@ -22,6 +23,7 @@ mod groups;
 mod matmul;
 mod matvec;
 mod normalise;
+mod pair_mma;
 mod pool;
 mod pool_wide;
 mod recurrent;
@@ -359,6 +361,8 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Resize => resize::compile(packer, operator),
         Named::Normalise => normalise::compile(operator),
         Named::Attention => attention::compile(operator),
+        Named::PairMma => pair_mma::compile(operator),
+        Named::AttentionMma => attention_mma::compile(operator),
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),

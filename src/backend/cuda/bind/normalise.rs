@@ -1,4 +1,4 @@
-//! Layer normalisation along any axis: `kernels/normalise.cu`.
+//! Layer normalisation along any axis: `kernels/normalise.cu`, and `kernels/normalise_wide.cu` for long rows.
 
 use super::generic::{ElementBox, Frame, THREADS, check, head, input, output};
 use super::views::{DeviceView, dtype_number, strides};
@@ -37,12 +37,14 @@ struct AffineParams {
 
 /// Most elements of a row for which there is a kernel of such rows; the last is the longest.
 const AFFINE_ROWS: [u32; 2] = [64, 256];
+/// Most elements of longer rows, which a block of so many threads keeps in the shared memory that every GPU has.
+const WIDE_ROW: u32 = 8192;
+const WIDE_THREADS: u32 = 128;
 
 impl AffineParams {
-    /// The parameters of an operator of this form, and the kernel; `None` for others.
-    fn of(at: &Addresses<'_>, operator: &Operator, params: &Params) -> Option<(String, AffineParams)> {
+    /// The parameters of an operator of this form; `None` for others.
+    fn of(at: &Addresses<'_>, operator: &Operator, params: &Params) -> Option<AffineParams> {
         let axis = params.axis as usize;
-        let longest = AFFINE_ROWS.into_iter().find(|&most| params.extent <= most)?;
         let halves = dtype_number(DType::F16);
         let side_by_side = |view: &DeviceView| view.dtype == halves && (view.strides[axis] == 1 || params.extent == 1);
         let rows = side_by_side(&params.frame.y) && side_by_side(&params.x);
@@ -72,7 +74,7 @@ impl AffineParams {
             extent: params.extent,
             epsilon: params.epsilon,
         };
-        (rows && rounded).then(|| (format!("normalise_affine_{longest}"), affine))
+        (rows && rounded).then_some(affine)
     }
 }
 
@@ -111,19 +113,31 @@ impl Kernel for Normalise {
         if rows.count == 0 || extent == 0 {
             return Ok(Vec::new());
         }
-        let frame = Frame::new(at, &self.operator, rows, THREADS / LANES)?;
         let params = Params {
-            frame,
+            frame: Frame::new(at, &self.operator, rows, THREADS / LANES)?,
             x: DeviceView::new(at, input(&self.operator, 0)?)?,
             extent,
             axis: self.axis as u32,
             epsilon: self.epsilon,
             padding: 0,
         };
-        if let Some((function, params)) = AffineParams::of(at, &self.operator, &params) {
-            return Ok(vec![Launch::new("normalise", function, frame.tiles, width, THREADS, &params)]);
+        let tiles = params.frame.tiles;
+        let Some(affine) = AffineParams::of(at, &self.operator, &params).filter(|p| p.extent <= WIDE_ROW) else {
+            return Ok(vec![Launch::new("normalise", "normalise", tiles, width, THREADS, &params)]);
+        };
+        if let Some(longest) = AFFINE_ROWS.into_iter().find(|&most| extent <= most) {
+            let function = format!("normalise_affine_{longest}");
+            return Ok(vec![Launch::new("normalise", function, tiles, width, THREADS, &affine)]);
         }
-        Ok(vec![Launch::new("normalise", "normalise", frame.tiles, width, THREADS, &params)])
+        let rows = ElementBox::without(y, region, Some(self.axis))?;
+        let params = AffineParams {
+            frame: Frame::new(at, &self.operator, rows, 1)?,
+            ..affine
+        };
+        Ok(vec![Launch {
+            shared: 4 * extent,
+            ..Launch::new("normalise_wide", "normalise_wide", params.frame.tiles, width, WIDE_THREADS, &params)
+        }])
     }
 }
 

@@ -1,4 +1,4 @@
-//! Softmax along any axis: `kernels/softmax.cu`.
+//! Softmax along any axis: `kernels/softmax.cu`, and `kernels/softmax_short.cu` for few elements.
 
 use super::generic::{ElementBox, Frame, THREADS, check, head, input, output};
 use super::views::DeviceView;
@@ -9,6 +9,8 @@ use bytemuck::{Pod, Zeroable};
 
 /// Threads of a row.
 const LANES: u32 = 16;
+/// Most elements of rows that a thread keeps: there is a kernel for each.
+const SHORT: [u32; 4] = [4, 8, 16, 32];
 /// Threads of a long row.
 const WIDE_THREADS: u32 = 256;
 /// Lengths of the rows that a block takes: what keeps its threads busy, and fits the shared memory that every GPU has.
@@ -49,8 +51,18 @@ impl Kernel for Softmax {
         if rows.count == 0 || y.layout.shape.dim(self.axis) == 0 {
             return Ok(Vec::new());
         }
-        let wide = WIDE.contains(&y.layout.shape.dim(self.axis));
-        let frame = Frame::new(at, &self.operator, rows, if wide { 1 } else { THREADS / LANES })?;
+        let extent = y.layout.shape.dim(self.axis);
+        let wide = WIDE.contains(&extent);
+        let short = SHORT
+            .into_iter()
+            .find(|&most| extent <= most)
+            .filter(|_| self.operator.calls.len() == 1);
+        let rows_of_tile = match short {
+            Some(_) => THREADS,
+            None if wide => 1,
+            None => THREADS / LANES,
+        };
+        let frame = Frame::new(at, &self.operator, rows, rows_of_tile)?;
         let x = DeviceView::new(at, input(&self.operator, 0)?)?;
         let params = Params {
             frame,
@@ -60,6 +72,10 @@ impl Kernel for Softmax {
             extent: x.extents[self.axis],
             axis: self.axis as u32,
         };
+        if let Some(most) = short {
+            let function = format!("softmax_{most}");
+            return Ok(vec![Launch::new("softmax_short", function, frame.tiles, width, THREADS, &params)]);
+        }
         if wide {
             return Ok(vec![Launch {
                 shared: params.extent * 4,

@@ -35,7 +35,7 @@ impl Attention {
         self.depth + self.keys + self.keys.max(self.width) + self.width
     }
 
-    /// Computes the outputs in `bounds`, which hold the last axis whole, from queries, keys and values.
+    /// Computes the outputs in `bounds`, which hold the last axis whole, from queries, keys, values and, if any, a mask.
     pub fn run(&self, inputs: &[Value<'_>], y: &Value<'_>, bounds: &Bounds, work: &mut [f32]) {
         let [queries, keys, values, ..] = inputs else { return };
         let (row, column) = (self.rank - 2, self.rank - 1);
@@ -50,8 +50,10 @@ impl Attention {
             (place.strides[row], place.strides[column]) = (0, 0);
             place
         };
-        let places = [queries.place, still(keys), still(values), y.place];
-        walk(&bounds.with(column, 0..1), None, places, |_, [qo, ko, vo, yo]| {
+        let mask = inputs.get(3);
+        // Without a mask its place is that of the queries, and nobody reads there.
+        let places = [queries.place, still(keys), still(values), mask.unwrap_or(queries).place, y.place];
+        walk(&bounds.with(column, 0..1), None, places, |_, [qo, ko, vo, mo, yo]| {
             f32::load(queries, qo, queries.stride(column), query);
             weights.fill(0.0);
             for (d, &factor) in query.iter().enumerate() {
@@ -60,6 +62,11 @@ impl Attention {
                 kernels.add_products(&[factor], line, 0, weights);
             }
             weights.iter_mut().for_each(|x| *x *= self.scale);
+            if let Some(mask) = mask {
+                let line = &mut line[..self.keys];
+                f32::load(mask, mo, mask.stride(column), line);
+                weights.iter_mut().zip(line).for_each(|(x, &mut m)| *x += m);
+            }
             let greatest = weights.iter().fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best });
             weights.iter_mut().for_each(|x| *x -= greatest);
             scalar::unary(Unary::Exp, weights);

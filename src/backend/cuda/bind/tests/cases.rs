@@ -497,6 +497,17 @@ fn attentions(all: &mut Cases) {
             b.operator(Primitive::Attention { scale: scalar(-0.5) }, &[q, k, v], &[], &[y])
         });
     }
+    // Only tensor cores take masks.
+    for [heads, queries, depth, keys, width] in [[2, 21, 8, 21, 8], [1, 40, 128, 65, 200], [3, 70, 5, 1, 33]] {
+        all.add(format!("attention of {queries} to {keys} masked keys of {depth} {F16}"), |b| {
+            let q = b.tensor(F16, &[2, heads, queries, depth], Form::Plain);
+            let k = b.tensor(F16, &[2, heads, depth, keys], Form::Plain);
+            let v = b.tensor(F16, &[2, heads, keys, width], Form::Slice);
+            let mask = b.tensor(F16, &[2, heads, queries, keys], Form::Row);
+            let y = b.tensor(F16, &[2, heads, queries, width], Form::Plain);
+            b.operator(Primitive::Attention { scale: scalar(0.3) }, &[q, k, v, mask], &[], &[y])
+        });
+    }
 }
 
 fn products(all: &mut Cases) {

@@ -158,6 +158,8 @@ fn every_tactic_of_the_menu_is_bound() {
         Recurrent,
         Normalise,
         Attention,
+        AttentionMma,
+        PairMma,
     ] {
         assert!(kernels.get(&kernel).is_some_and(|&n| n >= 6), "{kernel:?} in {kernels:?}");
     }

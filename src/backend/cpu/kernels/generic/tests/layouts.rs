@@ -216,6 +216,18 @@ fn other_cases(r: &mut Random, cases: &mut Vec<Case>) {
             outputs: vec![(dtype, shape(&[2, 3, 5, 7]))],
         });
     }
+    for (dtype, keys) in [(DType::F32, 37), (DType::F16, 16)] {
+        cases.push(Case {
+            primitive: Primitive::Attention { scale: scalar(-0.3) },
+            inputs: vec![
+                r.tensor(dtype, shape(&[2, 3, 5, 6])),
+                r.tensor(dtype, shape(&[2, 3, 6, keys])),
+                r.tensor(dtype, shape(&[2, 3, keys, 7])),
+                r.tensor(dtype, shape(&[2, 3, 5, keys])),
+            ],
+            outputs: vec![(dtype, shape(&[2, 3, 5, 7]))],
+        });
+    }
     for mode in [PadMode::Constant(scalar(3.0)), PadMode::Reflect, PadMode::Edge, PadMode::Wrap] {
         for (begin, to) in [([0, 1, 2, -1, 0, 0], [2, 4, 6, 4]), ([1, 0, -1, 2, 0, 0], [4, 3, 2, 7])] {
             for dtype in [DType::F32, DType::U8] {

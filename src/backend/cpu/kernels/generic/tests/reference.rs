@@ -62,7 +62,8 @@ pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<
                 get(of, &c)
             };
             let score = |k: usize| -> f64 { (0..depth).map(|d| pick(x, at[row], d) * pick(keys, d, k)).sum() };
-            let weight = |k: usize| (f64::from(scale.0) * score(k)).exp();
+            let mask = |k: usize| inputs.get(3).map_or(0.0, |m| pick(m, at[row], k));
+            let weight = |k: usize| (f64::from(scale.0) * score(k) + mask(k)).exp();
             let total: f64 = (0..count).map(weight).sum();
             (0..count).map(|k| weight(k) * pick(values, k, at[column])).sum::<f64>() / total
         }),

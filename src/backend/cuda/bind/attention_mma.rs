@@ -1,0 +1,179 @@
+//! Attention on tensor cores: `kernels/attention_mma.cu`.
+
+use super::generic::{check, head};
+use super::views::{DeviceView, Divisor};
+use super::{Addresses, BindError, Kernel, Launch};
+use crate::limits::MAX_RANK;
+use crate::plan::format::{Operator, View};
+use crate::plan::tactic::attention::{Block, Head, Matrices, matrices};
+use crate::primitive::{Primitive, Region};
+use bytemuck::{Pod, Zeroable};
+
+/// Axes before a matrix's.
+const LEADING: usize = MAX_RANK - 2;
+/// Threads of a warp.
+const WARP: u32 = 32;
+/// Halves behind a row in shared memory.
+const ROW_GAP: u32 = 8;
+/// Stages of keys and values in shared memory.
+const STAGES: u32 = 2;
+/// Bytes that are loaded at once.
+const PIECE: u64 = 16;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    y: DeviceView,
+    queries: DeviceView,
+    keys: DeviceView,
+    values: DeviceView,
+    mask: DeviceView,
+    leading: [Divisor; LEADING],
+    steps: Divisor,
+    slices: Divisor,
+    first_row: u32,
+    rows: u32,
+    row_axis: u32,
+    depth: u32,
+    count: u32,
+    width: u32,
+    tiles: u32,
+    scale: f32,
+    wide: u32,
+    padding: u32,
+}
+
+struct AttentionMma {
+    operator: Operator,
+    scale: f32,
+    strands: u16,
+    block: Block,
+}
+
+/// Compiles attention of halves.
+pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    check(operator)?;
+    let Primitive::Attention { scale } = head(operator)?.primitive else {
+        return Err(BindError::Tactic("it is no attention"));
+    };
+    seen(operator)?;
+    let strands = operator.class.split_k.max(1);
+    let block = Block::of(operator.tactic, strands).ok_or(BindError::Tactic("it has no such tile"))?;
+    Ok(Box::new(AttentionMma {
+        operator: operator.clone(),
+        scale: scale.0,
+        strands,
+        block,
+    }))
+}
+
+fn seen(operator: &Operator) -> Result<Matrices<'_>, BindError> {
+    matrices(operator).map_err(|_| BindError::Tactic("it is no attention of halves"))
+}
+
+/// Bytes of dynamic shared memory: the queries, and stages of keys and values, or the sums of all strands in their place.
+fn shared(head: Head, strands: u16, block: Block) -> u32 {
+    let (pitches, strands_of) = (head.depth + head.width + 2 * ROW_GAP, u32::from(strands));
+    let stages = STAGES * 2 * head.keys(strands) * strands_of * pitches;
+    let sums = 4 * strands_of * block.queries() * (head.width + ROW_GAP);
+    2 * block.queries() * (head.depth + ROW_GAP) + stages.max(sums)
+}
+
+/// True if the elements along `axis` are runs from multiples of [`PIECE`] on.
+fn wide(view: &DeviceView, axis: usize) -> bool {
+    let steps = (0..MAX_RANK).filter(|&a| a != axis).map(|a| view.strides[a].unsigned_abs() * 2);
+    let apart = steps.chain([view.address]).all(|bytes| bytes.is_multiple_of(PIECE));
+    (view.strides[axis] == 1 || view.extents[axis] == 1) && apart
+}
+
+impl Kernel for AttentionMma {
+    fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
+        let it = seen(&self.operator)?;
+        let shape = it.output.layout.shape;
+        let row_axis = shape.rank() - 2;
+        // A matrix alone is cut along its batch axis, which its rows are.
+        let chunk = match shape.rank() {
+            2 => region.batch.clone(),
+            3 | 4 => region.rows.clone(),
+            _ => 0..shape.dim(row_axis),
+        };
+        let first_batch = if row_axis > 0 { region.batch.start } else { 0 };
+        let leading = |axis: usize| match axis {
+            _ if axis >= row_axis => 1,
+            0 => region.batch.len() as u32,
+            _ => shape.dim(axis),
+        };
+        let (rows, columns) = (chunk.len() as u32, shape.dim(row_axis + 1));
+        let (steps, slices) = (rows.div_ceil(self.block.queries()), columns.div_ceil(it.head.width));
+        let matrices: u64 = (0..LEADING).map(|axis| u64::from(leading(axis))).product();
+        let tiles = u32::try_from(matrices.saturating_mul(u64::from(steps) * u64::from(slices)));
+        let tiles = tiles.ok().filter(|&n| n < 1 << 31).ok_or(BindError::Large("a chunk"))?;
+        if tiles == 0 {
+            return Ok(Vec::new());
+        }
+        let from_first = |view: &View| -> Result<DeviceView, BindError> {
+            let mut seen = DeviceView::new(at, view)?;
+            let bytes = seen.strides[0] * i64::from(first_batch) * view.dtype.bytes() as i64;
+            seen.address = seen.address.checked_add_signed(bytes).ok_or(BindError::Reference)?;
+            Ok(seen)
+        };
+        let [queries, keys, values] = [from_first(it.inputs[0])?, from_first(it.inputs[1])?, from_first(it.inputs[2])?];
+        let runs = [wide(&queries, row_axis + 1), wide(&keys, row_axis), wide(&values, row_axis + 1)];
+        let params = Params {
+            y: from_first(it.output)?,
+            queries,
+            keys,
+            values,
+            mask: it.mask.map(from_first).transpose()?.unwrap_or_default(),
+            leading: std::array::from_fn(|axis| Divisor::new(leading(axis))),
+            steps: Divisor::new(steps),
+            slices: Divisor::new(slices),
+            first_row: chunk.start,
+            rows,
+            row_axis: row_axis as u32,
+            depth: queries.extents[row_axis + 1],
+            count: keys.extents[row_axis + 1],
+            width: columns,
+            tiles,
+            scale: self.scale,
+            wide: (0..3).map(|i| u32::from(runs[i]) << i).sum(),
+            padding: 0,
+        };
+        let (Head { depth, width: slice }, Block { groups, tiles: each }) = (it.head, self.block);
+        let function = format!("attention_{depth}_{slice}_{}_{groups}_{each}", self.strands);
+        let threads = WARP * u32::from(self.strands * groups);
+        Ok(vec![Launch {
+            shared: shared(it.head, self.strands, self.block),
+            ..Launch::new("attention_mma", function, tiles, width, threads, &params)
+        }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the smallest of the GPUs gives a block.
+    const LEAST_SHARED: u32 = 99 << 10;
+
+    #[test]
+    fn the_struct_has_the_sources_bytes() {
+        assert_eq!(std::mem::size_of::<Params>(), 5 * 88 + 72 + 40);
+    }
+
+    #[test]
+    fn every_head_fits_the_shared_memory_of_every_gpu() {
+        for depth in [16, 32, 64, 96, 128] {
+            let head = Head::of(depth, depth).unwrap();
+            for (strands, groups, tiles) in [(1, 4, 1), (1, 4, 2), (4, 1, 1), (4, 2, 1), (4, 2, 2)] {
+                let block = Block { groups, tiles };
+                let fixed = u32::from(strands) * block.queries() * 8;
+                let most = if depth > 64 { 1 } else { 2 };
+                assert!(
+                    tiles > most || shared(head, strands, block) + fixed <= LEAST_SHARED,
+                    "{head:?} {strands} {block:?}"
+                );
+            }
+        }
+    }
+}

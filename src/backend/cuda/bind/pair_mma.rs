@@ -1,0 +1,174 @@
+//! Products of two computed matrices of halves: `kernels/pair_mma.cu`.
+
+use super::generic::{ElementBox, check, input, optional_input, output};
+use super::tail::Tail;
+use super::views::{DeviceView, Divisor};
+use super::{Addresses, BindError, Kernel, Launch};
+use crate::limits::MAX_RANK;
+use crate::plan::format::Operator;
+use crate::plan::tactic::pair::BLOCK_K;
+use crate::primitive::Region;
+use bytemuck::{Pod, Zeroable};
+
+/// Threads of a block.
+const THREADS: u32 = 128;
+/// Stages of K in shared memory.
+const STAGES: u32 = 3;
+/// Halves behind a row in shared memory.
+const ROW_GAP: u32 = 8;
+/// Bytes that are loaded at once.
+const PIECE: u64 = 16;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    y: DeviceView,
+    a: DeviceView,
+    b: DeviceView,
+    bias: DeviceView,
+    tail: Tail,
+    start: [u32; MAX_RANK],
+    outer: [Divisor; MAX_RANK],
+    tiles_down: Divisor,
+    tiles_across: Divisor,
+    row_axis: u32,
+    rows: u32,
+    columns: u32,
+    depth: u32,
+    range: u32,
+    tiles: u32,
+    wide: u32,
+    padding: u32,
+}
+
+struct PairMma {
+    operator: Operator,
+}
+
+/// Compiles a product of two computed matrices of halves.
+pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    check(operator)?;
+    Ok(Box::new(PairMma {
+        operator: operator.clone(),
+    }))
+}
+
+/// How an operand is read: turned, if its lines are not runs along K but K's are runs along its lines, and in whole pieces.
+struct Reading {
+    turned: bool,
+    wide: bool,
+}
+
+impl Reading {
+    /// Of an operand whose lines lie along axis `line`, of which `first` come before the chunk's, and its K along axis `k`.
+    fn of(view: &DeviceView, line: usize, k: usize, first: u32) -> Reading {
+        let run = |axis: usize| view.strides[axis] == 1 || view.extents[axis] == 1;
+        let turned = !run(k) && run(line);
+        let along = if turned { line } else { k };
+        let apart = (0..MAX_RANK).filter(|&a| a != along).map(|a| view.strides[a].unsigned_abs() * 2);
+        let skipped = if turned { u64::from(first) * 2 } else { 0 };
+        let pieces = apart.chain([view.address, skipped]).all(|bytes| bytes.is_multiple_of(PIECE));
+        Reading {
+            turned,
+            wide: run(along) && pieces,
+        }
+    }
+
+    /// Halves of a block of K in shared memory, of so many lines.
+    fn halves(&self, lines: u32) -> u32 {
+        if self.turned {
+            BLOCK_K * (lines + ROW_GAP)
+        } else {
+            lines * (BLOCK_K + ROW_GAP)
+        }
+    }
+}
+
+impl Kernel for PairMma {
+    fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
+        let view = output(&self.operator, 0)?;
+        let outputs = ElementBox::new(view, region)?;
+        if outputs.count == 0 {
+            return Ok(Vec::new());
+        }
+        let row_axis = view.layout.shape.rank().checked_sub(2).ok_or(BindError::Reference)?;
+        let a = DeviceView::new(at, input(&self.operator, 0)?)?;
+        let b = DeviceView::new(at, input(&self.operator, 1)?)?;
+        let bias = optional_input(&self.operator, 2)
+            .map(|view| DeviceView::new(at, view))
+            .transpose()?;
+        let (rows, columns) = (outputs.extents[row_axis].divisor, outputs.extents[row_axis + 1].divisor);
+        let mut outer = outputs.extents;
+        outer[row_axis..].fill(Divisor::new(1));
+        let side = u32::from(self.operator.tactic.tile.0.max(1));
+        let strands = u32::from(self.operator.class.split_k.max(1));
+        let tiles = [rows, columns].map(|n| n.div_ceil(side));
+        let matrices: u64 = outer.iter().map(|d| u64::from(d.divisor)).product();
+        let count = matrices.saturating_mul(u64::from(tiles[0]) * u64::from(tiles[1]));
+        let depth = a.extents[row_axis + 1];
+        let (of_a, of_b) = (
+            Reading::of(&a, row_axis, row_axis + 1, outputs.start[row_axis]),
+            Reading::of(&b, row_axis + 1, row_axis, 0),
+        );
+        let params = Params {
+            y: DeviceView::new(at, view)?,
+            a,
+            b,
+            bias: bias.unwrap_or_default(),
+            tail: Tail::new(at, &self.operator)?,
+            start: outputs.start,
+            outer,
+            tiles_down: Divisor::new(tiles[0]),
+            tiles_across: Divisor::new(tiles[1]),
+            row_axis: row_axis as u32,
+            rows,
+            columns,
+            depth,
+            range: self.operator.class.range(depth, BLOCK_K),
+            tiles: u32::try_from(count)
+                .ok()
+                .filter(|&n| n < 1 << 31)
+                .ok_or(BindError::Large("a product"))?,
+            wide: u32::from(of_a.wide) | u32::from(of_b.wide) << 1,
+            padding: 0,
+        };
+        let stages = 2 * STAGES * strands * (of_a.halves(side) + of_b.halves(side));
+        let sums = 4 * strands * side * (side + ROW_GAP);
+        // In the kernel's words, b is turned where its columns do not lie side by side.
+        let forms = (u8::from(of_a.turned), u8::from(!of_b.turned));
+        let function = format!("pair_{side}_{strands}_{}{}", forms.0, forms.1);
+        Ok(vec![Launch {
+            shared: stages.max(sums),
+            ..Launch::new("pair_mma", function, params.tiles, width, THREADS, &params)
+        }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_struct_has_the_sources_bytes() {
+        assert_eq!(std::mem::size_of::<Params>(), 4 * 88 + 1080 + 24 + 72 + 24 + 32);
+    }
+
+    #[test]
+    fn operands_are_read_along_their_runs() {
+        let matrix = |address, strides: [i64; 2]| DeviceView {
+            address,
+            strides: [strides[0], strides[1], 0, 0, 0, 0],
+            extents: [96, 96, 1, 1, 1, 1],
+            ..DeviceView::default()
+        };
+        let read = |view: &DeviceView, first| {
+            let it = Reading::of(view, 0, 1, first);
+            (it.turned, it.wide)
+        };
+        assert_eq!(read(&matrix(256, [96, 1]), 3), (false, true));
+        assert_eq!(read(&matrix(256, [1, 96]), 8), (true, true));
+        assert_eq!(read(&matrix(256, [1, 96]), 3), (true, false), "a chunk between pieces");
+        assert_eq!(read(&matrix(258, [96, 1]), 0), (false, false), "an address between pieces");
+        assert_eq!(read(&matrix(256, [200, 2]), 0), (false, false), "no runs at all");
+    }
+}

@@ -1,0 +1,198 @@
+// Matrix products of two computed tensors of halves with any strides, on tensor cores.
+//
+// A block computes a tile of one matrix. Either operand goes into shared memory as it lies, along its rows or along its columns,
+// and is turned on its way into the registers; what is not in runs of 16 bytes is gathered. Where outputs are few and K is long,
+// the four warps of a block are strands: each sums a range of K for the whole tile, and the ranges are added in ascending order.
+// Every sum takes sixteen k at a time in ascending order, whatever the tile; then come the bias and the tail, in f32.
+#include "chain.cuh"
+#include "divide.cuh"
+#include "tail.cuh"
+#include "turned.cuh"
+
+constexpr u32 PAIR_THREADS = 128;
+constexpr u32 WARP_SIDE = 32;  // outputs of a warp, along rows and along columns
+constexpr u32 DEPTH = 32;      // of a block of K in shared memory
+constexpr u32 STAGES = 3;
+
+struct PairMma {
+    View y;
+    View a;     // [.., M, K]
+    View b;     // [.., K, N]
+    View bias;  // of the output's shape; address 0 for none
+    Tail tail;
+    u32 start[MAX_RANK];      // of the chunk
+    Divisor outer[MAX_RANK];  // extents of the chunk along the leading axes, 1 for rows and columns
+    Divisor tiles_down;
+    Divisor tiles_across;
+    u32 row_axis;             // the last but one
+    u32 rows;                 // of the chunk, from start[row_axis] on
+    u32 columns;
+    u32 depth;
+    u32 range;                // of K that a strand sums
+    u32 tiles;
+    u32 wide;                 // bits: a, b are runs from multiples of 16 bytes on, in the order in which they are read
+    u32 padding;
+};
+
+static_assert(sizeof(PairMma) == 4 * 88 + 1080 + 24 + 72 + 24 + 32, "mirrored in bind/pair_mma.rs");
+
+extern __shared__ uint4 shared_pieces[];
+
+// Elements of a block of K of one strand: SIDE lines of K, or K lines of SIDE where the operand is turned.
+template <u32 SIDE, bool TURNED>
+constexpr u32 BLOCK = TURNED ? DEPTH * (SIDE + ROW_GAP) : SIDE * (DEPTH + ROW_GAP);
+
+// An operand of a strand from `k` on, as far as `end`: `line` elements apart along its rows or columns, `step` along K.
+template <u32 SIDE, bool TURNED>
+__device__ __forceinline__ void fetch_block(u32 shared, u64 address, i64 line, i64 step, u32 lines, u32 k, u32 end, bool wide) {
+    const u32 left = k < end ? end - k : 0;
+    const u64 from = address + 2 * static_cast<i64>(left > 0 ? k : 0) * step;
+    if constexpr (TURNED) {
+        fetch_rows<DEPTH, SIDE, PAIR_THREADS>(shared, Rows{from, step, line, left, lines, wide}, 0);
+    } else {
+        fetch_rows<SIDE, DEPTH, PAIR_THREADS>(shared, Rows{from, line, step, lines, left, wide}, 0);
+    }
+}
+
+// Bias and tail of `count` neighbours. Out of line, so that kernels share the interpreter.
+__device__ __noinline__ void follow(const PairMma& p, float (&values)[8], const u32 (&at)[MAX_RANK], u32 count) {
+    const u32 axis = p.row_axis + 1;
+    if (p.bias.address != 0) {
+        float bias[8];
+        load_run(p.bias.address, p.bias.dtype, element_of(p.bias.strides, at), p.bias.strides[axis], count, bias);
+#pragma unroll
+        for (u32 j = 0; j < 8; ++j) values[j] = __fadd_rn(values[j], bias[j]);
+    }
+    tail_run(p.tail, values, count, at, axis);
+}
+
+// SIDE outputs of a tile along rows and columns. A is turned where its rows lie side by side, B where its columns do not.
+template <u32 SIDE, u32 STRANDS, bool A_TURNED, bool B_TURNED>
+__device__ __forceinline__ void pair(const PairMma& p) {
+    constexpr u32 A_BLOCK = BLOCK<SIDE, A_TURNED>, B_BLOCK = BLOCK<SIDE, !B_TURNED>;
+    constexpr u32 STAGE = STRANDS * (A_BLOCK + B_BLOCK), PITCH = SIDE + ROW_GAP;
+    constexpr u32 ACROSS = SIDE / WARP_SIDE;
+    const u32 stages = shared_address(shared_pieces);
+    float* const sums = reinterpret_cast<float*>(shared_pieces);  // in place of the stages, a tile a strand
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const u32 strand = STRANDS > 1 ? warp : 0;
+    const u32 down = STRANDS > 1 ? 0 : warp / ACROSS * WARP_SIDE, across = STRANDS > 1 ? 0 : warp % ACROSS * WARP_SIDE;
+    const u32 column_axis = p.row_axis + 1;
+    const i64 a_row = p.a.strides[p.row_axis], a_k = p.a.strides[column_axis];
+    const i64 b_k = p.b.strides[p.row_axis], b_column = p.b.strides[column_axis];
+    const u32 turns = (p.range + DEPTH - 1) / DEPTH;
+    wait_for_predecessors();
+    release_successors();
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        const u32 strip = divide(tile, p.tiles_across);
+        const u32 first_column = (tile - strip * p.tiles_across.divisor) * SIDE;
+        u32 rest = divide(strip, p.tiles_down);
+        const u32 first_row = (strip - rest * p.tiles_down.divisor) * SIDE;
+        u32 at[MAX_RANK];
+#pragma unroll
+        for (u32 i = 0; i < MAX_RANK; ++i) {
+            const u32 axis = MAX_RANK - 1 - i;
+            const u32 above = divide(rest, p.outer[axis]);
+            at[axis] = axis < p.row_axis ? p.start[axis] + rest - above * p.outer[axis].divisor : 0;
+            rest = above;
+        }
+        const u64 a = p.a.address + 2 * (element_of(p.a.strides, at) + static_cast<i64>(p.start[p.row_axis] + first_row) * a_row);
+        const u64 b = p.b.address + 2 * (element_of(p.b.strides, at) + static_cast<i64>(first_column) * b_column);
+        const u32 rows = p.rows - first_row, columns = p.columns - first_column;
+        const auto fetch = [&](u32 turn) {
+            u32 to = stages + 2 * (turn % STAGES * STAGE);
+#pragma unroll 1
+            for (u32 s = 0; s < STRANDS; ++s) {
+                const u32 k = s * p.range + turn * DEPTH, most = (s + 1) * p.range, end = most < p.depth ? most : p.depth;
+                fetch_block<SIDE, A_TURNED>(to, a, a_row, a_k, rows, k, end, p.wide & 1);
+                fetch_block<SIDE, !B_TURNED>(to + 2 * A_BLOCK, b, b_column, b_k, columns, k, end, p.wide & 2);
+                to += 2 * (A_BLOCK + B_BLOCK);
+            }
+        };
+        float d[2][4][4];
+#pragma unroll
+        for (u32 i = 0; i < 32; ++i) d[i / 16][i / 4 % 4][i % 4] = 0.0f;
+        __syncthreads();
+        for (u32 next = 0; next < turns + STAGES - 1; ++next) {
+            if (next < turns) fetch(next);
+            commit_copies();
+            if (next + 1 < STAGES) continue;
+            const u32 turn = next + 1 - STAGES;
+            wait_copies<STAGES - 1>();
+            __syncthreads();
+            const u32 at_a = stages + 2 * (turn % STAGES * STAGE + strand * (A_BLOCK + B_BLOCK)), at_b = at_a + 2 * A_BLOCK;
+#pragma unroll
+            for (u32 k = 0; k < DEPTH; k += 16) {
+                u32 x[2][4], w[2][4];
+#pragma unroll
+                for (u32 i = 0; i < 2; ++i) {
+                    const u32 m = down + i * 16, n = across + i * 16;
+                    if constexpr (A_TURNED) {
+                        load_matrices_turned(x[i], at_a + 2 * ((k + lane % 8 + lane / 16 * 8) * PITCH + m + lane / 8 % 2 * 8));
+                    } else {
+                        load_matrices(x[i], at_a + 2 * ((m + lane % 16) * (DEPTH + ROW_GAP) + k + lane / 16 * 8));
+                    }
+                    if constexpr (B_TURNED) {
+                        load_matrices(w[i], at_b + 2 * ((n + lane / 16 * 8 + lane % 8) * (DEPTH + ROW_GAP) + k + lane / 8 % 2 * 8));
+                    } else {
+                        load_matrices_turned(w[i], at_b + 2 * ((k + lane % 16) * PITCH + n + lane / 16 * 8));
+                    }
+                }
+#pragma unroll
+                for (u32 i = 0; i < 2; ++i) {
+#pragma unroll
+                    for (u32 j = 0; j < 4; ++j) multiply(d[i][j], x[i], w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]);
+                }
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i) {
+#pragma unroll
+            for (u32 half = 0; half < 2; ++half) {
+                float* const to = sums + (strand * SIDE + down + i * 16 + half * 8 + lane / 4) * PITCH + across + lane % 4 * 2;
+#pragma unroll
+                for (u32 j = 0; j < 4; ++j) *reinterpret_cast<float2*>(to + j * 8) = make_float2(d[i][j][2 * half], d[i][j][2 * half + 1]);
+            }
+        }
+        __syncthreads();
+#pragma unroll 1
+        for (u32 i = threadIdx.x; i < SIDE * (SIDE / 8); i += PAIR_THREADS) {
+            const u32 row = i / (SIDE / 8), column = i % (SIDE / 8) * 8;
+            if (row >= rows || column >= columns) continue;
+            float values[8];
+#pragma unroll
+            for (u32 j = 0; j < 8; ++j) values[j] = sums[row * PITCH + column + j];
+#pragma unroll
+            for (u32 s = 1; s < STRANDS; ++s) {
+#pragma unroll
+                for (u32 j = 0; j < 8; ++j) values[j] = __fadd_rn(values[j], sums[(s * SIDE + row) * PITCH + column + j]);
+            }
+            const u32 left = columns - column, count = left < 8 ? left : 8;
+            u32 here[MAX_RANK];
+#pragma unroll
+            for (u32 axis = 0; axis < MAX_RANK; ++axis) {
+                here[axis] = axis == p.row_axis    ? p.start[axis] + first_row + row
+                             : axis == column_axis ? first_column + column
+                                                   : at[axis];
+            }
+            if (p.bias.address != 0 || p.tail.calls > 0) follow(p, values, here, count);
+            store_run(p.y.address, p.y.dtype, element_of(p.y.strides, here), count, values, p.y.strides[column_axis]);
+        }
+    }
+}
+
+#define PAIR(NAME, SIDE, STRANDS, A_TURNED, B_TURNED)                                                                 \
+    extern "C" __global__ void __launch_bounds__(PAIR_THREADS) NAME(const __grid_constant__ PairMma p) {              \
+        pair<SIDE, STRANDS, A_TURNED, B_TURNED>(p);                                                                   \
+    }
+
+// Outputs of a tile along either side, strands, and whether a and b are turned.
+PAIR(pair_64_1_00, 64, 1, false, false)
+PAIR(pair_64_1_01, 64, 1, false, true)
+PAIR(pair_64_1_10, 64, 1, true, false)
+PAIR(pair_64_1_11, 64, 1, true, true)
+PAIR(pair_32_4_00, 32, 4, false, false)
+PAIR(pair_32_4_01, 32, 4, false, true)
+PAIR(pair_32_4_10, 32, 4, true, false)
+PAIR(pair_32_4_11, 32, 4, true, true)

@@ -1,0 +1,191 @@
+//! Attention on tensor cores: what its kernels take, how many strands share out the keys, and how many queries a block has.
+
+use super::Misfit;
+use super::forms::need;
+use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Tactic, View};
+use crate::primitive::Primitive;
+use crate::tensor::DType;
+
+/// Queries that a warp multiplies at once.
+pub const QUERIES: u32 = 16;
+/// Most elements of a key. Values may have any number: longer ones are cut, and the scores computed again for each part.
+pub const MAX_DEPTH: u32 = 128;
+/// Elements of a key and of a value that there are kernels for, the cheaper ones first.
+const HEADS: [Head; 5] = [head(16, 32), head(32, 32), head(64, 64), head(96, 96), head(128, 128)];
+/// What walking the keys once more costs beside the products, in elements of a key.
+const WALK: u32 = 64;
+/// Strands where queries are few.
+const STRANDS: u16 = 4;
+/// Tiles of a sample, of so many queries each, from which on a GPU is full without strands.
+const FULL: (u64, u32) = (128, 64);
+/// Most keys that are not worth sharing out.
+const FEW_KEYS: u32 = 64;
+/// Heads and keys that the kernels of narrow heads are faster for.
+const NARROW: (u32, u32) = (16, 64);
+/// Blocks without strands, and with strands, the larger ones first.
+const WHOLE: [Block; 2] = [block(4, 2), block(4, 1)];
+const SHARED: [Block; 3] = [block(2, 2), block(2, 1), block(1, 1)];
+/// Most elements of a key of which a warp keeps two sixteens of queries in its registers.
+const TWICE_DEPTH: u32 = 64;
+/// Blocks that occupy a large GPU: of fewer queries each only where there would be fewer of them.
+const OCCUPIED: u64 = 80;
+
+/// How the queries of a block are shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Warps of a strand.
+    pub groups: u16,
+    /// Sixteens of queries of a warp.
+    pub tiles: u16,
+}
+
+const fn block(groups: u16, tiles: u16) -> Block {
+    Block { groups, tiles }
+}
+
+impl Block {
+    /// The block that a tactic names.
+    pub fn of(tactic: Tactic, strands: u16) -> Option<Block> {
+        let all: &[Block] = if strands > 1 { &SHARED } else { &WHOLE };
+        let named = |b: &&Block| tactic == b.tactic();
+        all.iter().find(named).copied()
+    }
+
+    /// Its queries.
+    pub fn queries(self) -> u32 {
+        QUERIES * u32::from(self.groups * self.tiles)
+    }
+
+    fn tactic(self) -> Tactic {
+        Tactic {
+            tile: (self.queries() as u16, 0),
+            ..Tactic::of(Kernel::AttentionMma)
+        }
+    }
+}
+
+/// The extents that a kernel is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Most elements of a key.
+    pub depth: u32,
+    /// Elements of a value, or of a part of one.
+    pub width: u32,
+}
+
+const fn head(depth: u32, width: u32) -> Head {
+    Head { depth, width }
+}
+
+impl Head {
+    /// The head that serves keys and values of so many elements at the least cost: from the shape alone, as the blocks of keys
+    /// follow from it.
+    pub fn of(depth: u32, width: u32) -> Option<Head> {
+        let cost = |h: &Head| width.div_ceil(h.width) * (h.depth + h.width + WALK);
+        HEADS.into_iter().filter(|h| h.depth >= depth).min_by_key(cost)
+    }
+
+    /// Keys of a block: those whose scores a warp holds at once.
+    pub fn keys(self, strands: u16) -> u32 {
+        match strands {
+            1 => 64,
+            _ if self.depth + self.width <= 128 => 32,
+            _ => 16,
+        }
+    }
+}
+
+/// An attention of halves.
+pub struct Matrices<'a> {
+    /// The queries, keys and values.
+    pub inputs: [&'a View; 3],
+    /// What is added to the scores.
+    pub mask: Option<&'a View>,
+    /// The output.
+    pub output: &'a View,
+    /// The kernel's extents.
+    pub head: Head,
+}
+
+/// Reads the operator; says what it lacks.
+pub fn matrices(operator: &Operator) -> Result<Matrices<'_>, Misfit> {
+    let [call] = operator.calls.as_slice() else {
+        return Err(Misfit::Tail);
+    };
+    need(matches!(call.primitive, Primitive::Attention { .. }), Misfit::Primitive)?;
+    let view = |index: usize| match call.inputs.get(index) {
+        Some(Operand::View(view)) => Ok(view),
+        _ => Err(Misfit::Primitive),
+    };
+    let inputs = [view(0)?, view(1)?, view(2)?];
+    let mask = (call.inputs.len() > 3).then(|| view(3)).transpose()?;
+    let output = operator.outputs.first().ok_or(Misfit::Primitive)?;
+    let mut all = inputs.into_iter().chain(mask).chain([output]);
+    let whole = |v: &View| v.dtype == DType::F16 && v.layout.shape.rank() >= 2 && v.layout.shape.elements() > 0;
+    need(all.all(whole), Misfit::Type)?;
+    let last = |v: &View| v.layout.shape.dim(v.layout.shape.rank() - 1);
+    let (depth, count, width) = (last(inputs[0]), last(inputs[1]), last(output));
+    let narrow = depth.max(width) <= NARROW.0 && count <= NARROW.1 && mask.is_none();
+    need(!narrow, Misfit::Class)?;
+    let head = Head::of(depth, width).ok_or(Misfit::Layout)?;
+    Ok(Matrices {
+        inputs,
+        mask,
+        output,
+        head,
+    })
+}
+
+/// The class of the attentions that the kernels take.
+pub(super) fn class(operator: &Operator) -> Option<ArithmeticClass> {
+    let it = matrices(operator).ok()?;
+    let (shape, rank) = (it.output.layout.shape, it.output.layout.shape.rank());
+    // Of a matrix alone the batch axis is the rows.
+    let rows = if rank > 2 { shape.dim(rank - 2) } else { 1 };
+    let leading: u64 = (1..rank.saturating_sub(2)).map(|a| u64::from(shape.dim(a))).product();
+    let keys = it.inputs[1].layout.shape.dim(rank - 1);
+    let few = leading * u64::from(rows.div_ceil(FULL.1)) < FULL.0;
+    Some(ArithmeticClass {
+        family: Family::TensorCore,
+        split_k: if few && keys > FEW_KEYS { STRANDS } else { 1 },
+    })
+}
+
+/// The tactics of the kernels, best first.
+pub(super) fn menu(operator: &Operator) -> Vec<Tactic> {
+    let Ok(it) = matrices(operator) else { return Vec::new() };
+    let all: &[Block] = if operator.class.split_k > 1 { &SHARED } else { &WHOLE };
+    let shape = it.output.layout.shape;
+    let rows = shape.dim(shape.rank() - 2);
+    let leading: u64 = (0..shape.rank() - 2).map(|a| u64::from(shape.dim(a))).product();
+    let occupies = |b: &&Block| leading * u64::from(rows.div_ceil(b.queries())) >= OCCUPIED;
+    let fits = |b: &&Block| b.tiles == 1 || it.head.depth <= TWICE_DEPTH;
+    let (full, rest): (Vec<&Block>, Vec<&Block>) = all.iter().filter(fits).partition(occupies);
+    // Of those that leave multiprocessors idle the smallest is best.
+    full.into_iter().chain(rest.into_iter().rev()).map(|b| b.tactic()).collect()
+}
+
+/// Checks that the kernels take the operator in its class with such a tile.
+pub(super) fn fits(tactic: Tactic, operator: &Operator) -> Result<(), Misfit> {
+    matrices(operator)?;
+    need(matches!(operator.class.split_k, 1 | STRANDS), Misfit::Class)?;
+    need(menu(operator).contains(&tactic), Misfit::Tile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_cover_their_keys_and_the_cheapest_is_taken() {
+        let of = |depth, width| Head::of(depth, width).map(|h| (h.depth, h.width));
+        assert_eq!(of(4, 32), Some((16, 32)));
+        assert_eq!(of(64, 64), Some((64, 64)));
+        assert_eq!(of(80, 80), Some((96, 96)));
+        // Few wide walks over long values.
+        assert_eq!(of(64, 512), Some((128, 128)));
+        assert_eq!(of(129, 8), None);
+        let smallest = |strands| HEADS.iter().map(|h| h.keys(strands)).min();
+        assert_eq!((smallest(1), smallest(4)), (Some(64), Some(16)));
+    }
+}
