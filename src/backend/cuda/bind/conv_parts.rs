@@ -87,30 +87,8 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     let entry = *PartTile::of(operator.tactic).ok_or(BindError::Tactic("conv_parts has no such tile"))?;
     let parted = product(packer.plan, operator)?;
     let parts = parted.parts();
-    let large = || BindError::Large("a convolution's parts");
-    let count = u32::try_from(parts.len()).map_err(|_| large())?;
     let [inputs, outputs] = parted.group();
-    let (mut entries, mut pieces, mut halves) = (Vec::new(), Vec::new(), 0u64);
-    for part in &parts {
-        let groups = part.groups.len() as u32;
-        let depth = part.taps.len() as u32 * groups * inputs;
-        let pitch = depth.next_multiple_of(PITCH);
-        entries.push(PartEntry {
-            weights: halves,
-            pitch,
-            depth,
-            pieces: u32::try_from(pieces.len()).map_err(|_| large())?,
-            channel: part.groups.start * outputs,
-            channels: groups * outputs,
-            row: part.phase[0],
-            pixel: part.phase[1],
-            padding: 0,
-        });
-        let before = pieces.len();
-        pieces.extend(part_pieces(&parted, part)?);
-        pieces.resize(before + (pitch / PIECE) as usize, NOTHING);
-        halves += u64::from(pitch) * u64::from(groups * outputs);
-    }
+    let (entries, pieces) = tables(&parted, &parts)?;
     let product = &parted.product;
     let name = format!(
         "of {:?} in {:?} by {} groups of {inputs} to {outputs}",
@@ -125,12 +103,39 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         parts: packer.table(format!("parts {name}"), || bytemuck::cast_slice(&entries).to_vec()),
         pieces: packer.table(format!("pieces {name}"), || bytemuck::cast_slice(&pieces).to_vec()),
         bias: pack_bias(packer, product)?,
-        count,
+        count: entries.len() as u32,
     }))
 }
 
 fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Parted<'a>, BindError> {
     tiles::product(plan, operator).map_err(|_| BindError::Tactic("conv_parts does not compute such convolutions"))
+}
+
+/// The parts and their pieces, each part's up to the pitch of its weights.
+fn tables(parted: &Parted<'_>, parts: &[Part]) -> Result<(Vec<PartEntry>, Vec<Piece>), BindError> {
+    let [inputs, outputs] = parted.group();
+    let (mut entries, mut pieces, mut halves) = (Vec::new(), Vec::new(), 0u64);
+    for part in parts {
+        let groups = part.groups.len() as u32;
+        let depth = part.taps.len() as u32 * groups * inputs;
+        let pitch = depth.next_multiple_of(PITCH);
+        entries.push(PartEntry {
+            weights: halves,
+            pitch,
+            depth,
+            pieces: u32::try_from(pieces.len()).map_err(|_| BindError::Large("a convolution's parts"))?,
+            channel: part.groups.start * outputs,
+            channels: groups * outputs,
+            row: part.phase[0],
+            pixel: part.phase[1],
+            padding: 0,
+        });
+        let before = pieces.len();
+        pieces.extend(part_pieces(parted, part)?);
+        pieces.resize(before + (pitch / PIECE) as usize, NOTHING);
+        halves += u64::from(pitch) * u64::from(groups * outputs);
+    }
+    Ok((entries, pieces))
 }
 
 /// The pieces of a part along K: tap by tap, or of a patch window row by window row.
@@ -240,12 +245,4 @@ impl Kernel for ConvParts {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn structs_have_the_sources_bytes() {
-        assert_eq!((size_of::<PartEntry>(), size_of::<Piece>()), (40, 8));
-        assert_eq!(size_of::<Params>(), 144 + size_of::<Epilogue>());
-    }
-}
+mod tests;
