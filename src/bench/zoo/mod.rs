@@ -9,7 +9,7 @@
 //! | [`build`] | the graph under construction |
 //! | [`layers`] | layers with parameters |
 //! | [`weights`] | seeded parameters |
-//! | [`alexnet`], [`vgg`], [`resnet`], [`mobilenet`], [`densenet`], [`sequence`], [`ssd`], [`deeplab`] | the networks |
+//! | [`alexnet`], [`vgg`], [`resnet`], [`mobilenet`], [`densenet`], [`sequence`], [`ssd`], [`deeplab`], [`vit`] | the networks |
 //! | [`count`] | multiply-adds and parameters |
 //! | [`run`] | what to run, and an engine on it |
 //! | [`report`] | the figures as rows and as JSON |
@@ -36,6 +36,7 @@ pub mod ssd;
 #[cfg(test)]
 mod tests;
 pub mod vgg;
+pub mod vit;
 pub mod weights;
 
 use super::noise::Noise;
@@ -90,7 +91,7 @@ const fn classifier(name: &'static str, title: &'static str, define: fn(&mut Net
 }
 
 /// All networks.
-pub const ALL: [Network; 12] = [
+pub const ALL: [Network; 13] = [
     classifier("alex", "AlexNet", alexnet::alexnet),
     classifier("v16", "VGG-16", vgg::vgg16),
     classifier("r18", "ResNet-18", resnet::resnet18),
@@ -133,6 +134,7 @@ pub const ALL: [Network; 12] = [
         input: Input::Picture { height: 512, width: 1024 },
         define: deeplab::deeplab_v3,
     },
+    classifier("vit", "ViT-B/16", vit::vit_b16),
 ];
 
 /// The network of a short name.

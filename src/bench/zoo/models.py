@@ -73,4 +73,5 @@ def zoo():
         "bst": (Bst, ("tokens", 21, 50000), 64),
         "ssd": (Ssd, ("image", 300, 300), 1),
         "dlv3": (DeepLab, ("image", 512, 1024), 1),
+        "vit": (vision.vit_b_16, picture, 8),
     }

@@ -81,7 +81,7 @@ pub fn bst(net: &mut Net, items: Signal) {
     let x = net.embedding("e", items, ITEMS, WIDTH);
     let positions = net.parameter("p", &[POSITIONS, WIDTH], Draw::around(0.0, 0.5));
     let x = net.binary("placed", Binary::Add, x, positions);
-    let attended = attention(net, "t.self_attn", x);
+    let attended = attention(net, "t.self_attn", x, HEADS);
     let x = net.binary("t.attended", Binary::Add, x, attended);
     let x = net.layer_norm("t.norm1", x, EPSILON);
     let inner = net.linear("t.linear1", x, FORWARD);
@@ -99,28 +99,29 @@ pub fn bst(net: &mut Net, items: Signal) {
 }
 
 /// Attention of every position to every other (Vaswani et al. 2017), in heads side by side. `x` is `[N, positions, width]`.
-fn attention(net: &mut Net, name: &str, x: Signal) -> Signal {
-    let (batch, positions) = (net.shape(x).dim(0), net.shape(x).dim(1));
-    let each = WIDTH / HEADS;
-    let draw = Draw::weights(u64::from(WIDTH), x.power);
-    let weight = net.parameter(&format!("{name}.in_proj_weight"), &[3 * WIDTH, WIDTH], draw);
-    let bias = net.parameter(&format!("{name}.in_proj_bias"), &[3 * WIDTH], Draw::around(0.0, 0.1));
+pub(super) fn attention(net: &mut Net, name: &str, x: Signal, heads: u32) -> Signal {
+    let (batch, positions, width) = (net.shape(x).dim(0), net.shape(x).dim(1), net.shape(x).dim(2));
+    let each = width / heads;
+    let draw = Draw::weights(u64::from(width), x.power);
+    let weight = net.parameter(&format!("{name}.in_proj_weight"), &[3 * width, width], draw);
+    let bias = net.parameter(&format!("{name}.in_proj_bias"), &[3 * width], Draw::around(0.0, 0.1));
     let projected = net.affine(&format!("{name}.in_proj"), x, weight, bias);
     let mut head = |part: u32, perm: &[usize]| {
-        let x = net.slice(projected, 2, part * WIDTH, WIDTH);
-        let x = net.reshape(x, &[batch, positions, HEADS, each]);
+        let x = net.slice(projected, 2, part * width, width);
+        let x = net.reshape(x, &[batch, positions, heads, each]);
         net.transpose(x, perm)
     };
     let (query, key, value) = (head(0, &[0, 2, 1, 3]), head(1, &[0, 2, 3, 1]), head(2, &[0, 2, 1, 3]));
-    let pairs = [batch, HEADS, positions, positions];
+    let pairs = [batch, heads, positions, positions];
     let scale = net.number(&format!("{name}.scale"), 1.0 / (each as f32).sqrt());
     let query = net.binary(&format!("{name}.scaled"), Binary::Mul, query, scale);
     let scores = net.primitive(&format!("{name}.scores"), Primitive::MatMul, &[query, key], &pairs, 1.0);
     let shares = net.primitive(&format!("{name}.shares"), Primitive::Softmax { axis: 3 }, &[scores], &pairs, 0.01);
-    let mixed = [batch, HEADS, positions, each];
-    // The mean of about a third of the positions.
-    let mixed = net.primitive(&format!("{name}.mixed"), Primitive::MatMul, &[shares, value], &mixed, 0.2);
+    let mixed = [batch, heads, positions, each];
+    // The mean of about a quarter of the positions.
+    let power = 4.2 / positions as f32;
+    let mixed = net.primitive(&format!("{name}.mixed"), Primitive::MatMul, &[shares, value], &mixed, power);
     let together = net.transpose(mixed, &[0, 2, 1, 3]);
-    let together = net.reshape(together, &[batch, positions, WIDTH]);
-    net.linear(&format!("{name}.out_proj"), together, WIDTH)
+    let together = net.reshape(together, &[batch, positions, width]);
+    net.linear(&format!("{name}.out_proj"), together, width)
 }

@@ -31,6 +31,7 @@ fn sizes_are_the_published_ones() {
         published("m3", 5_483_032, 0.217),
         published("d121", 7_978_856, 2.834),
         published("ssd", 35_641_826, 34.858),
+        published("vit", 86_567_656, 17.564),
         // At 520 by 520, less an auxiliary head on 40 channels of 65 by 65 pixels: 40*10*9 + 2*10 + 10*21 + 21 parameters and
         // (40*10*9 + 10*21) * 65 * 65 multiply-adds.
         published("dlv3", 11_029_328 - 3_851, 10.452 - 0.016_097),
@@ -145,7 +146,7 @@ fn squeeze_and_excitation_of_halves_is_one_operator_and_gates_a_convolution() {
 /// The deep networks on small pictures, and those over tokens.
 #[test]
 fn activations_stay_in_range() {
-    for name in ["r18", "r101", "m3", "d121", "dlv3"] {
+    for name in ["r18", "r101", "m3", "d121", "dlv3", "vit"] {
         stays_in_range(find(name).unwrap().for_pictures(64, 96));
     }
     for name in ["lstm", "bst"] {

@@ -27,8 +27,8 @@ const WHOLE: [Block; 2] = [block(4, 2), block(4, 1)];
 const SHARED: [Block; 3] = [block(2, 2), block(2, 1), block(1, 1)];
 /// Most elements of a key of which a warp keeps two sixteens of queries in its registers.
 const TWICE_DEPTH: u32 = 64;
-/// Blocks that occupy a large GPU: of fewer queries each only where there would be fewer of them.
-const OCCUPIED: u64 = 80;
+/// Blocks that occupy a large GPU, and of those whose warps have twice the queries: smaller ones only where there would be fewer.
+const OCCUPIED: [u64; 2] = [80, 320];
 
 /// How the queries of a block are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ pub(super) fn menu(operator: &Operator) -> Vec<Tactic> {
     let shape = it.output.layout.shape;
     let rows = shape.dim(shape.rank() - 2);
     let leading: u64 = (0..shape.rank() - 2).map(|a| u64::from(shape.dim(a))).product();
-    let occupies = |b: &&Block| leading * u64::from(rows.div_ceil(b.queries())) >= OCCUPIED;
+    let occupies = |b: &&Block| leading * u64::from(rows.div_ceil(b.queries())) >= OCCUPIED[usize::from(b.tiles > 1)];
     let fits = |b: &&Block| b.tiles == 1 || it.head.depth <= TWICE_DEPTH;
     let (full, rest): (Vec<&Block>, Vec<&Block>) = all.iter().filter(fits).partition(occupies);
     // Of those that leave multiprocessors idle the smallest is best.

@@ -13,7 +13,9 @@ use bytemuck::{Pod, Zeroable};
 /// Threads of a block.
 const THREADS: u32 = 128;
 /// Stages of K in shared memory.
-const STAGES: u32 = 3;
+const STAGES: u32 = 4;
+/// K of a block in shared memory where one strand works on a tile, and where several do.
+const DEPTHS: [u32; 2] = [64, BLOCK_K];
 /// Halves behind a row in shared memory.
 const ROW_GAP: u32 = 8;
 /// Bytes that are loaded at once.
@@ -74,12 +76,12 @@ impl Reading {
         }
     }
 
-    /// Halves of a block of K in shared memory, of so many lines.
-    fn halves(&self, lines: u32) -> u32 {
+    /// Halves of a block of `depth` of K in shared memory, of so many lines.
+    fn halves(&self, lines: u32, depth: u32) -> u32 {
         if self.turned {
-            BLOCK_K * (lines + ROW_GAP)
+            depth * (lines + ROW_GAP)
         } else {
-            lines * (BLOCK_K + ROW_GAP)
+            lines * (depth + ROW_GAP)
         }
     }
 }
@@ -132,7 +134,8 @@ impl Kernel for PairMma {
             wide: u32::from(of_a.wide) | u32::from(of_b.wide) << 1,
             padding: 0,
         };
-        let stages = 2 * STAGES * strands * (of_a.halves(side) + of_b.halves(side));
+        let block = DEPTHS[usize::from(strands > 1)];
+        let stages = 2 * STAGES * strands * (of_a.halves(side, block) + of_b.halves(side, block));
         let sums = 4 * strands * side * (side + ROW_GAP);
         // In the kernel's words, b is turned where its columns do not lie side by side.
         let forms = (u8::from(of_a.turned), u8::from(!of_b.turned));

@@ -11,8 +11,11 @@
 
 constexpr u32 PAIR_THREADS = 128;
 constexpr u32 WARP_SIDE = 32;  // outputs of a warp, along rows and along columns
-constexpr u32 DEPTH = 32;      // of a block of K in shared memory
-constexpr u32 STAGES = 3;
+constexpr u32 STAGES = 4;
+
+// Of a block of K in shared memory, as many as the smallest GPU's has room for.
+template <u32 STRANDS>
+constexpr u32 DEPTH_OF = STRANDS == 1 ? 64 : 32;
 
 struct PairMma {
     View y;
@@ -39,11 +42,11 @@ static_assert(sizeof(PairMma) == 4 * 88 + 1080 + 24 + 72 + 24 + 32, "mirrored in
 extern __shared__ uint4 shared_pieces[];
 
 // Elements of a block of K of one strand: SIDE lines of K, or K lines of SIDE where the operand is turned.
-template <u32 SIDE, bool TURNED>
+template <u32 SIDE, u32 DEPTH, bool TURNED>
 constexpr u32 BLOCK = TURNED ? DEPTH * (SIDE + ROW_GAP) : SIDE * (DEPTH + ROW_GAP);
 
 // An operand of a strand from `k` on, as far as `end`: `line` elements apart along its rows or columns, `step` along K.
-template <u32 SIDE, bool TURNED>
+template <u32 SIDE, u32 DEPTH, bool TURNED>
 __device__ __forceinline__ void fetch_block(u32 shared, u64 address, i64 line, i64 step, u32 lines, u32 k, u32 end, bool wide) {
     const u32 left = k < end ? end - k : 0;
     const u64 from = address + 2 * static_cast<i64>(left > 0 ? k : 0) * step;
@@ -69,7 +72,8 @@ __device__ __noinline__ void follow(const PairMma& p, float (&values)[8], const 
 // SIDE outputs of a tile along rows and columns. A is turned where its rows lie side by side, B where its columns do not.
 template <u32 SIDE, u32 STRANDS, bool A_TURNED, bool B_TURNED>
 __device__ __forceinline__ void pair(const PairMma& p) {
-    constexpr u32 A_BLOCK = BLOCK<SIDE, A_TURNED>, B_BLOCK = BLOCK<SIDE, !B_TURNED>;
+    constexpr u32 DEPTH = DEPTH_OF<STRANDS>;
+    constexpr u32 A_BLOCK = BLOCK<SIDE, DEPTH, A_TURNED>, B_BLOCK = BLOCK<SIDE, DEPTH, !B_TURNED>;
     constexpr u32 STAGE = STRANDS * (A_BLOCK + B_BLOCK), PITCH = SIDE + ROW_GAP;
     constexpr u32 ACROSS = SIDE / WARP_SIDE;
     const u32 stages = shared_address(shared_pieces);
@@ -101,11 +105,11 @@ __device__ __forceinline__ void pair(const PairMma& p) {
         const u32 rows = p.rows - first_row, columns = p.columns - first_column;
         const auto fetch = [&](u32 turn) {
             u32 to = stages + 2 * (turn % STAGES * STAGE);
-#pragma unroll 1
+#pragma unroll
             for (u32 s = 0; s < STRANDS; ++s) {
                 const u32 k = s * p.range + turn * DEPTH, most = (s + 1) * p.range, end = most < p.depth ? most : p.depth;
-                fetch_block<SIDE, A_TURNED>(to, a, a_row, a_k, rows, k, end, p.wide & 1);
-                fetch_block<SIDE, !B_TURNED>(to + 2 * A_BLOCK, b, b_column, b_k, columns, k, end, p.wide & 2);
+                fetch_block<SIDE, DEPTH, A_TURNED>(to, a, a_row, a_k, rows, k, end, p.wide & 1);
+                fetch_block<SIDE, DEPTH, !B_TURNED>(to + 2 * A_BLOCK, b, b_column, b_k, columns, k, end, p.wide & 2);
                 to += 2 * (A_BLOCK + B_BLOCK);
             }
         };
