@@ -192,16 +192,21 @@ fn rpath(folder: &Path) -> String {
 
 /// Runs a program, which must end well; what it printed.
 pub fn run(program: &Path, arguments: &[impl AsRef<OsStr>]) -> String {
-    let mut command = match cross() {
+    let mut command = emulated(program);
+    command.args(arguments);
+    finish(command)
+}
+
+/// A command that runs a program, one of ours on the machine that it is for.
+pub fn emulated(program: &Path) -> Command {
+    match cross() {
         Some(cross) if program.is_absolute() => {
             let mut command = Command::new(&cross.runner);
             command.arg(program);
             command
         }
         _ => Command::new(program),
-    };
-    command.args(arguments);
-    finish(command)
+    }
 }
 
 /// Runs a command, which must end well; what it printed.
