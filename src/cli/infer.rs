@@ -26,6 +26,7 @@ const MAX_NPY: u64 = 2 << 30;
 Examples:
   platoon infer --model net.onnx --input x.npy --out out/
   platoon infer --model two.onnx --input a=a.npy --input b=b.pb --out out/ --dtype f16
+  platoon infer --model net.onnx --input x.npy --out out/ --output scores    cut behind the tensor `scores`
 
 Inputs are .npy files (f4, f2, i4, i8, u1, b1) or ONNX tensor files (.pb). NAME may be left out where the model has one
 input, or where a .pb file holds the name. Inputs that give shapes (shape, axes, pads, scales, sizes, starts, k, clip
@@ -43,6 +44,9 @@ pub struct Arguments {
     /// Extent of axes that the network leaves symbolic and its data does not give
     #[arg(long, value_name = "N")]
     batch: Option<u32>,
+    /// A tensor of the network that is a result, in place of those the file lists; may be given several times
+    #[arg(long, value_name = "NAME")]
+    output: Vec<String>,
     /// Type that activations are stored in [default: f32 on the CPU backend, f16 on GPU boards]
     #[arg(long, value_enum)]
     dtype: Option<ActivationType>,
@@ -73,6 +77,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let options = CompileOptions {
         dtype: ActivationType::dtype(arguments.dtype, &board),
         batch: arguments.batch,
+        outputs: arguments.output.clone(),
         best_effort: true,
         times: compile::measured(&board)?,
         ..CompileOptions::default()

@@ -188,6 +188,22 @@ impl Card {
         tables::parse(&Document::read(&path)?)
     }
 
+    /// The tensors of the network that its decoder reads, where the card names them: nothing else has to be imported.
+    pub fn read_outputs(&self) -> Vec<String> {
+        let named: Vec<&String> = match &self.decode {
+            Decode::Yolox { output, .. } | Decode::Classification { output, .. } => output.iter().collect(),
+            Decode::Segmentation { maps } => maps.iter().map(|m| &m.output).collect(),
+            Decode::Tensors => Vec::new(),
+        };
+        let mut names: Vec<String> = Vec::new();
+        for name in named {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
     /// Checks the ONNX file against the card's digest: an altered or truncated file is an error, and so is an unreadable one.
     /// A card without a digest vouches for nothing and passes. The planner calls this before it imports the network.
     pub fn verify(&self) -> Result<(), CardError> {

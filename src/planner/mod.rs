@@ -180,6 +180,8 @@ pub struct CompileOptions {
     pub ports: Ports,
     /// Extent of symbolic batch axes; by default the number of the tenant's cameras, at least 1.
     pub batch: Option<u32>,
+    /// The tensors that are the results of a network without a card; none for those that its file lists.
+    pub outputs: Vec<String>,
     /// The passes.
     pub passes: PassSet,
     /// Run every operator with the generic kernel: the oracle's setting.
@@ -204,6 +206,7 @@ impl Default for CompileOptions {
             dtype: DType::F32,
             ports: Ports::Declared,
             batch: None,
+            outputs: Vec::new(),
             passes: PassSet::ALL,
             generic_kernels: false,
             times: None,
@@ -372,6 +375,7 @@ fn tenant(
     let pictures = spec.card.input.crops.as_ref().map_or(ids.len().max(1) as u32, |c| c.count);
     let import = ImportOptions {
         batch: Some(options.batch.unwrap_or(pictures)),
+        outputs: spec.card.read_outputs(),
         ..ImportOptions::default()
     };
     let graph = import::import(&spec.card.onnx, &import)?;

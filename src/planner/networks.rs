@@ -27,10 +27,14 @@ pub fn compile_network(
     for (name, tensor) in &fixed {
         text.push_str(&format!("{name} {} {:?}", tensor.shape(), Digest::of(tensor.bytes())));
     }
+    for name in &options.outputs {
+        text.push_str(&format!("{name:?}"));
+    }
     let import = ImportOptions {
         batch: options.batch,
         fixed,
         shapes,
+        outputs: options.outputs.clone(),
     };
     let graph = import::import(path, &import)?;
     let name = path

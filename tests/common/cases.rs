@@ -15,7 +15,9 @@ pub const OPERATORS: &str = "Conv ConvTranspose BatchNormalization Relu LeakyRel
     Add Sub Mul Div Pow Min Max MaxPool AveragePool GlobalAveragePool GlobalMaxPool Neg ReduceMean ReduceMax ReduceSum Gemm MatMul \
     Softmax Concat Split Slice Gather Pad Resize Upsample Expand Reshape Flatten Squeeze Unsqueeze Transpose Dropout Identity Cast \
     Constant ConstantOfShape Shape LayerNormalization Mish LSTM GRU RNN Gelu Erf Log Round Abs Floor Ceil Reciprocal Softplus Softsign \
-    Elu Celu Selu LogSoftmax QuantizeLinear DequantizeLinear Mod Sum";
+    Elu Celu Selu LogSoftmax QuantizeLinear DequantizeLinear Mod Sum \
+    InstanceNormalization GroupNormalization TopK QLinearConv ConvInteger ArgMax Tile Where DepthToSpace SpaceToDepth ReduceL2 Einsum \
+    Attention ReduceMin ReduceL1 Sign Greater Less Equal Not And Or Range Trilu CumSum";
 
 /// Files of a case by their path in it.
 pub type Case = BTreeMap<String, Vec<u8>>;

@@ -5,7 +5,9 @@
 //! primitives and views, and `builder` emits them, or folds them at once where all operands are constants (`host`,
 //! `fold`). What comes out has static shapes, explicit broadcasts, and passes [`super::graph::verify`].
 
+mod branch;
 mod builder;
+mod cut;
 mod error;
 mod feed;
 mod file;
@@ -26,7 +28,7 @@ use crate::limits::MAX_OPERATORS;
 use crate::planner::graph::{Graph, Named, verify};
 use crate::tensor::Tensor;
 use builder::{Builder, Operand};
-use error::{Fallible, Reason, limit, malformed, unsupported};
+use error::{Fallible, Reason, limit, malformed, options, unsupported};
 use host::Elem;
 use node::OnnxNode;
 use proto::{GraphProto, ModelProto, NodeProto};
@@ -45,6 +47,9 @@ pub struct ImportOptions {
     pub fixed: BTreeMap<String, Tensor>,
     /// Shapes of graph inputs, where the file leaves axes symbolic; stronger than `batch`.
     pub shapes: BTreeMap<String, Vec<u32>>,
+    /// The tensors that are the network's results; none for those that the file lists. Any tensor of the file can be one:
+    /// nodes that no result needs are not imported, so that a network may be cut in front of what is not supported.
+    pub outputs: Vec<String>,
 }
 
 /// Imports an ONNX file. External data is read from the file's folder only.
@@ -57,7 +62,11 @@ pub fn import(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
     let mut builder = Builder::new(name.unwrap_or_default());
     let mut names = inputs::declare(proto, path, options, &mut builder)?;
+    let needed = cut::needed(proto, &options.outputs);
     for (position, node) in proto.node.iter().enumerate() {
+        if !needed.get(position).copied().unwrap_or(true) {
+            continue;
+        }
         let name = node_name(node, position);
         let node_error = |e: Reason| ImportError::Node {
             file: path.to_owned(),
@@ -73,7 +82,7 @@ pub fn import(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError
         };
         import_node(node, &name, opset, path, &mut builder, &mut names).map_err(node_error)?;
     }
-    bind_outputs(proto, path, &mut builder, &names)?;
+    bind_outputs(proto, path, &options.outputs, &mut builder, &names)?;
     verify(&builder.graph).map_err(|e| malformed(e.to_string()).in_file(path))?;
     Ok(builder.graph)
 }
@@ -137,7 +146,13 @@ fn import_node(
     names: &mut BTreeMap<String, Operand>,
 ) -> Fallible<()> {
     if !is_standard(&proto.domain) {
-        return Err(unsupported("operators outside the standard domain are not imported"));
+        return Err(unsupported(format!(
+            "operators of the domain `{}`: export the network with those of the standard, or cut it in front of this node",
+            proto.domain
+        )));
+    }
+    if proto.op_type == "If" {
+        return branch::import(proto, opset, path, builder, names);
     }
     let inputs = proto
         .input
@@ -171,22 +186,41 @@ fn import_node(
     Ok(())
 }
 
-/// Makes the graph's outputs of the names that the file lists.
-fn bind_outputs(proto: &GraphProto, path: &Path, builder: &mut Builder, names: &BTreeMap<String, Operand>) -> Result<(), ImportError> {
-    if proto.output.is_empty() {
+/// Makes the graph's outputs of the names that are asked for, or that the file lists.
+fn bind_outputs(
+    proto: &GraphProto,
+    path: &Path,
+    wanted: &[String],
+    builder: &mut Builder,
+    names: &BTreeMap<String, Operand>,
+) -> Result<(), ImportError> {
+    let listed: Vec<&str> = proto.output.iter().map(|o| o.name.as_str()).collect();
+    let bound = if wanted.is_empty() {
+        listed.clone()
+    } else {
+        wanted.iter().map(String::as_str).collect()
+    };
+    if bound.is_empty() {
         return Err(malformed("no outputs").in_file(path));
     }
     let mut seen = BTreeSet::new();
-    for output in &proto.output {
-        let name = &output.name;
+    for name in bound {
         let failed = |e: Reason| e.in_tensor(path, name);
-        let operand = names
-            .get(name)
-            .ok_or_else(|| failed(malformed("a graph output that no node gives")))?;
+        let operand = names.get(name).ok_or_else(|| {
+            failed(if wanted.is_empty() {
+                malformed("a graph output that no node gives")
+            } else {
+                options(format!(
+                    "the network has no tensor of this name to be a result; the file lists {}",
+                    listed.join(", ")
+                ))
+            })
+        })?;
         if !seen.insert(name) {
             return Err(failed(malformed("a graph output listed twice")));
         }
-        if let Some(declared) = inputs::declared_elem(output).map_err(failed)?
+        let declared = proto.output.iter().find(|o| o.name == name);
+        if let Some(declared) = declared.map(inputs::declared_elem).transpose().map_err(failed)?.flatten()
             && declared != operand.elem()
         {
             return Err(failed(malformed(format!(
@@ -196,7 +230,7 @@ fn bind_outputs(proto: &GraphProto, path: &Path, builder: &mut Builder, names: &
         }
         let value = builder.value(operand).map_err(failed)?;
         builder.graph.outputs.push(Named {
-            name: name.clone(),
+            name: name.to_owned(),
             value,
             widened: operand.elem() == Elem::I64,
         });

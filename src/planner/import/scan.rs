@@ -8,6 +8,9 @@ use super::error::{Fallible, limit, malformed};
 /// Messages and strings in one model: a network of [`crate::limits::MAX_OPERATORS`] nodes stays below.
 const MAX_MESSAGES: u32 = 1 << 20;
 
+/// Messages inside each other: graphs hold nodes, whose branches are graphs.
+const MAX_DEPTH: u32 = 64;
+
 /// The messages that hold others, and which of their fields do.
 #[derive(Clone, Copy)]
 enum Message {
@@ -29,6 +32,7 @@ impl Message {
         Some(match (self, number) {
             (Message::Model, 7) => Message::Graph,
             (Message::Graph, 1) => Message::Node,
+            (Message::Attribute, 6) => Message::Graph,
             (Message::Graph, 5) | (Message::Attribute, 5) => Message::Tensor,
             (Message::Graph, 11 | 12) => Message::ValueInfo,
             (Message::Node, 5) => Message::Attribute,
@@ -46,10 +50,13 @@ impl Message {
 /// Refuses files with more messages than a network can need. What is not protobuf at all is left to the decoder.
 pub(super) fn check(file: &[u8]) -> Fallible<()> {
     let mut left = MAX_MESSAGES;
-    walk(file, Message::Model, &mut left)
+    walk(file, Message::Model, &mut left, MAX_DEPTH)
 }
 
-fn walk(mut bytes: &[u8], message: Message, left: &mut u32) -> Fallible<()> {
+fn walk(mut bytes: &[u8], message: Message, left: &mut u32, depth: u32) -> Fallible<()> {
+    let below = depth
+        .checked_sub(1)
+        .ok_or_else(|| limit(format!("messages more than {MAX_DEPTH} deep inside each other")))?;
     let cut = || malformed("not an ONNX model: it ends inside a field");
     while !bytes.is_empty() {
         let key = varint(&mut bytes).ok_or_else(cut)?;
@@ -74,7 +81,7 @@ fn walk(mut bytes: &[u8], message: Message, left: &mut u32) -> Fallible<()> {
                 .checked_sub(1)
                 .ok_or_else(|| limit(format!("more than {MAX_MESSAGES} messages")))?;
             if !matches!(inner, Message::Leaf) {
-                walk(body, inner, left)?;
+                walk(body, inner, left, below)?;
             }
         }
     }
@@ -110,6 +117,28 @@ mod tests {
         file.push(n as u8);
         file.extend(nodes);
         assert!(check(&file).is_err());
+    }
+
+    #[test]
+    fn graphs_inside_graphs_end_somewhere() {
+        // Graph (7 of the model, 6 of an attribute), node 1, attribute 5, each holding all that was there before.
+        let mut bytes = Vec::new();
+        for level in 0..300usize {
+            let key = [0x32, 0x2a, 0x0a][level % 3];
+            let mut outer = vec![key];
+            let mut n = bytes.len();
+            while n >= 0x80 {
+                outer.push((n & 0x7f) as u8 | 0x80);
+                n >>= 7;
+            }
+            outer.push(n as u8);
+            outer.extend(&bytes);
+            bytes = outer;
+        }
+        assert_eq!(bytes[0], 0x0a, "the outermost is a node of a graph");
+        let mut left = MAX_MESSAGES;
+        assert!(walk(&bytes, Message::Graph, &mut left, MAX_DEPTH).is_err());
+        assert!(walk(&[0x0a, 0x00], Message::Graph, &mut left, MAX_DEPTH).is_ok());
     }
 
     #[test]

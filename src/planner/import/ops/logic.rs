@@ -252,6 +252,24 @@ pub(super) fn is_nan(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
     convert(b, &difference, Elem::Bool)
 }
 
+/// IsInf: what times 0 is not 0, but a NaN; of one sign alone if the attributes say so.
+pub(super) fn is_inf(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    let (positive, negative) = (node.flag("detect_positive", true)?, node.flag("detect_negative", true)?);
+    let nan = is_nan(b, node)?;
+    let x = node.input(0)?;
+    // A side that does not count is cut off first.
+    let (low, high) = (
+        if negative { f32::NEG_INFINITY } else { 0.0 },
+        if positive { f32::INFINITY } else { 0.0 },
+    );
+    let counted = apply(b, Unary::Clip(Scalar(low), Scalar(high)), x)?;
+    let difference = b.binary(Binary::Sub, &counted, &counted)?;
+    let endless = convert(b, &difference, Elem::Bool)?;
+    let (endless, nan) = (mask(b, &endless)?, mask(b, &nan)?);
+    let only = b.binary(Binary::Sub, &endless, &nan)?;
+    truth(b, only)
+}
+
 /// Where: `x` where the condition holds, else `y`. Of floats a NaN or an infinity of either is taken only where it is chosen,
 /// but a NaN comes through from the other side too.
 pub(super) fn choose(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {

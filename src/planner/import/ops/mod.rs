@@ -113,6 +113,7 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "Where" => logic::choose(b, node),
         "Sign" => logic::sign(b, node),
         "IsNaN" => logic::is_nan(b, node),
+        "IsInf" => logic::is_inf(b, node),
         "ThresholdedRelu" => formula::thresholded(b, node),
         "Shrink" => formula::shrink(b, node),
         "Swish" => formula::swish(b, node),

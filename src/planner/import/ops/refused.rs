@@ -2,11 +2,12 @@
 
 /// Of an operator that no function is there for.
 pub(super) fn why(op: &str) -> String {
-    let cut = "cut the network in front of it (its inputs become outputs), and leave the rest to the card's decoder or to the program";
+    let cut = "cut the network in front of it (a card's `output`, or `infer --output`, may name any tensor), and leave the rest to the \
+               decoder or to the program";
     match op {
         "NonMaxSuppression" => format!("how many boxes are left is known only when it runs, and plans have fixed shapes: {cut}"),
         "Unique" | "Compress" | "StringNormalizer" => format!("its output's extent is known only when it runs, and plans have fixed shapes: {cut}"),
-        "If" | "Loop" | "Scan" => {
+        "Loop" | "Scan" => {
             "control flow: a frame's work is fixed ahead of time. Export the network traced, with fixed shapes, or simplify the file (onnxsim)"
                 .into()
         }

@@ -3,6 +3,7 @@
 use super::attention::Attention;
 use super::conv::Convolution;
 use super::lstm::Lstm;
+use super::matmul::Extents;
 use super::pool::Pooling;
 use super::remap::{Gather, Remap};
 use super::resample::Resample;
@@ -21,10 +22,7 @@ pub struct Routine {
 
 enum Body {
     Convolution(Box<Convolution>),
-    MatMul {
-        rank: usize,
-        depth: usize,
-    },
+    MatMul(Extents),
     Unary(Unary),
     Binary(Binary),
     Copy,
@@ -66,10 +64,10 @@ impl Routine {
             _ if output.elements() == 0 => Body::Nothing,
             Primitive::Conv { window, groups } => convolution(window, groups, false),
             Primitive::ConvTranspose { window, groups } => convolution(window, groups, true),
-            Primitive::MatMul => Body::MatMul {
+            Primitive::MatMul => Body::MatMul(Extents {
                 rank: input.rank(),
                 depth: input.dim(input.rank() - 1) as usize,
-            },
+            }),
             Primitive::Unary(kind) => Body::Unary(kind),
             Primitive::Binary(kind) => Body::Binary(kind),
             Primitive::Copy => Body::Copy,
@@ -123,6 +121,7 @@ impl Routine {
         match &self.body {
             Body::Convolution(conv) => conv.work(),
             Body::Softmax { extent, .. } | Body::Normalise { extent, .. } => *extent,
+            Body::MatMul(extents) => matmul::work(extents.depth, self.output.dim(extents.rank - 1) as usize),
             Body::Attention(attention) => attention.work(),
             Body::Lstm(lstm) => lstm.work(),
             _ => 0,
@@ -143,7 +142,7 @@ impl Routine {
         let (x, y) = (&inputs[0], &outputs[0]);
         match &self.body {
             Body::Convolution(conv) => conv.run(x, &inputs[1], inputs.get(2), y, &bounds, work),
-            Body::MatMul { rank, depth } => matmul::matmul(x, &inputs[1], inputs.get(2), y, *rank, *depth, &bounds),
+            Body::MatMul(extents) => matmul::matmul(*extents, [x, &inputs[1]], inputs.get(2), y, &bounds, work),
             Body::Unary(kind) => elementwise::unary(*kind, x, y, &bounds),
             Body::Binary(kind) => elementwise::binary(*kind, x, &inputs[1], y, &bounds),
             Body::Copy => elementwise::copy(x, y, &bounds),

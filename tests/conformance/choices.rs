@@ -1,0 +1,239 @@
+//! What no primitive computes by itself: comparisons, choices, orders and places, written as arithmetic by the importer; lines
+//! computed as pictures; and networks that are cut in front of what is not supported.
+
+use crate::data::Chance;
+use crate::network::{self, Tensors};
+use crate::onnx::{Graph, int, ints};
+use platoon::plan::format::Kernel;
+use platoon::planner::CompileOptions;
+use platoon::planner::passes::PassSet;
+use platoon::primitive::Primitive;
+use platoon::tensor::Tensor;
+use std::path::{Path, PathBuf};
+
+const ROWS: i64 = 5;
+const COLUMNS: i64 = 33;
+
+fn written(folder: &Path, graph: Graph) -> PathBuf {
+    let path = folder.join("model.onnx");
+    std::fs::write(&path, graph.file()).unwrap();
+    path
+}
+
+fn run(model: &Path, options: &CompileOptions, value: impl FnMut() -> f32) -> (Tensors, Tensors) {
+    let compiled = network::compile(model, options).unwrap_or_else(|e| panic!("{}", network::told(&*e)));
+    let inputs = network::inputs_of(&compiled, value);
+    let outputs = network::run(compiled, &inputs, 2).unwrap();
+    (inputs, outputs)
+}
+
+/// Numbers that meet often, among them both zeros and both infinities.
+fn meeting(seed: u64) -> impl FnMut() -> f32 {
+    const SPECIAL: [f32; 8] = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 1.0, -1.0, 1e-42, 3.0e38];
+    let mut random = Chance::new(seed);
+    move || match random.below(3) {
+        0 => random.signed(),
+        _ => SPECIAL[random.below(SPECIAL.len())],
+    }
+}
+
+fn floats<'t>(tensors: &'t Tensors, name: &str) -> &'t [f32] {
+    tensors[name].as_f32().unwrap()
+}
+
+fn expect(outputs: &Tensors, name: &str, expected: impl Iterator<Item = f32>) {
+    let found = floats(outputs, name);
+    let expected: Vec<f32> = expected.collect();
+    assert_eq!(found.len(), expected.len(), "{name}");
+    for (i, (f, e)) in found.iter().zip(&expected).enumerate() {
+        assert!(f == e, "{name}: element {i} is {f} instead of {e}");
+    }
+}
+
+#[test]
+fn comparisons_and_choices_are_exact_for_all_numbers() {
+    let comparisons: [(&str, fn(f32, f32) -> bool); 5] = [
+        ("Equal", |a, b| a == b),
+        ("Greater", |a, b| a > b),
+        ("GreaterOrEqual", |a, b| a >= b),
+        ("Less", |a, b| a < b),
+        ("LessOrEqual", |a, b| a <= b),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let mut g = Graph::default()
+        .input("a", &[ROWS, COLUMNS])
+        .input("b", &[ROWS, COLUMNS])
+        .constant("half", &[], || 0.5);
+    for (op, _) in comparisons {
+        let (pair, edge) = (format!("{op}.pair"), format!("{op}.edge"));
+        g = g
+            .node(op, "a b", &pair, &[])
+            .node("Cast", &pair, &format!("{op}.between"), &[int("to", 1)])
+            .node(op, "a half", &edge, &[])
+            .node("Cast", &edge, &format!("{op}.of"), &[int("to", 1)])
+            .node("Where", &format!("{pair} a b"), &format!("{op}.where"), &[])
+            .output(&format!("{op}.between"))
+            .output(&format!("{op}.of"))
+            .output(&format!("{op}.where"));
+    }
+    g = g
+        .node("And", "Less.pair Less.edge", "both", &[])
+        .node("Or", "Less.pair Less.edge", "either", &[])
+        .node("Xor", "Less.pair Less.edge", "one", &[])
+        .node("Not", "Less.pair", "none", &[])
+        .node("Sign", "a", "sign", &[])
+        .node("IsInf", "a", "endless", &[])
+        .output("sign");
+    for name in ["both", "either", "one", "none", "endless"] {
+        g = g
+            .node("Cast", name, &format!("{name}.f"), &[int("to", 1)])
+            .output(&format!("{name}.f"));
+    }
+    let model = written(folder.path(), g);
+    for seed in 1..5 {
+        let (inputs, outputs) = run(&model, &CompileOptions::default(), meeting(seed));
+        let (a, b) = (floats(&inputs, "a"), floats(&inputs, "b"));
+        let pairs = || a.iter().zip(b).map(|(&a, &b)| (a, b));
+        let truth = |t: bool| if t { 1.0 } else { 0.0 };
+        for (op, holds) in comparisons {
+            expect(&outputs, &format!("{op}.between"), pairs().map(|(a, b)| truth(holds(a, b))));
+            expect(&outputs, &format!("{op}.of"), pairs().map(|(a, _)| truth(holds(a, 0.5))));
+            expect(
+                &outputs,
+                &format!("{op}.where"),
+                pairs().map(|(a, b)| if holds(a, b) { a } else { b }),
+            );
+        }
+        let (less, edge) = (|(a, b): (f32, f32)| a < b, |a: f32| a < 0.5);
+        expect(&outputs, "both.f", pairs().map(|p| truth(less(p) && edge(p.0))));
+        expect(&outputs, "either.f", pairs().map(|p| truth(less(p) || edge(p.0))));
+        expect(&outputs, "one.f", pairs().map(|p| truth(less(p) != edge(p.0))));
+        expect(&outputs, "none.f", pairs().map(|p| truth(!less(p))));
+        expect(&outputs, "endless.f", a.iter().map(|a| truth(a.is_infinite())));
+        expect(&outputs, "sign", a.iter().map(|&a| truth(a > 0.0) - truth(a < 0.0)));
+    }
+}
+
+#[test]
+fn orders_and_places_are_those_of_the_definition() {
+    let folder = tempfile::tempdir().unwrap();
+    let g = Graph::default()
+        .input("x", &[ROWS, COLUMNS])
+        .integers("three", &[3])
+        .integers("last", &[-1])
+        .node("ArgMin", "x", "least", &[int("axis", 1), int("keepdims", 1)])
+        .node("GatherElements", "x least", "smallest", &[int("axis", 1)])
+        .node("TopK", "x three", "low order", &[int("axis", 0), int("largest", 0)])
+        .node("GatherElements", "x order", "again", &[int("axis", 0)])
+        .node("Unsqueeze", "order last", "tuples", &[])
+        .node("GatherND", "x tuples", "rows", &[])
+        .node("ReduceMin", "x", "lowest", &[ints("axes", &[1])])
+        .node("ReduceProd", "x", "product", &[ints("axes", &[0])])
+        .output("smallest")
+        .output("low")
+        .output("again")
+        .output("rows")
+        .output("lowest")
+        .output("product");
+    let model = written(folder.path(), g);
+    let mut random = Chance::new(9);
+    let (inputs, outputs) = run(&model, &CompileOptions::default(), || random.signed());
+    let x = floats(&inputs, "x");
+    let (rows, columns) = (ROWS as usize, COLUMNS as usize);
+    let least = x.chunks(columns).map(|row| row.iter().copied().fold(f32::INFINITY, f32::min));
+    expect(&outputs, "smallest", least.clone());
+    expect(&outputs, "lowest", least);
+    // The positions of the three smallest of each column, smallest first.
+    let sorted: Vec<Vec<usize>> = (0..columns)
+        .map(|c| {
+            let mut order: Vec<usize> = (0..rows).collect();
+            order.sort_by(|&i, &j| x[i * columns + c].total_cmp(&x[j * columns + c]));
+            order
+        })
+        .collect();
+    let low = || (0..3).flat_map(|k| (0..columns).map(move |c| (k, c)));
+    expect(&outputs, "low", low().map(|(k, c)| x[sorted[c][k] * columns + c]));
+    expect(&outputs, "again", low().map(|(k, c)| x[sorted[c][k] * columns + c]));
+    let picked = low().flat_map(|(k, c)| x[sorted[c][k] * columns..][..columns].to_vec());
+    expect(&outputs, "rows", picked);
+    let products: Vec<f32> = (0..columns).map(|c| (0..rows).map(|r| x[r * columns + c]).product()).collect();
+    for (found, expected) in floats(&outputs, "product").iter().zip(products) {
+        assert!((found - expected).abs() <= 1e-6 * expected.abs());
+    }
+}
+
+#[test]
+fn lines_are_computed_as_pictures_of_one_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = Chance::new(4);
+    let mut g = Graph::default().input("x", &[2, 6, 40]);
+    for (name, dims) in [("w", &[8, 6, 5][..]), ("bias", &[8]), ("slope", &[1, 8, 1]), ("v", &[16, 4, 4])] {
+        g = g.constant(name, dims, || random.signed());
+    }
+    let g = g
+        .node("Conv", "x w bias", "c", &[ints("pads", &[2, 2]), ints("dilations", &[1])])
+        .node("Mul", "c slope", "m", &[])
+        .node("Relu", "m", "r", &[])
+        .node("Concat", "r m", "both", &[int("axis", 1)])
+        .node("MaxPool", "both", "p", &[ints("kernel_shape", &[3]), ints("strides", &[2])])
+        .node("ConvTranspose", "p v", "wide", &[ints("strides", &[2])])
+        .node("ReduceMean", "wide", "mean", &[ints("axes", &[2])])
+        .output("wide")
+        .output("mean");
+    let model = written(folder.path(), g);
+    let of = |passes| CompileOptions {
+        passes,
+        ..CompileOptions::default()
+    };
+    let mut data = Chance::new(8);
+    let numbers: Vec<f32> = (0..2 * 6 * 40).map(|_| data.signed()).collect();
+    let outputs = |passes| {
+        let mut numbers = numbers.iter().copied();
+        run(&model, &of(passes), || numbers.next().unwrap()).1
+    };
+    let (pictures, lines) = (outputs(PassSet::ALL), outputs(PassSet::ALL.without(PassSet::LINES)));
+    for (name, expected) in &lines {
+        let found: &Tensor = &pictures[name];
+        assert_eq!(network::difference(found, expected, 1e-5, 1e-6), None, "{name}");
+    }
+    let plan = network::compile(&model, &of(PassSet::ALL)).unwrap().plan;
+    let convolutions: Vec<_> = plan
+        .operators
+        .iter()
+        .filter(|o| matches!(o.calls[0].primitive, Primitive::Conv { .. } | Primitive::ConvTranspose { .. }))
+        .collect();
+    assert_eq!(convolutions.len(), 2);
+    assert!(convolutions.iter().all(|o| o.tactic.kernel != Kernel::Generic));
+}
+
+#[test]
+fn a_network_is_cut_in_front_of_what_is_not_supported() {
+    let folder = tempfile::tempdir().unwrap();
+    let g = Graph::default()
+        .input("boxes", &[1, 9, 4])
+        .input("scores", &[1, 2, 9])
+        .node("Sigmoid", "scores", "likely", &[])
+        .node("NonMaxSuppression", "boxes likely", "picked", &[])
+        .node("Cast", "picked", "result", &[int("to", 1)])
+        .output("result");
+    let model = written(folder.path(), g);
+    let refused = network::compile(&model, &CompileOptions::default())
+        .err()
+        .map(|e| network::told(&*e));
+    let refused = refused.expect("boxes of an unknown number are refused");
+    assert!(refused.contains("NonMaxSuppression") && refused.contains("--output"), "{refused}");
+    let cut = |outputs: &[&str]| CompileOptions {
+        outputs: outputs.iter().map(|o| (*o).to_owned()).collect(),
+        ..CompileOptions::default()
+    };
+    let mut random = Chance::new(3);
+    let (inputs, outputs) = run(&model, &cut(&["likely", "boxes"]), || random.signed());
+    assert_eq!(floats(&outputs, "boxes"), floats(&inputs, "boxes"));
+    let likely = floats(&inputs, "scores").iter().map(|x| 1.0 / (1.0 + (-x).exp()));
+    assert!(floats(&outputs, "likely").iter().zip(likely).all(|(f, e)| (f - e).abs() < 1e-6));
+    let unknown = network::compile(&model, &cut(&["nothing"]))
+        .err()
+        .map(|e| network::told(&*e))
+        .unwrap();
+    assert!(unknown.contains("`nothing`") && unknown.contains("result"), "{unknown}");
+}
