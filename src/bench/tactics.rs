@@ -28,6 +28,7 @@ use crate::runtime::{Engine, Options};
 use crate::tensor::Shape;
 use crate::units::Nanos;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Times that a tactic runs in a row.
@@ -84,6 +85,20 @@ struct Open {
 impl Open {
     fn steps(&self) -> usize {
         self.keys.len() * (self.trial.repeats * self.trial.rounds) as usize * self.trial.chunks.len().max(1)
+    }
+
+    /// The same with half of its tactics each; `None` for a single one.
+    fn halves(&self) -> Option<[Open; 2]> {
+        let middle = self.keys.len() / 2;
+        let part = |range: Range<usize>| Open {
+            trial: Trial {
+                tactics: self.trial.tactics[range.clone()].to_vec(),
+                ..self.trial.clone()
+            },
+            keys: self.keys[range].to_vec(),
+            bytes: self.bytes,
+        };
+        (middle > 0).then(|| [part(0..middle), part(middle..self.keys.len())])
     }
 }
 
@@ -241,17 +256,22 @@ fn time(deployment: &Deployment, id: PlanId, group: &[Open], table: &mut OpTable
     let began = Instant::now();
     let isolated = match isolate(plan, &trials, &board) {
         Ok(isolated) => isolated,
-        // Slices of concatenations make accesses that a plan may only hold so many of.
+        // Slices of concatenations and pixels apart make accesses that a plan may only hold so many of.
         Err(_) if group.len() > 1 => {
             let (some, others) = group.split_at(group.len() / 2);
             time(deployment, id, some, table, options)?;
             return time(deployment, id, others, table, options);
         }
         Err(error) => {
-            return Err(BenchError::Plan {
-                name: plan.task_set.clone(),
-                error: Box::new(error),
-            });
+            let Some(halves) = group.first().and_then(Open::halves) else {
+                return Err(BenchError::Plan {
+                    name: plan.task_set.clone(),
+                    error: Box::new(error),
+                });
+            };
+            return halves
+                .iter()
+                .try_for_each(|half| time(deployment, id, std::slice::from_ref(half), table, options));
         }
     };
     let segments = isolated.plan.cycle.iter().map(|f| f.segments.len()).sum::<usize>();

@@ -127,22 +127,21 @@ __device__ __forceinline__ void store(const ConvPatchParams& p, const Tile& t, u
         return column < p.columns && first + i * ROWS_AT_ONCE < p.end_row && pixel / ACROSS + i * ROWS_AT_ONCE < ROWS;
     };
     const auto load = [&](u32 i) { return load_strip(strip + i * AT_ONCE * K_BYTES); };
-    const auto other = [&](u32 i) {
-        uint4 bits = make_uint4(0, 0, 0, 0);
-        if (live(i)) bits = *reinterpret_cast<const uint4*>(place(e.joined) + i * e.joined.row * ROWS_AT_ONCE * 2);
-        return bits;
-    };
+    const u64 other = place(e.joined), other_step = e.joined.row * ROWS_AT_ONCE * 2;
     if (!is_clip(e)) {
 #pragma unroll 1
         for (u32 i = 0; i < TURNS; ++i) {
+            if (!live(i)) continue;
             uint4 bits = apply_to_group(load(i), e);
-            if (is_join(e)) bits = join(bits, other(i), e);
-            if (live(i)) *reinterpret_cast<uint4*>(to + i * step) = bits;
+            if (is_join(e)) bits = join(bits, *reinterpret_cast<const uint4*>(other + i * other_step), e);
+            *reinterpret_cast<uint4*>(to + i * step) = bits;
         }
     } else if (is_join(e)) {
         uint4 joined[TURNS];
 #pragma unroll
-        for (u32 i = 0; i < TURNS; ++i) joined[i] = other(i);
+        for (u32 i = 0; i < TURNS; ++i) {
+            if (live(i)) joined[i] = *reinterpret_cast<const uint4*>(other + i * other_step);
+        }
 #pragma unroll
         for (u32 i = 0; i < TURNS; ++i) {
             const uint4 sum = join(load(i), joined[i], e);

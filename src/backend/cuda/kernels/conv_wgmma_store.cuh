@@ -103,18 +103,13 @@ __device__ __forceinline__ void load_biases(StripAhead<WIDTH>& ahead, const Epil
 }
 
 template <u32 WIDTH>
-__device__ __forceinline__ uint4 load_joined_at(const Epilogue& e, const WarpRows& rows, u32 channel, u32 channels, u32 i, u32 lane) {
-    using Turns = StripTurns<WIDTH>;
-    const u64 other = Turns::address(e.joined, rows.joined, channel, i, lane);
-    uint4 bits = make_uint4(0, 0, 0, 0);
-    if (Turns::is_live(rows, channel, channels, i, lane)) bits = *reinterpret_cast<const uint4*>(other);
-    return bits;
-}
-
-template <u32 WIDTH>
 __device__ __forceinline__ void load_joined(StripAhead<WIDTH>& ahead, const Epilogue& e, const WarpRows& rows, u32 channel, u32 channels, u32 lane) {
+    using Turns = StripTurns<WIDTH>;
 #pragma unroll
-    for (u32 i = 0; i < StripTurns<WIDTH>::TURNS; ++i) ahead.joined[i] = load_joined_at<WIDTH>(e, rows, channel, channels, i, lane);
+    for (u32 i = 0; i < Turns::TURNS; ++i) {
+        const u64 other = Turns::address(e.joined, rows.joined, channel, i, lane);
+        if (Turns::is_live(rows, channel, channels, i, lane)) ahead.joined[i] = *reinterpret_cast<const uint4*>(other);
+    }
 }
 
 // Adds the biases to `COUNT` values of a fragment from `FIRST` on, bounds them, rounds them to halves and writes them to
@@ -193,8 +188,14 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, StripAhead<WI
 #pragma unroll 1
         for (u32 i = 0; i < Turns::TURNS; ++i) {
             uint4 bits = apply_to_group(piece(i), e);
-            // Behind a long function large tiles have no registers for what is joined.
-            if (is_join(e)) bits = join(bits, EARLY ? ahead.next() : load_joined_at<WIDTH>(e, rows, channel, channels, i, lane), e);
+            if (is_join(e)) {
+                if constexpr (EARLY) {
+                    bits = join(bits, ahead.next(), e);
+                } else {  // large tiles have no registers for what is joined
+                    const u64 other = Turns::address(e.joined, rows.joined, channel, i, lane);
+                    if (Turns::is_live(rows, channel, channels, i, lane)) bits = join(bits, *reinterpret_cast<const uint4*>(other), e);
+                }
+            }
             put(i, bits);
         }
     } else if (is_join(e)) {
