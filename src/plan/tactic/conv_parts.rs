@@ -44,12 +44,10 @@ const fn entry(tile: (u16, u16), step: u16, warp: (u16, u16), stages: u16) -> Pa
 
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
 pub const MENU: &[PartTile] = &[
-    entry((128, 16), 32, (32, 16), 4),
     entry((64, 16), 32, (16, 16), 4),
     entry((64, 32), 64, (32, 16), 4),
     entry((64, 64), 64, (32, 32), 4),
     entry((128, 64), 64, (64, 32), 3),
-    entry((128, 128), 64, (64, 32), 3),
     entry((32, 32), 64, (16, 16), 5),
 ];
 
@@ -196,10 +194,18 @@ impl Parted<'_> {
             Part {
                 groups,
                 phase,
-                taps: taps.map(|(r, c)| Tap { at: [r.0, c.0], lands: [r.1, c.1] }).collect(),
+                taps: taps
+                    .map(|(r, c)| Tap {
+                        at: [r.0, c.0],
+                        lands: [r.1, c.1],
+                    })
+                    .collect(),
             }
         };
-        groups.flat_map(|g| phases.iter().map(move |&phase| (g.clone(), phase))).map(|(g, phase)| part(g, phase)).collect()
+        groups
+            .flat_map(|g| phases.iter().map(move |&phase| (g.clone(), phase)))
+            .map(|(g, phase)| part(g, phase))
+            .collect()
     }
 
     /// The taps along an axis that outputs of a phase meet, each with the distance at which it lands.
@@ -224,7 +230,9 @@ impl Parted<'_> {
 /// Groups of a part: their channels are whole pieces of the input and whole groups of the output, and fill a tile's width.
 fn groups_each(groups: u32, inputs: u32, outputs: u32) -> u32 {
     let whole = |each: u32| (each * inputs).is_multiple_of(PIECE) && (each * outputs).is_multiple_of(PIECE);
-    (1..groups).find(|&each| whole(each) && each * outputs >= NARROWEST).unwrap_or(groups)
+    (1..groups)
+        .find(|&each| whole(each) && each * outputs >= NARROWEST)
+        .unwrap_or(groups)
 }
 
 /// The products that an operator begins with, if the kernels take it.
@@ -293,12 +301,22 @@ fn bounded(parted: &Parted<'_>) -> Result<(), Misfit> {
     let Product { x, out, window, .. } = &parted.product;
     let inside = |a: usize| {
         let reach = window.reach(a).unwrap_or(u32::MAX);
-        let sides = [x.extents[a + 1], out.extents[a + 1], window.pad_begin[a], window.pad_end[a], reach, window.stride[a]];
+        let sides = [
+            x.extents[a + 1],
+            out.extents[a + 1],
+            window.pad_begin[a],
+            window.pad_end[a],
+            reach,
+            window.stride[a],
+        ];
         sides.iter().all(|&side| side < MAX_SIDE)
     };
     need(inside(0) && inside(1), Misfit::Layout)?;
     let k = window.taps() * u64::from(x.extents[3]);
-    need((1..=MAX_PIECES * u64::from(PIECE)).contains(&k) && parted.count() <= MAX_PARTS, Misfit::Primitive)?;
+    need(
+        (1..=MAX_PIECES * u64::from(PIECE)).contains(&k) && parted.count() <= MAX_PARTS,
+        Misfit::Primitive,
+    )?;
     // Elements of the input, those around it included, are counted in 32 bits with a sign.
     let around = |a: usize| window.reach(a).unwrap_or(u32::MAX) + window.pad_begin[a] + window.pad_end[a] + window.stride[a];
     let farthest = (0..4).try_fold(0i64, |sum, axis| {
@@ -308,7 +326,10 @@ fn bounded(parted: &Parted<'_>) -> Result<(), Misfit> {
     need(farthest.is_some_and(|f| f <= i64::from(i32::MAX)), Misfit::Layout)?;
     let pixels = out.extents[..3].iter().try_fold(1u32, |all, &n| all.checked_mul(n));
     let tiles = pixels.and_then(|n| u64::from(n).checked_mul(parted.count())?.checked_mul(u64::from(out.extents[3])));
-    need(tiles.is_some_and(|n| (1..i64::from(i32::MAX) as u64).contains(&n)), Misfit::Primitive)
+    need(
+        tiles.is_some_and(|n| (1..i64::from(i32::MAX) as u64).contains(&n)),
+        Misfit::Primitive,
+    )
 }
 
 fn view(call: &Call, index: usize) -> Result<&View, Misfit> {
@@ -373,7 +394,10 @@ mod tests {
 
     #[test]
     fn groups_are_joined_until_they_fill_pieces_and_a_tile() {
-        assert_eq!([(32, 4, 4), (8, 8, 8), (10, 24, 24), (7, 16, 16)].map(|(g, i, o)| groups_each(g, i, o)), [4, 2, 1, 1]);
+        assert_eq!(
+            [(32, 4, 4), (8, 8, 8), (10, 24, 24), (7, 16, 16)].map(|(g, i, o)| groups_each(g, i, o)),
+            [4, 2, 1, 1]
+        );
         // Of three channels eight groups are whole pieces, and four groups are all there are of the last.
         assert_eq!([(16, 3, 3), (4, 6, 6)].map(|(g, i, o)| groups_each(g, i, o)), [8, 4]);
     }

@@ -106,7 +106,9 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     }
     let cut = pictures::cut(operator);
     let body = cut.as_ref().unwrap_or(operator);
-    let parted = conv_parts::product(plan, operator).ok().filter(|_| operator.class.family == Family::TensorCore);
+    let parted = conv_parts::product(plan, operator)
+        .ok()
+        .filter(|_| operator.class.family == Family::TensorCore);
     let products = match operator.class.family {
         _ if parted.is_some() => parted.map_or(Vec::new(), |p| conv_parts::menu(&p)),
         Family::Wgmma => match on_wgmma(plan, body, split_k) {

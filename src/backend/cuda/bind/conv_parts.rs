@@ -99,7 +99,9 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     Ok(Box::new(ConvParts {
         operator: operator.clone(),
         entry,
-        weights: weights.pack(packer, &format!("parts {name}"), |read| pack_weights(&parted, &parts, transposed, read))?,
+        weights: weights.pack(packer, &format!("parts {name}"), |read| {
+            pack_weights(&parted, &parts, transposed, read)
+        })?,
         parts: packer.table(format!("parts {name}"), || bytemuck::cast_slice(&entries).to_vec()),
         pieces: packer.table(format!("pieces {name}"), || bytemuck::cast_slice(&pieces).to_vec()),
         bias: pack_bias(packer, product)?,

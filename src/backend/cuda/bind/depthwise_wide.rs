@@ -55,7 +55,11 @@ fn form(window: &primitive::Window) -> Option<(u32, u32, u32)> {
     let line = ((TILE_COLUMNS - 1) * step + columns) | 1;
     let lines = (TILE_ROWS - 1) * step + rows;
     let sums = TILE_ROWS * TILE_COLUMNS * LOT * 4;
-    let shared = lines.checked_mul(line)?.checked_add(TAPS + rows * columns)?.checked_mul(LOT * 2)?.max(sums);
+    let shared = lines
+        .checked_mul(line)?
+        .checked_add(TAPS + rows * columns)?
+        .checked_mul(LOT * 2)?
+        .max(sums);
     (shared <= SHARED).then_some((step, line, shared))
 }
 
@@ -78,7 +82,10 @@ pub fn launch(
     }
     let frame = PixelFrame::new(at, operator, region, 1)?;
     let lots = channels.div_ceil(LOT);
-    let (across, down) = (view.layout.shape.dim(3).div_ceil(TILE_COLUMNS), (region.rows.len() as u32).div_ceil(TILE_ROWS));
+    let (across, down) = (
+        view.layout.shape.dim(3).div_ceil(TILE_COLUMNS),
+        (region.rows.len() as u32).div_ceil(TILE_ROWS),
+    );
     let tiles = [lots, across, down]
         .iter()
         .try_fold(region.batch.len() as u32, |all, &n| all.checked_mul(n))
@@ -109,7 +116,14 @@ mod tests {
     fn the_struct_and_numbers_are_the_sources() {
         assert_eq!(size_of::<Params>(), size_of::<PixelFrame>() + 48 + 64 + 16 + 12 + 36);
         let source = include_str!("../kernels/depthwise_wide.cu");
-        for line in ["WIDE_THREADS = 128;", "LOT = 16;", "TILE_ROWS = 8;", "TILE_RUNS = 2;", "RUN = 7;", "TAPS = 7;"] {
+        for line in [
+            "WIDE_THREADS = 128;",
+            "LOT = 16;",
+            "TILE_ROWS = 8;",
+            "TILE_RUNS = 2;",
+            "RUN = 7;",
+            "TAPS = 7;",
+        ] {
             assert!(source.contains(line), "{line}");
         }
         assert_eq!((THREADS, LOT, TILE_ROWS, TILE_COLUMNS, TAPS), (128, 16, 8, 2 * 7, 7));

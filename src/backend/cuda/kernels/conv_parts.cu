@@ -283,10 +283,8 @@ __device__ __forceinline__ void convolve(const ConvParts& p) {
         convolve<Cut<__VA_ARGS__>>(p);                                                                                            \
     }
 
-CONV_PARTS(conv_parts_128x16x32_32x16_s4, 4, 128, 16, 32, 32, 16, 4)
 CONV_PARTS(conv_parts_64x16x32_16x16_s4, 6, 64, 16, 32, 16, 16, 4)
 CONV_PARTS(conv_parts_64x32x64_32x16_s4, 4, 64, 32, 64, 32, 16, 4)
 CONV_PARTS(conv_parts_64x64x64_32x32_s4, 3, 64, 64, 64, 32, 32, 4)
 CONV_PARTS(conv_parts_128x64x64_64x32_s3, 2, 128, 64, 64, 64, 32, 3)
-CONV_PARTS(conv_parts_128x128x64_64x32_s3, 1, 128, 128, 64, 64, 32, 3)
 CONV_PARTS(conv_parts_32x32x64_16x16_s5, 4, 32, 32, 64, 16, 16, 5)

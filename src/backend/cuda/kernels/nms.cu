@@ -106,16 +106,31 @@ struct Decisions {
     u32 all;                            // kept in all blocks so far
 };
 
-// The words of a candidate of `block` that a thread holds against those decided two blocks before and earlier; zeros for what
-// is not there.
-__device__ __forceinline__ void read_words(const NmsParams& p, u32 block, u32 blocks, u64 (&words)[PART_WORDS]) {
-    const u32 holder = threadIdx.x - HOLDING * 32;
-#pragma unroll
-    for (u32 k = 0; k < PART_WORDS; ++k) {
-        const u32 word = holder / WORD + k * PARTS;
-        words[k] = block < blocks && word + 1 < block ? word_of(p, block, word)[holder % WORD] : 0;
+// The words of one candidate of every block that a thread holds against what was decided two blocks before and earlier; it
+// goes from block to block.
+struct Held {
+    const u64* row;  // its first word of the next block
+    u32 block;
+    u32 first;       // its first word; the others lie PARTS apart
+
+    __device__ __forceinline__ explicit Held(const NmsParams& p) {
+        const u32 holder = threadIdx.x - HOLDING * 32;
+        block = 1;
+        first = holder / WORD;
+        row = word_of(p, 1, first) + holder % WORD;
     }
-}
+
+    // Zeros for what is not there.
+    __device__ __forceinline__ void read_next(u64 (&words)[PART_WORDS], u32 blocks) {
+#pragma unroll
+        for (u32 k = 0; k < PART_WORDS; ++k) {
+            words[k] = 0;
+            if (block < blocks && first + k * PARTS + 1 < block) words[k] = row[k * PARTS * WORD];
+        }
+        ++block;
+        row += block * WORD;
+    }
+};
 
 // Has a block's own words and those of the block before fetched, by one warp.
 __device__ __forceinline__ void fetch_words(const NmsParams& p, Decisions& d, u32 block, u32 blocks) {
@@ -171,9 +186,10 @@ extern "C" __global__ void __launch_bounds__(PICK_THREADS) nms_pick(const __grid
     const u32 count = candidates_in_order(p);
     const u32 blocks = (count + WORD - 1) / WORD;
     u64 ahead[AHEAD][PART_WORDS] = {};
+    Held held(p);
     if (warp >= HOLDING) {
 #pragma unroll
-        for (u32 i = 0; i < AHEAD; ++i) read_words(p, i + 1, blocks, ahead[i]);
+        for (u32 i = 0; i < AHEAD; ++i) held.read_next(ahead[i], blocks);
     } else if (warp == FETCHING) {
 #pragma unroll
         for (u32 i = 0; i < AHEAD; ++i) fetch_words(p, d, i, blocks);
@@ -209,10 +225,10 @@ extern "C" __global__ void __launch_bounds__(PICK_THREADS) nms_pick(const __grid
                 u64 covered = 0;
 #pragma unroll
                 for (u32 k = 0; k < PART_WORDS; ++k) {
-                    const u32 word = (threadIdx.x - HOLDING * 32) / WORD + k * PARTS;
+                    const u32 word = held.first + k * PARTS;
                     if (word < block) covered |= ahead[i][k] & d.kept[word];
                 }
-                read_words(p, block + 1 + AHEAD, blocks, ahead[i]);
+                held.read_next(ahead[i], blocks);
                 const u32 lost = __ballot_sync(FULL_WARP, covered != 0);
                 if (lost != 0 && threadIdx.x % 32 == 0) atomicAnd(&d.alive[2 * (block + 1) + warp % 2], ~lost);
             }

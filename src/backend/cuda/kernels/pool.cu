@@ -127,13 +127,13 @@ __device__ __forceinline__ void pool_any(const Pool& p, const Spot& s, float (&v
                     if (first + j < column_end) pooled(p.average, x, v);
                 }
             }
-            continue;
-        }
+        } else {
 #pragma unroll 3
-        for (u32 j = column_first; j < column_end; ++j) {
-            float x[8];
-            load_pixel(p.x, s, top + i * p.window.dilation[0], left + j * p.window.dilation[1], x);
-            pooled(p.average, x, v);
+            for (u32 j = column_first; j < column_end; ++j) {
+                float x[8];
+                load_pixel(p.x, s, top + i * p.window.dilation[0], left + j * p.window.dilation[1], x);
+                pooled(p.average, x, v);
+            }
         }
     }
     if (!p.average) return;

@@ -9,7 +9,9 @@ use crate::tensor::DType;
 
 /// Small whole numbers, so that halves and sums are exact.
 fn number(seed: u32, at: &[u32]) -> i64 {
-    let mixed = at.iter().fold(seed, |mixed, &i| (mixed ^ i).wrapping_mul(0x9e37_79b1).rotate_left(13));
+    let mixed = at
+        .iter()
+        .fold(seed, |mixed, &i| (mixed ^ i).wrapping_mul(0x9e37_79b1).rotate_left(13));
     i64::from(mixed % 13) - 6
 }
 
@@ -20,7 +22,11 @@ fn weight(at: &[u32]) -> i64 {
 /// A pixel of the input; zero outside.
 fn pixel(extents: [u32; 4], channel: u32, row: i64, column: i64) -> i64 {
     let inside = (0..i64::from(extents[1])).contains(&row) && (0..i64::from(extents[2])).contains(&column);
-    if inside { number(1, &[channel, row as u32, column as u32]) } else { 0 }
+    if inside {
+        number(1, &[channel, row as u32, column as u32])
+    } else {
+        0
+    }
 }
 
 /// A convolution of one sample.
@@ -76,8 +82,20 @@ impl Case {
         let ([c, h, w], [rows, columns]) = (self.from, self.sides());
         let kernel = self.window.kernel;
         let (weights, primitive) = match self.transposed {
-            true => ([c, self.outputs / self.groups], Primitive::ConvTranspose { window: self.window, groups: self.groups }),
-            false => ([self.outputs, c / self.groups], Primitive::Conv { window: self.window, groups: self.groups }),
+            true => (
+                [c, self.outputs / self.groups],
+                Primitive::ConvTranspose {
+                    window: self.window,
+                    groups: self.groups,
+                },
+            ),
+            false => (
+                [self.outputs, c / self.groups],
+                Primitive::Conv {
+                    window: self.window,
+                    groups: self.groups,
+                },
+            ),
         };
         let x = bench.tensor(DType::F16, &[1, c, h, w], Form::Pixels);
         let weights = bench.constant(DType::F16, &[weights[0], weights[1], kernel[0], kernel[1]], &[0, 1, 2, 3]);
@@ -101,14 +119,20 @@ impl Case {
         let mut sum = 0;
         for (i, j) in (0..window.kernel[0]).flat_map(|i| (0..window.kernel[1]).map(move |j| (i, j))) {
             let along = |a: usize, tap: u32| {
-                let (place, pad, reach) = (i64::from(at[a]), i64::from(window.pad_begin[a]), i64::from(tap * window.dilation[a]));
+                let (place, pad, reach) = (
+                    i64::from(at[a]),
+                    i64::from(window.pad_begin[a]),
+                    i64::from(tap * window.dilation[a]),
+                );
                 let stride = i64::from(window.stride[a]);
                 match self.transposed {
                     true => ((place + pad - reach) % stride == 0).then(|| (place + pad - reach) / stride),
                     false => Some(place * stride + reach - pad),
                 }
             };
-            let (Some(row), Some(column)) = (along(0, i), along(1, j)) else { continue };
+            let (Some(row), Some(column)) = (along(0, i), along(1, j)) else {
+                continue;
+            };
             for c in 0..inputs {
                 let value = match self.transposed {
                     true => weight(&[group * inputs + c, own, i, j]),
@@ -143,7 +167,12 @@ impl Case {
                         // Window rows of patches go on from pixel to pixel.
                         let channel = piece.channel + k % PIECE;
                         let column = i64::from(x * walk_pixels) + i64::from(piece.pixel) + i64::from(channel / extents[3]);
-                        pixel(extents, channel % extents[3], i64::from(y * walk_rows) + i64::from(piece.row), column)
+                        pixel(
+                            extents,
+                            channel % extents[3],
+                            i64::from(y * walk_rows) + i64::from(piece.row),
+                            column,
+                        )
                     };
                     let row = entry.weights + u64::from(n) * u64::from(entry.pitch);
                     let sum: i64 = (0..entry.depth).map(|k| half(row + u64::from(k)) * value(k)).sum();
@@ -167,7 +196,10 @@ fn structs_have_the_sources_bytes() {
 #[test]
 fn grouped_convolutions_are_parts_of_some_groups() {
     Case::new([32, 7, 6], 32, 8, [3, 3], [1, 1]).padded([1, 1], [1, 1]).check();
-    Case::new([48, 9, 8], 96, 6, [3, 3], [2, 2]).padded([2, 2], [2, 2]).dilated([2, 2]).check();
+    Case::new([48, 9, 8], 96, 6, [3, 3], [2, 2])
+        .padded([2, 2], [2, 2])
+        .dilated([2, 2])
+        .check();
     Case::new([40, 5, 5], 40, 10, [3, 1], [1, 2]).padded([1, 0], [1, 0]).check();
     Case::new([16, 4, 4], 32, 16, [3, 3], [1, 1]).padded([1, 1], [0, 1]).check();
     Case::new([24, 3, 4], 24, 3, [1, 1], [1, 1]).check();
@@ -176,10 +208,23 @@ fn grouped_convolutions_are_parts_of_some_groups() {
 #[test]
 fn transposed_convolutions_are_parts_of_a_phase() {
     Case::new([16, 4, 5], 8, 1, [2, 2], [2, 2]).transposed().check();
-    Case::new([8, 5, 3], 12, 1, [4, 4], [2, 2]).padded([1, 1], [1, 1]).transposed().check();
-    Case::new([8, 4, 4], 4, 1, [3, 3], [2, 2]).padded([1, 1], [0, 0]).transposed().check();
-    Case::new([16, 3, 4], 16, 2, [5, 2], [4, 3]).padded([1, 0], [2, 0]).transposed().check();
-    Case::new([8, 4, 5], 8, 1, [3, 3], [2, 1]).padded([2, 1], [1, 2]).dilated([3, 2]).transposed().check();
+    Case::new([8, 5, 3], 12, 1, [4, 4], [2, 2])
+        .padded([1, 1], [1, 1])
+        .transposed()
+        .check();
+    Case::new([8, 4, 4], 4, 1, [3, 3], [2, 2])
+        .padded([1, 1], [0, 0])
+        .transposed()
+        .check();
+    Case::new([16, 3, 4], 16, 2, [5, 2], [4, 3])
+        .padded([1, 0], [2, 0])
+        .transposed()
+        .check();
+    Case::new([8, 4, 5], 8, 1, [3, 3], [2, 1])
+        .padded([2, 1], [1, 2])
+        .dilated([3, 2])
+        .transposed()
+        .check();
 }
 
 #[test]
