@@ -1,8 +1,9 @@
-//! A convolution whose windows stand side by side along a row, as in the first layer of a vision transformer, takes the pixels of
-//! a window's row as channels: `[N, C, H, W]` is seen as `[N, k C, H, W / k]`, and the window is one column wide.
+//! A convolution whose windows stand side by side, as in the first layer of a vision transformer, takes the pixels of a window's
+//! row as channels, and the rows of windows as samples: `[N, C, h H, w W]` is seen as `[N H, w C, h, W]` under a window of one
+//! column that never moves down.
 //!
-//! Channels are stored side by side, so that is a view. A few channels become runs that kernels read in whole pieces. The same
-//! products are summed in another order.
+//! Channels are stored side by side, so that is a view. A few channels become runs that kernels read in whole pieces, and no step
+//! is too long for them. The same products are summed in another order.
 
 use super::rewrite::Index;
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
@@ -34,13 +35,17 @@ struct Found {
     window: Window,
     weights: Tensor,
     /// Of the picture: cut into windows, turned, and with their pixels as channels.
-    shapes: [Shape; 3],
+    before: [Shape; 3],
+    /// Of the result: as the convolution makes it, and with its rows apart.
+    after: [Shape; 2],
 }
 
-/// Rows behind the pixels of a window and its channels.
-const TURNED: [usize; 5] = [0, 4, 1, 2, 3];
+/// Of a picture cut into windows: samples and rows of windows, pixels of a window's row, rows and columns.
+const TURNED: [usize; 6] = [0, 2, 5, 1, 3, 4];
 /// The same of weights.
 const TURNED_WEIGHTS: [usize; 4] = [0, 3, 1, 2];
+/// Of the result: channels before rows.
+const TURNED_BACK: [usize; 4] = [0, 2, 1, 3];
 
 fn find(graph: &Graph, node: usize) -> Option<Found> {
     let Op::Primitive(Primitive::Conv { window, groups: 1 }) = graph.nodes[node].op else {
@@ -50,65 +55,82 @@ fn find(graph: &Graph, node: usize) -> Option<Found> {
     let [samples, channels, height, width] = *graph.value(x).shape.dims() else {
         return None;
     };
-    let columns = window.kernel[1];
-    let beside = window.stride[1] == columns && window.dilation[1] == 1 && window.pad_begin[1] == 0 && window.pad_end[1] == 0;
-    let whole = columns >= COLUMNS && width.is_multiple_of(columns) && (columns * channels).is_multiple_of(PIECE);
-    if window.axes != 2 || !beside || !whole || channels > FEW_CHANNELS {
+    let [rows, columns, _] = window.kernel;
+    let beside =
+        |a: usize| window.stride[a] == window.kernel[a] && window.dilation[a] == 1 && window.pad_begin[a] == 0 && window.pad_end[a] == 0;
+    let whole = height.is_multiple_of(rows) && width.is_multiple_of(columns);
+    let runs = columns >= COLUMNS && (columns * channels).is_multiple_of(PIECE);
+    if window.axes != 2 || !(beside(0) && beside(1) && whole && runs) || channels > FEW_CHANNELS {
         return None;
     }
     let (tensor, at) = strided::constant(graph, &Index::of(graph).producers, weights)?;
-    let &[outputs, _, rows, _] = at.layout.shape.dims() else {
-        return None;
-    };
+    let outputs = at.layout.shape.dim(0);
     let perm = TURNED_WEIGHTS.to_vec();
     let turned = at.view(&ViewOp::Transpose { perm }, Shape::new(&[outputs, columns, channels, rows])?)?;
-    let turned = strided::gather(&tensor, &turned)?;
-    let weights = turned.reshaped(Shape::new(&[outputs, columns * channels, rows, 1])?)?;
-    let across = width / columns;
-    let mut narrow = window;
-    (narrow.kernel[1], narrow.stride[1]) = (1, 1);
+    let weights = strided::gather(&tensor, &turned)?.reshaped(Shape::new(&[outputs, columns * channels, rows, 1])?)?;
+    let (down, across) = (height / rows, width / columns);
+    let lines = samples.checked_mul(down)?;
     Some(Found {
-        window: narrow,
+        window: Window::new(&[rows, 1]),
         weights,
-        shapes: [
-            Shape::new(&[samples, channels, height, across, columns])?,
-            Shape::new(&[samples, columns, channels, height, across])?,
-            Shape::new(&[samples, columns * channels, height, across])?,
+        before: [
+            Shape::new(&[samples, channels, down, rows, across, columns])?,
+            Shape::new(&[samples, down, columns, channels, rows, across])?,
+            Shape::new(&[lines, columns * channels, rows, across])?,
+        ],
+        after: [
+            Shape::new(&[lines, outputs, 1, across])?,
+            Shape::new(&[samples, down, outputs, across])?,
         ],
     })
 }
 
-/// Lets the convolution read the view; says how many nodes that put before it.
+/// Puts views around the convolution; says how many nodes that put before the last of them.
 fn apply(graph: &mut Graph, node: usize, found: Found) -> usize {
-    let (name, x) = (graph.nodes[node].name.clone(), graph.nodes[node].inputs[0]);
-    let dtype = graph.value(x).dtype;
-    let perm = TURNED.to_vec();
+    let Node { name, inputs, outputs, .. } = graph.nodes[node].clone();
+    let dtype = graph.value(inputs[0]).dtype;
+    let weights = graph.add_constant(format!("{name}.weights"), Arc::new(found.weights));
+    let convolution = Op::Primitive(Primitive::Conv {
+        window: found.window,
+        groups: 1,
+    });
+    let turn = |perm: &[usize]| Op::View(ViewOp::Transpose { perm: perm.to_vec() });
+    let [cut, turned, joined] = found.before;
+    let [made, apart] = found.after;
     let steps = [
-        ("cut", ViewOp::Reshape),
-        ("turned", ViewOp::Transpose { perm }),
-        ("joined", ViewOp::Reshape),
+        ("cut", Op::View(ViewOp::Reshape), cut),
+        ("turned", turn(&TURNED), turned),
+        ("joined", Op::View(ViewOp::Reshape), joined),
+        ("lines", convolution, made),
+        ("apart", Op::View(ViewOp::Reshape), apart),
     ];
-    let mut from = x;
-    let mut views = Vec::new();
-    for ((step, op), shape) in steps.into_iter().zip(found.shapes) {
-        let name = format!("{name}.{step}");
-        let output: ValueId = graph.add_value(name.clone(), dtype, shape);
-        views.push(Node {
-            name,
-            op: Op::View(op),
-            inputs: vec![from],
+    let mut from = inputs[0];
+    let mut before = Vec::new();
+    for (step, op, shape) in steps {
+        let output: ValueId = graph.add_value(format!("{name}.{step}"), dtype, shape);
+        let (own, constants): (String, &[ValueId]) = match op {
+            Op::Primitive(_) => (name.clone(), &inputs[1..]),
+            _ => (format!("{name}.{step}"), &[]),
+        };
+        let mut read = [&[from], constants].concat();
+        if let Some(first) = read.get_mut(1) {
+            *first = weights;
+        }
+        before.push(Node {
+            name: own,
+            op,
+            inputs: read,
             outputs: vec![output],
         });
         from = output;
     }
-    let weights = graph.add_constant(format!("{name}.weights"), Arc::new(found.weights));
-    let conv = &mut graph.nodes[node];
-    conv.op = Op::Primitive(Primitive::Conv {
-        window: found.window,
-        groups: 1,
-    });
-    conv.inputs[..2].copy_from_slice(&[from, weights]);
-    let before = views.len();
-    graph.nodes.splice(node..node, views);
-    before
+    let count = before.len();
+    graph.nodes[node] = Node {
+        name: format!("{name}.turned back"),
+        op: turn(&TURNED_BACK),
+        inputs: vec![from],
+        outputs,
+    };
+    graph.nodes.splice(node..node, before);
+    count
 }

@@ -66,7 +66,22 @@ __device__ __forceinline__ void fetch_rows(u32 shared, const Rows& from, u32 fir
     };
     u32 to;
     u64 address;
-    if (from.wide) {
+    if (from.wide && THREADS % PIECES == 0) {
+        // A thread stays at its piece of a row and goes down.
+        constexpr u32 DOWN = THREADS / PIECES;
+        const u32 at = threadIdx.x % PIECES * 8, left = from.rows > first ? from.rows - first : 0;
+        const u32 piece_of_row = at < from.length ? (from.length - at < 8 ? from.length - at : 8) : 0;
+        u32 row = threadIdx.x / PIECES;
+        to = shared + 2 * (row * (COLUMNS + ROW_GAP) + at);
+        address = from.address + static_cast<u64>(2 * (static_cast<i64>(first + row) * from.step + static_cast<i64>(at)));
+        const u64 step = static_cast<u64>(2 * DOWN * from.step);
+#pragma unroll
+        for (u32 turn = 0; turn < (ROWS + DOWN - 1) / DOWN; ++turn) {
+            const bool inside = row < left && piece_of_row > 0;
+            if (ROWS % DOWN == 0 || row < ROWS) copy_16(to, inside ? address : from.address, inside ? 2 * piece_of_row : 0);
+            row += DOWN, address += step, to += 2 * DOWN * (COLUMNS + ROW_GAP);
+        }
+    } else if (from.wide) {
 #pragma unroll 4
         for (u32 i = threadIdx.x; i < ROWS * PIECES; i += THREADS) {
             const u32 count = piece(i, to, address);
