@@ -25,8 +25,10 @@ const STAGES: [usize; 4] = [4, 8, 16, 32];
 const TAIL: f64 = 0.9;
 /// New plans of a round.
 const PLANS: usize = 32;
-/// The best plans so far that run in every round, and that new ones are made from.
+/// The best plans so far that new ones are made from,
 const ELITE: usize = 5;
+/// and the best of them, which run in every round: what was lucky once is found out.
+const AGAIN: usize = 3;
 /// Frames that a plan must have run to be one of them.
 const PROVEN: usize = STAGES[0] + STAGES[1] + STAGES[2];
 /// How often a direction is taken at least, and how much more for each plan in it that was better than its parent.
@@ -159,6 +161,7 @@ impl<'a> Hunt<'a> {
     /// Runs new plans beside the best ones so far.
     fn round(&mut self, fresh: Vec<Tried>, meter: &mut dyn Meter) -> Result<RoundReport, BenchError> {
         let mut stay = self.elite();
+        stay.truncate(AGAIN);
         stay.extend(self.anchor.filter(|a| !stay.contains(a)));
         let first = self.tried.len();
         self.tried.extend(fresh);
