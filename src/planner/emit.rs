@@ -159,7 +159,8 @@ pub(super) fn emit(
         needs: &lowered.needs,
     };
     let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
-    let costs = costs(&plan, board, options, &measured);
+    let offers = offers(&plan, target, options);
+    let costs = costs(&plan, board, options, &offers, &measured);
     let found = search::search(&problem, &costs, options.searcher, effort, &|at, of| options.progress.tell(at, of))?;
     let scheduled = Scheduled {
         plan: &plan,
@@ -181,7 +182,15 @@ pub(super) fn emit(
         let start = |(idea, decisions): (Idea, &Decisions)| Some((scheduled.finish(idea.by, decisions).ok()?.0, idea));
         let starts = Workshop::starts(&found, options.rivals).filter_map(start).collect();
         let workshop = Workshop::of(&problem, &costs);
-        Refinery::new(plan.clone(), lowered.needs.clone(), starts, workshop, board, options)
+        Refinery::new(
+            plan.clone(),
+            lowered.needs.clone(),
+            offers.clone(),
+            starts,
+            workshop,
+            board,
+            options,
+        )
     });
     Ok(Compiled {
         plan: finished,
@@ -197,14 +206,27 @@ pub(super) fn best_effort(board: &BoardRecord, options: &CompileOptions) -> bool
     options.best_effort || board.name == "host"
 }
 
-/// What the operators of a plan cost on a board, under the tactics that a search may choose from.
-pub(super) fn costs<'a>(plan: &'a Plan, board: &BoardRecord, options: &CompileOptions, measured: Measured<'a>) -> Costs<'a> {
+/// For each operator the tactics that a search may run it with beside its own: none for most searchers.
+fn offers(plan: &Plan, target: Target, options: &CompileOptions) -> Vec<Vec<Tactic>> {
+    let of = |operator: &Operator| match options.searcher {
+        Searcher::Platoon => others(plan, operator, target, options),
+        _ => Vec::new(),
+    };
+    plan.operators.iter().map(of).collect()
+}
+
+/// What the operators of a plan cost on a board, under their own tactics and those that are offered.
+pub(super) fn costs<'a>(
+    plan: &'a Plan,
+    board: &BoardRecord,
+    options: &CompileOptions,
+    offers: &[Vec<Tactic>],
+    measured: Measured<'a>,
+) -> Costs<'a> {
     let machine = Machine::of(board).calibrated(options.calibration);
     let mut costs = Costs::on(machine, &plan.operators, board, measured);
-    if options.searcher == Searcher::Platoon {
-        for (index, operator) in plan.operators.iter().enumerate() {
-            costs.offer(index, board, &others(plan, operator, Target::of(board), options));
-        }
+    for (operator, tactics) in offers.iter().enumerate() {
+        costs.offer(operator, board, tactics);
     }
     costs
 }

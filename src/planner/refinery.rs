@@ -8,7 +8,7 @@ use super::search::{Idea, Proposal, Workshop};
 use super::{CompileOptions, Searcher};
 use crate::board::BoardRecord;
 use crate::ids::OperatorId;
-use crate::plan::format::{Operator, Plan};
+use crate::plan::format::{Operator, Plan, Tactic};
 use std::num::NonZeroUsize;
 
 /// A plan's operators without a schedule, what a search found for them, and what makes more of it.
@@ -16,6 +16,8 @@ use std::num::NonZeroUsize;
 pub struct Refinery {
     plan: Plan,
     needs: Vec<Vec<OperatorId>>,
+    /// For each operator the tactics that it may be run with beside its own.
+    offers: Vec<Vec<Tactic>>,
     starts: Vec<(Plan, Idea)>,
     workshop: Workshop,
     board: BoardRecord,
@@ -28,6 +30,7 @@ impl Refinery {
     pub(super) fn new(
         plan: Plan,
         needs: Vec<Vec<OperatorId>>,
+        offers: Vec<Vec<Tactic>>,
         starts: Vec<(Plan, Idea)>,
         workshop: Workshop,
         board: &BoardRecord,
@@ -36,6 +39,7 @@ impl Refinery {
         Refinery {
             plan,
             needs,
+            offers,
             starts,
             workshop,
             board: board.clone(),
@@ -78,7 +82,7 @@ impl Refinery {
 
     fn finish(&self, ideas: &[&Idea]) -> Vec<Option<Plan>> {
         let measured = |o: &Operator| self.options.times.as_ref()?.of(&self.plan, o);
-        let costs = emit::costs(&self.plan, &self.board, &self.options, &measured);
+        let costs = emit::costs(&self.plan, &self.board, &self.options, &self.offers, &measured);
         let scheduled = Scheduled {
             plan: &self.plan,
             problem: Problem {
