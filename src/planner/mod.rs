@@ -357,6 +357,7 @@ fn tenant(
     crops: Option<CropSource<'_>>,
     table: &[Camera],
     options: &CompileOptions,
+    target: Target,
 ) -> Result<Attached, PlannerError> {
     spec.card.verify()?;
     let pictures = spec.card.input.crops.as_ref().map_or(ids.len().max(1) as u32, |c| c.count);
@@ -368,7 +369,8 @@ fn tenant(
     let graph = import::import(&spec.card.onnx, &import)?;
     let single = options.dtype == DType::F32 || spec.card.single;
     let graph = if single { single_floats::convert(graph) } else { graph };
-    let graph = passes::run(graph, options.passes)?;
+    let dtype = if single { DType::F32 } else { options.dtype };
+    let graph = passes::run(graph, options.passes.on(target).in_type(dtype))?;
     let attached = match crops {
         Some(source) => attach::attach_crops(graph, &spec.card, &source, table)?,
         None => attach::attach(graph, &spec.card, ids, table)?,
@@ -411,7 +413,7 @@ pub fn compile_task_set(tasks: &Tasks, name: &str, board: &BoardRecord, options:
             classes: crops.classes,
             margin: crops.margin,
         });
-        let attached = tenant(spec, &ids, crops, &table, options).map_err(within)?;
+        let attached = tenant(spec, &ids, crops, &table, options, Target::of(board)).map_err(within)?;
         let record = Tenant {
             name: spec.name.clone(),
             model: spec.card.name.clone(),

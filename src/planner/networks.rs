@@ -81,7 +81,7 @@ fn compile(
             DType::F32 => single_floats::convert(graph),
             _ => graph,
         };
-        let attached = attach::tensors(passes::run(graph, options.passes)?);
+        let attached = attach::tensors(passes::run(graph, options.passes.on(Target::of(board)).in_type(options.dtype))?);
         let attached = if options.dtype == DType::F16 {
             half_floats::convert(attached, options.ports)
         } else {

@@ -9,9 +9,11 @@ mod fold_batchnorm;
 mod fold_constants;
 mod fold_pad;
 mod gelu;
+mod grouped;
 mod hardswish;
 mod lines;
 mod normalise;
+mod patches;
 mod rewrite;
 mod silu;
 #[cfg(test)]
@@ -21,10 +23,11 @@ pub(super) use rewrite::replace;
 
 use super::graph::{Graph, VerifyError, verify};
 use crate::plan::tactic::Target;
+use crate::tensor::DType;
 
 /// Which passes run. The set is part of a plan's source: compiling with and without a pass is how passes are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassSet(u16);
+pub struct PassSet(u32);
 
 impl PassSet {
     /// No pass at all: every node an operator of its own, every view a copy, everything in C order.
@@ -61,14 +64,27 @@ impl PassSet {
     pub const FLATTENED: PassSet = PassSet(1 << 14);
     /// Windows over lines become those of pictures of one row.
     pub const LINES: PassSet = PassSet(1 << 15);
+    /// Convolutions in groups become ones of all channels, on GPUs.
+    pub const GROUPED: PassSet = PassSet(1 << 16);
+    /// Convolutions of windows side by side become matrix products, on GPUs.
+    pub const PATCHES: PassSet = PassSet(1 << 17);
     /// Every pass.
-    pub const ALL: PassSet = PassSet(u16::MAX);
+    pub const ALL: PassSet = PassSet((1 << 18) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
         match target {
             Target::Cuda { wgmma: true } => self,
-            Target::Cuda { wgmma: false } | Target::Cpu => self.without(PassSet::POOLED),
+            Target::Cuda { wgmma: false } => self.without(PassSet::POOLED),
+            Target::Cpu => self.without(PassSet::POOLED).without(PassSet::GROUPED).without(PassSet::PATCHES),
+        }
+    }
+
+    /// The set of a network whose activations are stored in `dtype`: in f32 nothing is for tensor cores.
+    pub fn in_type(self, dtype: DType) -> PassSet {
+        match dtype {
+            DType::F16 => self,
+            _ => self.without(PassSet::GROUPED).without(PassSet::PATCHES),
         }
     }
 
@@ -88,7 +104,7 @@ impl PassSet {
     }
 
     /// The set as a number, for digests.
-    pub const fn bits(self) -> u16 {
+    pub const fn bits(self) -> u32 {
         self.0
     }
 }
@@ -118,7 +134,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 14] = [
+const PASSES: [Pass; 16] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -148,6 +164,16 @@ const PASSES: [Pass; 14] = [
         name: "lines",
         flag: PassSet::LINES,
         run: lines::run,
+    },
+    Pass {
+        name: "grouped",
+        flag: PassSet::GROUPED,
+        run: grouped::run,
+    },
+    Pass {
+        name: "patches",
+        flag: PassSet::PATCHES,
+        run: patches::run,
     },
     Pass {
         name: "silu",

@@ -8,6 +8,7 @@ pub mod nets;
 mod oracle;
 mod pooled;
 mod rates;
+mod tensor_cores;
 mod views;
 
 use super::passes::PassSet;
