@@ -17,7 +17,7 @@ use crate::board::BoardRecord;
 use crate::ids::{CameraId, OperatorId, PlanId, TenantId};
 use crate::limits::MAX_BYTES;
 use crate::plan::deployment::Deployment;
-use crate::plan::format::{Kernel, Operator, Plan, Tactic};
+use crate::plan::format::{Kernel, Operand, Operator, Plan, Tactic, View};
 use crate::plan::tactic::{self, Target};
 use crate::planner::cost;
 use crate::planner::isolate::{Isolated, Trial, isolate};
@@ -43,6 +43,8 @@ const FRAMES: usize = 8;
 const STEPS: usize = 4000;
 /// Bytes of the operands of one plan, about: they are filled with noise and brought to the device in every frame.
 const OPERANDS: u64 = 96 << 20;
+/// Runs of consecutive bytes that the steps of one plan touch, about: each is looked at when the plan is checked.
+const RUNS: u64 = 4 << 20;
 /// An operator that takes at least so long is also measured in two chunks,
 const HEAVY: Nanos = Nanos(15_000);
 /// with so many of its fastest tactics.
@@ -80,9 +82,16 @@ struct Open {
     trial: Trial,
     keys: Vec<Key>,
     bytes: u64,
+    /// Runs of consecutive bytes that the operator touches.
+    runs: u64,
 }
 
 impl Open {
+    /// Those of all its steps.
+    fn all_runs(&self) -> u64 {
+        self.runs.saturating_mul(self.steps() as u64)
+    }
+
     fn steps(&self) -> usize {
         self.keys.len() * (self.trial.repeats * self.trial.rounds) as usize * self.trial.chunks.len().max(1)
     }
@@ -97,6 +106,7 @@ impl Open {
             },
             keys: self.keys[range].to_vec(),
             bytes: self.bytes,
+            runs: self.runs,
         };
         (middle > 0).then(|| [part(0..middle), part(middle..self.keys.len())])
     }
@@ -188,6 +198,26 @@ fn output(operator: &Operator) -> Shape {
     operator.outputs.first().map_or(Shape::SCALAR, |v| v.layout.shape)
 }
 
+/// The views that an operator reads and writes.
+fn touched(operator: &Operator) -> impl Iterator<Item = &View> {
+    let operands = operator.calls.iter().flat_map(|c| &c.inputs);
+    let read = operands.filter_map(|o| match o {
+        Operand::View(view) => Some(view),
+        Operand::Inner(_) => None,
+    });
+    read.chain(&operator.outputs)
+}
+
+/// About as many runs of consecutive bytes as a view names: one where nothing lies between its elements, else one for each
+/// row of neighbours.
+fn runs(view: &View) -> u64 {
+    let (shape, layout) = (view.layout.shape, &view.layout);
+    let whole = layout.reach().is_none_or(|elements| elements <= shape.elements());
+    let neighbours = (0..shape.rank()).find(|&a| shape.dim(a) > 1 && layout.stride(a) == 1);
+    let side_by_side = neighbours.map_or(1, |axis| u64::from(shape.dim(axis)));
+    if whole { 1 } else { shape.elements() / side_by_side }
+}
+
 /// What was not met before and has no time, of what `pass` asks for of a plan's operators.
 fn open(
     plan: &Plan,
@@ -223,6 +253,7 @@ fn open(
                 },
                 keys: left().map(|(_, key)| key.clone()).collect(),
                 bytes: cost::work(operator).1,
+                runs: touched(operator).map(runs).sum(),
             });
         }
     }
@@ -232,14 +263,16 @@ fn open(
 /// Neighbours that share a plan.
 fn groups(open: &[Open]) -> Vec<&[Open]> {
     let mut groups = Vec::new();
-    let (mut start, mut steps, mut bytes) = (0, 0, 0);
+    let (mut start, mut steps, mut bytes, mut runs) = (0, 0, 0, 0u64);
     for (index, one) in open.iter().enumerate() {
-        if index > start && (steps + one.steps() > STEPS || bytes + one.bytes > OPERANDS) {
+        let crowded = steps + one.steps() > STEPS || bytes + one.bytes > OPERANDS || runs.saturating_add(one.all_runs()) > RUNS;
+        if index > start && crowded {
             groups.push(&open[start..index]);
-            (start, steps, bytes) = (index, 0, 0);
+            (start, steps, bytes, runs) = (index, 0, 0, 0);
         }
         steps += one.steps();
         bytes += one.bytes;
+        runs = runs.saturating_add(one.all_runs());
     }
     groups.extend((start < open.len()).then(|| &open[start..]));
     groups
@@ -252,26 +285,29 @@ fn time(deployment: &Deployment, id: PlanId, group: &[Open], table: &mut OpTable
         memory_budget: MAX_BYTES,
         ..deployment.table.board.clone()
     };
+    if let [one] = group
+        && one.all_runs() > RUNS
+        && let Some(halves) = one.halves()
+    {
+        return halves
+            .iter()
+            .try_for_each(|half| time(deployment, id, std::slice::from_ref(half), table, options));
+    }
     let trials: Vec<Trial> = group.iter().map(|o| o.trial.clone()).collect();
     let began = Instant::now();
     let isolated = match isolate(plan, &trials, &board) {
         Ok(isolated) => isolated,
-        // Slices of concatenations and pixels apart make accesses that a plan may only hold so many of.
+        // Slices of concatenations make accesses that a plan may only hold so many of.
         Err(_) if group.len() > 1 => {
             let (some, others) = group.split_at(group.len() / 2);
             time(deployment, id, some, table, options)?;
             return time(deployment, id, others, table, options);
         }
         Err(error) => {
-            let Some(halves) = group.first().and_then(Open::halves) else {
-                return Err(BenchError::Plan {
-                    name: plan.task_set.clone(),
-                    error: Box::new(error),
-                });
-            };
-            return halves
-                .iter()
-                .try_for_each(|half| time(deployment, id, std::slice::from_ref(half), table, options));
+            return Err(BenchError::Plan {
+                name: plan.task_set.clone(),
+                error: Box::new(error),
+            });
         }
     };
     let segments = isolated.plan.cycle.iter().map(|f| f.segments.len()).sum::<usize>();

@@ -126,8 +126,9 @@ __device__ __forceinline__ void load_bias(float (&values)[GROUP], const Epilogue
     for (u32 i = 0; i < GROUP; ++i) values[i] = loaded[i];
 }
 
-// The functions that are long, of the `count` first channels.
-__device__ __forceinline__ void finish_long(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
+// The functions that are long, of the `count` first channels. They stay out of line: main loops keep their registers, and the usual
+// launch never fetches them.
+__device__ __noinline__ void finish_long(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
     if (e.function == EPILOGUE_SILU) {
 #pragma unroll
         for (u32 i = 0; i < GROUP; i += 4) take_four(values, i, long_unary(TAIL_SILU, four(values, i)));
@@ -179,7 +180,6 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
         case EPILOGUE_HARD_SWISH: each(values, [](float x) { return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f)); }); break;
         case EPILOGUE_SILU:
         case EPILOGUE_TAIL:
-            // One copy serves all groups, so that main loops keep their registers and other launches fetch little.
 #pragma unroll 1
             for (u32 g = 0; g < N; ++g) {
                 float copies[GROUP];
