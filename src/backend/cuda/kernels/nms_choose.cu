@@ -119,20 +119,20 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS) nms_narrow(const __
     const u32 last = selection.digit;
     const bool many = selection.below + selection.within > RANKED;
     __syncthreads();
+    const u32 all = p.scores.rows * p.scores.columns;
+    const bool dense = are_dense(p.scores);
     // Where too many scores are alike, one block looks for the last candidate bit by bit.
     u64 most = NO_KEY - 1;
     if (many) {
         if (blockIdx.x > 0) return;
-        most = largest_taken(selection, p.scores.rows * p.scores.columns, CHOSEN, 0, [&](u32 i) {
-            const float score = p.scores.at(i / p.scores.columns, i % p.scores.columns);
+        most = largest_taken(selection, all, CHOSEN, 0, [&](u32 i) {
+            const float score = dense ? p.scores.data[i] : p.scores.at(i / p.scores.columns, i % p.scores.columns);
             return score >= p.score ? key_of(falling(score), i) : NO_KEY;
         });
         __syncthreads();
     }
     if (threadIdx.x == 0) shared.found.count = 0;
     __syncthreads();
-    const u32 all = p.scores.rows * p.scores.columns;
-    const bool dense = are_dense(p.scores);
     const u32 blocks = many ? 1 : gridDim.x;
     const u32 tiles = (all + SELECT_THREADS * SCORES - 1) / (SELECT_THREADS * SCORES);
     for (u32 tile = blockIdx.x; tile < tiles; tile += blocks) {

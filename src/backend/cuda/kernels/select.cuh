@@ -84,23 +84,10 @@ __device__ u64 largest_taken(Selection& s, u32 candidates, u32 wanted, u64 least
         const u32 bits = u32(top) - shift;
         for (u32 i = threadIdx.x; i < DIGITS; i += SELECT_THREADS) s.histogram[i] = 0;
         __syncthreads();
-        // Keys of some candidates are on their way at once, and one of a warp counts all of a digit.
-        constexpr u32 AT_ONCE = 8;
-        for (u32 first = 0; first < candidates; first += AT_ONCE * SELECT_THREADS) {
-            u64 keys[AT_ONCE];
-#pragma unroll
-            for (u32 j = 0; j < AT_ONCE; ++j) {
-                const u32 i = first + j * SELECT_THREADS + threadIdx.x;
-                keys[j] = i < candidates ? key(i) : NO_KEY;
-            }
-#pragma unroll
-            for (u32 j = 0; j < AT_ONCE; ++j) {
-                const bool same = top == 64 || keys[j] >> top == prefix;
-                const bool counts = keys[j] != NO_KEY && keys[j] >= least && same;
-                const u32 digit = counts ? u32(keys[j] >> shift) & ((1u << bits) - 1) : DIGITS;
-                const u32 alike = __match_any_sync(FULL_WARP, digit);
-                if (counts && threadIdx.x % 32 == u32(__ffs(i32(alike))) - 1) atomicAdd(&s.histogram[digit], __popc(alike));
-            }
+        for (u32 i = threadIdx.x; i < candidates; i += SELECT_THREADS) {
+            const u64 k = key(i);
+            const bool same = top == 64 || k >> top == prefix;
+            if (k != NO_KEY && k >= least && same) atomicAdd(&s.histogram[(k >> shift) & ((1u << bits) - 1)], 1u);
         }
         __syncthreads();
         find_digit(s, wanted);
