@@ -378,3 +378,40 @@ fn a_product_with_turned_shares_becomes_turned_attention() {
         [Primitive::Attention { scale: Scalar(1.0) }]
     );
 }
+
+#[test]
+fn windows_side_by_side_are_seen_as_channels_of_lines() {
+    let patches = |stride: u32| {
+        let (mut net, mut draw) = (Net::default(), Draw::new(1));
+        let x = net.input(&[2, 3, 32, 48]);
+        let weights = net.constant(draw.tensor(&[5, 3, 16, 16]));
+        let mut window = Window::new(&[16, 16]);
+        window.stride[..2].fill(stride);
+        let dims = [2, 5, 16 / stride + 1, 32 / stride + 1];
+        let y = net.node(Op::Primitive(Primitive::Conv { window, groups: 1 }), &[x, weights], &dims);
+        primitives(net, y, PassSet::PATCHES)
+    };
+    let window = Window::new(&[16, 1]);
+    assert_eq!(patches(16), [Primitive::Conv { window, groups: 1 }]);
+    assert_ne!(patches(8), [Primitive::Conv { window, groups: 1 }], "windows that overlap");
+}
+
+#[test]
+fn products_of_one_matrix_that_views_read_are_computed_at_once() {
+    let products = |function: bool| {
+        let (mut net, mut draw) = (Net::default(), Draw::new(1));
+        let x = net.input(&[2, 5, 8]);
+        let mut parts = Vec::new();
+        for columns in [16, 24] {
+            let weights = net.constant(draw.tensor(&[8, columns]));
+            let weights = net.node(Op::View(ViewOp::Broadcast), &[weights], &[2, 8, columns]);
+            let y = net.node(Op::Primitive(Primitive::MatMul), &[x, weights], &[2, 5, columns]);
+            let y = if function { net.unary(Unary::Relu, y) } else { y };
+            parts.push(net.node(Op::View(ViewOp::Reshape), &[y], &[2, 5, columns / 8, 8]));
+        }
+        net.output(parts[0]);
+        primitives(net, parts[1], PassSet::SIBLINGS)
+    };
+    assert_eq!(products(false), [Primitive::MatMul]);
+    assert_eq!(products(true).len(), 4, "each with its function");
+}

@@ -8,6 +8,7 @@ pub mod nets;
 mod oracle;
 mod pooled;
 mod rates;
+mod transformers;
 mod views;
 
 use super::passes::PassSet;

@@ -29,17 +29,19 @@ __device__ __forceinline__ float folded(float value) {
 
 extern __shared__ float values[];
 
+// Neighbours from `first` on that there are.
+__device__ __forceinline__ u32 run(u32 extent, u32 first) { return extent - first < EACH ? extent - first : EACH; }
+
 extern "C" __global__ void __launch_bounds__(WIDE_THREADS) normalise_wide(const __grid_constant__ NormaliseWide p) {
     __shared__ float mean_of_row, deviation_of_row;
     const Generic& g = p.common;
     const float count = static_cast<float>(p.extent);
     const u32 own = threadIdx.x * EACH;
-    const auto run = [&](u32 first) { return p.extent - first < EACH ? p.extent - first : EACH; };
     // Most rows have no more elements than the block's threads take at once: their constants are there before the wait.
     float scale[EACH], shift[EACH];
     const auto constants = [&](u32 first) {
-        load_run(p.scale, F16, first, 1, run(first), scale);
-        load_run(p.shift, F16, first, 1, run(first), shift);
+        load_run(p.scale, F16, first, 1, run(p.extent, first), scale);
+        load_run(p.shift, F16, first, 1, run(p.extent, first), shift);
     };
     if (own < p.extent) constants(own);
     wait_for_predecessors();
@@ -51,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(WIDE_THREADS) normalise_wide(const 
         __syncthreads();
         for (u32 first = own; first < p.extent; first += WIDE_THREADS * EACH) {
             float v[EACH];
-            load_run(p.x.address, F16, from + first, 1, run(first), v);
+            load_run(p.x.address, F16, from + first, 1, run(p.extent, first), v);
 #pragma unroll
             for (u32 i = 0; i < EACH; ++i) {
                 if (first + i < p.extent) values[first + i] = v[i];
@@ -85,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(WIDE_THREADS) normalise_wide(const 
                 const float normal = rounded_to_half(__fdiv_rn(__fsub_rn(x, mean), deviation));
                 v[i] = __fadd_rn(rounded_to_half(__fmul_rn(normal, scale[i])), shift[i]);
             }
-            store_run(g.y.address, F16, to + first, run(first), v);
+            store_run(g.y.address, F16, to + first, run(p.extent, first), v);
         }
     }
 }
