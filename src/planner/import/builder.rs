@@ -25,6 +25,14 @@ const MAX_WORK_IN_ALL: u64 = 1 << 32;
 /// Bytes up to which a repeated constant is stored as such instead of as a view.
 const MAX_REPEATED: u64 = 64 << 10;
 
+/// Bytes up to which a repeated constant is stored as such: integers give places and shapes, which have to be known.
+fn most_repeated(elem: Elem) -> u64 {
+    match elem {
+        Elem::I64 | Elem::I32 => MAX_FOLDED,
+        _ => MAX_REPEATED,
+    }
+}
+
 /// A constant, and its value in the graph once a node reads it.
 #[derive(Debug)]
 pub(super) struct Constant {
@@ -252,7 +260,7 @@ impl Builder {
             return Err(malformed(format!("{view:?} of {} is not {shape}", x.shape())));
         };
         if let Some(host) = x.host()
-            && (view != ViewOp::Broadcast || shape.elements() * x.elem().bytes() <= MAX_REPEATED)
+            && (view != ViewOp::Broadcast || shape.elements() * x.elem().bytes() <= most_repeated(x.elem()))
             && self.take_bytes(&[(x.elem(), shape)])
         {
             let host = host.strided(&layout, offset)?;

@@ -113,8 +113,10 @@ fn gives_shape(graph: &GraphProto, name: &str) -> bool {
 fn parameters(operator: &str) -> &'static [usize] {
     match operator {
         "ConstantOfShape" => &[0],
-        "Reshape" | "Expand" | "Squeeze" | "Unsqueeze" | "Split" | "Upsample" => &[1],
-        "ReduceMean" | "ReduceMax" | "ReduceSum" => &[1],
+        "Reshape" | "Expand" | "Squeeze" | "Unsqueeze" | "Split" | "Upsample" | "Tile" | "TopK" | "CumSum" | "Trilu" | "OneHot" => &[1],
+        reduction if reduction.starts_with("Reduce") => &[1],
+        "NonZero" => &[0],
+        "Range" => &[0, 1, 2],
         "Clip" | "Dropout" => &[1, 2],
         "LSTM" | "GRU" | "RNN" => &[4],
         "Pad" | "Resize" => &[1, 2, 3],
