@@ -1,7 +1,7 @@
 //! From a directory of plans to an engine that is sealed. Every allocation of the runtime happens here.
 
 use super::engine::{Engine, Latest, Options, PlanFacts};
-use super::images::Newest;
+use super::images::{Newest, touched};
 use super::lifecycle::{Lifecycle, State};
 use super::realtime::{self, Realtime, Refused};
 use super::result::{input_places, output_places};
@@ -92,7 +92,7 @@ impl Engine {
             newest: Newest::new(cameras),
             inputs_set: inputs_table(&facts),
             latest: Latest {
-                bytes: vec![0; output_bytes as usize].into_boxed_slice(),
+                bytes: touched(output_bytes as usize),
                 of_frame: [None; MAX_TENANTS],
             },
             watchdog: options.watchdog,

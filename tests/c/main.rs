@@ -76,7 +76,7 @@ fn the_program_behind_the_figures_of_the_guide_runs() {
         return;
     }
     let plans = plans::by_hand();
-    let program = build(&c("start"), Link::Shared);
+    let program = build(&c("start"), links()[links().len() - 1]);
     let arguments = [plans.parent().unwrap().as_os_str(), "by-hand".as_ref(), "b".as_ref()];
     assert!(run(&program, &arguments).contains("open to sealed"));
 }

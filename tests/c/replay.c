@@ -68,6 +68,7 @@ int main(int argc, char **argv) {
     options.abi = PLATOON_ABI;
     options.plans = argv[1];
     options.board = argv[2];
+    options.watchdog_ns = PLATOON_FOREVER; /* an emulated processor is slow */
     platoon_engine engine;
     OK(platoon_open(&options, &engine));
 

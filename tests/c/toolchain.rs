@@ -181,7 +181,9 @@ pub fn build(program: &Program, link: Link) -> PathBuf {
         Link::Static => command.arg(library.join("libplatoon.a")),
         Link::Shared => command.arg("-L").arg(library).arg("-lplatoon").arg(rpath(library)),
     };
-    command.args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]);
+    // A program without shared libraries unwinds by the compiler's own archive.
+    command.arg(if cross().is_some() { "-lgcc_eh" } else { "-lgcc_s" });
+    command.args(["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]);
     finish(command);
     out
 }
