@@ -8,6 +8,7 @@ use crate::ids::{PlanId, SectionId};
 use crate::plan::deployment::Deployment;
 use crate::plan::format::{Digest, Plan};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,8 +47,8 @@ impl Weights {
         for (p, plan) in deployment.plans.iter().enumerate() {
             for s in 0..plan.sections.len() {
                 let key = key(plan, s);
-                if !uploaded.known.contains_key(&key) {
-                    uploaded.known.insert(key, Area::default());
+                if let Entry::Vacant(place) = uploaded.known.entry(key) {
+                    place.insert(Area::default());
                     contents.push(deployment.section(PlanId(p as u16), SectionId(s as u32)));
                     keys.push(key);
                 }
