@@ -161,14 +161,7 @@ fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardR
 /// Figures of the zoo's networks, or their files.
 fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<String> {
     let (workers, engine) = engine(common, arguments, board);
-    let setting = Setting {
-        board,
-        compile: options,
-        engine: &engine,
-        workers,
-        frames: arguments.frames(),
-        device: device(common, board),
-    };
+    let setting = setting(common, arguments, board, options, (workers, &engine));
     let groups = arguments.zoo.groups(options.batch)?;
     if let Some(folder) = &arguments.zoo.export {
         return zoo::export(groups, &setting, folder);
@@ -189,14 +182,7 @@ fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, optio
 /// The papers' table, or the sweet zones of one of its rows.
 fn the_table(common: &Common, arguments: &Arguments, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<String> {
     let (workers, engine) = engine(common, arguments, board);
-    let setting = Setting {
-        board,
-        compile: options,
-        engine: &engine,
-        workers,
-        frames: arguments.frames(),
-        device: device(common, board),
-    };
+    let setting = setting(common, arguments, board, options, (workers, &engine));
     // Mixes of the zoo need no task file.
     let rows = table::rows(&arguments.mix, common.tasks_if_any()?.as_ref())?;
     if let Some(file) = &arguments.table.zones {
@@ -225,6 +211,24 @@ fn engine(common: &Common, arguments: &Arguments, board: &BoardRecord) -> (usize
         ..common.engine_options(board)
     };
     (workers, options)
+}
+
+/// How networks of the zoo and rows of the table are run.
+fn setting<'a>(
+    common: &Common,
+    arguments: &Arguments,
+    board: &'a BoardRecord,
+    compile: &'a CompileOptions,
+    (workers, engine): (usize, &'a runtime::Options),
+) -> Setting<'a> {
+    Setting {
+        board,
+        compile,
+        engine,
+        workers,
+        frames: arguments.frames(),
+        device: device(common, board),
+    }
 }
 
 /// The GPU that a board's plans run on, in words.

@@ -129,6 +129,20 @@ pub enum TableError {
     },
 }
 
+/// The text of a board's table of at most `most` bytes, or else refused as `too_long`; `None` if there is no such file.
+pub fn read(path: &Path, most: u64, too_long: &'static str) -> Result<Option<String>, TableError> {
+    let refuse = |error| TableError::Read {
+        path: path.to_path_buf(),
+        error,
+    };
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(refuse(error)),
+        Ok(facts) if facts.len() > most => Err(refuse(std::io::Error::other(too_long))),
+        Ok(_) => std::fs::read_to_string(path).map(Some).map_err(refuse),
+    }
+}
+
 /// Where the table of a board file lies: in the folder of the board's name beside it.
 pub fn path(boards: &Path, board: &BoardRecord) -> PathBuf {
     boards.join(&board.name).join("optable")
@@ -159,17 +173,9 @@ impl OpTable {
 
     /// The table in a file, which must be the board's; `None` if there is no file.
     pub fn load(path: &Path, board: &BoardRecord) -> Result<Option<OpTable>, TableError> {
-        let read = |error| TableError::Read {
-            path: path.to_path_buf(),
-            error,
+        let Some(text) = read(path, MAX_TABLE, "it is too long for a table")? else {
+            return Ok(None);
         };
-        match std::fs::metadata(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(read(error)),
-            Ok(facts) if facts.len() > MAX_TABLE => return Err(read(std::io::Error::other("it is too long for a table"))),
-            Ok(_) => {}
-        }
-        let text = std::fs::read_to_string(path).map_err(read)?;
         let table = OpTable::parse(&text).map_err(|(line, what)| TableError::Line {
             path: path.to_path_buf(),
             line,

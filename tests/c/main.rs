@@ -4,6 +4,9 @@
 #![cfg(all(feature = "capi", feature = "planner", feature = "replay"))]
 #![allow(clippy::print_stderr)] // the lines that say what ran
 
+#[allow(dead_code)] // other binaries use other parts
+#[path = "../common/av.rs"]
+mod av;
 #[path = "../common/mod.rs"]
 mod common;
 #[allow(dead_code)] // other binaries use other parts

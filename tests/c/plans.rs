@@ -1,10 +1,10 @@
 //! Plans for the C programs, on disk as a vehicle finds them.
 
-use crate::common::build::{Decisions, Feed, Layer, Net, deploy, plan};
+use crate::av::deploy;
+use crate::common::build::{self, Decisions, Feed, Layer, Net, plan};
 use platoon::plan::file;
 use platoon::plan::table::Entry;
 use platoon::planner::tasks::Tasks;
-use platoon::planner::{CompileOptions, boards, compile_task_set, write_deployment};
 use platoon::task::Rate;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -39,7 +39,7 @@ pub fn by_hand() -> PathBuf {
             ];
             plan(name, 2, &nets, &decisions)
         };
-        let deployment = deploy(2, vec![set("a", 1), set("b", 2)]);
+        let deployment = build::deploy(2, vec![set("a", 1), set("b", 2)]);
         let folder = folder("by-hand");
         std::fs::write(folder.join("table"), deployment.table.encode()).unwrap();
         for plan in &deployment.plans {
@@ -53,13 +53,8 @@ pub fn by_hand() -> PathBuf {
 /// The task sets of a file of the crate, compiled for this machine: a folder of plans with the folder `host` in it.
 fn compiled(name: &str, tasks: &str) -> PathBuf {
     let tasks = Tasks::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join(tasks)).unwrap_or_else(|e| panic!("{e}"));
-    let board = boards::load("host").unwrap();
-    let sets = tasks.sets.keys();
-    let compiled: Vec<_> = sets
-        .map(|set| compile_task_set(&tasks, set, &board, &CompileOptions::default()).unwrap_or_else(|e| panic!("{set}: {e:?}")))
-        .collect();
     let folder = folder(name);
-    write_deployment(&folder.join("host"), &tasks, &board, &compiled).unwrap_or_else(|e| panic!("{e:?}"));
+    deploy(&tasks, &folder.join("host"));
     folder
 }
 

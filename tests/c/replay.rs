@@ -1,28 +1,19 @@
 //! Frames through the C ABI and through the Rust path: the same results, floats bit for bit.
 
+use crate::av::image;
 use crate::data;
 use crate::plans::{driving, folder};
 use crate::toolchain::{Language, Link, Program, SANITIZE, build, needs, run};
 use platoon::capi::values::{dtype, kind};
 use platoon::replay::picture::Picture;
 use platoon::replay::source::{Input, Source};
-use platoon::runtime::{Detection, Engine, Image, Options, Ticket};
-use platoon::task::{PixelFormat, Status};
+use platoon::runtime::{Detection, Engine, Options, Ticket};
+use platoon::task::Status;
 use std::fmt::Write;
 use std::path::Path;
 
 /// Every how many frames one comes without a picture.
 const MISSING: usize = 5;
-
-fn image(picture: &Picture) -> Image<'_> {
-    Image {
-        data: picture.rgb(),
-        width: picture.width(),
-        height: picture.height(),
-        stride: picture.width() * 3,
-        format: PixelFormat::Rgb8,
-    }
-}
 
 /// FNV-1a, as in replay.c.
 fn hash(data: &[u8]) -> u64 {

@@ -16,14 +16,19 @@ pub fn tasks() -> Tasks {
 /// Compiles every task set for this machine and writes the deployment into the folder `name` of the tests' own.
 pub fn deployment(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let (tasks, board) = (tasks(), boards::load("host").unwrap());
+    deploy(&tasks(), &dir);
+    dir
+}
+
+/// Compiles every task set for this machine and writes the deployment.
+pub fn deploy(tasks: &Tasks, dir: &Path) {
+    let board = boards::load("host").unwrap();
     let compiled: Vec<_> = tasks
         .sets
         .keys()
-        .map(|set| compile_task_set(&tasks, set, &board, &CompileOptions::default()).unwrap_or_else(|e| panic!("{set}: {e:?}")))
+        .map(|set| compile_task_set(tasks, set, &board, &CompileOptions::default()).unwrap_or_else(|e| panic!("{set}: {e:?}")))
         .collect();
-    write_deployment(&dir, &tasks, &board, &compiled).unwrap_or_else(|e| panic!("{e:?}"));
-    dir
+    write_deployment(dir, tasks, &board, &compiled).unwrap_or_else(|e| panic!("{e:?}"));
 }
 
 /// A picture as a camera's image.

@@ -65,6 +65,15 @@ pub enum CudaError {
         #[source]
         source: DriverError,
     },
+    /// The driver found no memory for something of its own: a context, a stream, machine code, a graph.
+    #[error(
+        "the GPU's memory is used up before the deployment is ready: use fewer slots, a smaller task set, or end other programs that use it"
+    )]
+    Exhausted {
+        /// What the driver said.
+        #[source]
+        source: DriverError,
+    },
     /// Everything together is more than the board may use.
     #[error("the deployment takes {needed} bytes of GPU memory, the board allows {budget}: use fewer slots or a smaller task set")]
     Budget {
@@ -125,6 +134,25 @@ pub enum CudaError {
     /// Any other call.
     #[error("the GPU cannot be set up")]
     Driver(#[from] DriverError),
+}
+
+impl CudaError {
+    /// The same error, or, where the driver failed for want of memory whatever it was doing, the one that says so.
+    pub(super) fn or_exhausted(self) -> CudaError {
+        match self {
+            CudaError::Driver(source)
+            | CudaError::Probe(ProbeError::Driver(source))
+            | CudaError::Confine { source, .. }
+            | CudaError::Kernel { source: Some(source), .. }
+            | CudaError::Program { source, .. }
+            | CudaError::WarmUp { source, .. }
+                if source.out_of_memory() =>
+            {
+                CudaError::Exhausted { source }
+            }
+            other => other,
+        }
+    }
 }
 
 fn named(operator: &Option<String>) -> String {

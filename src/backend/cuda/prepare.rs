@@ -43,10 +43,20 @@ pub fn prepare(
         return Err(PrepareError::Slots(options.slots));
     }
     check_plans(deployment)?;
-    let context = Context::open().map_err(CudaError::from)?;
+    Ok(prepare_on_gpu(kernels, compile, deployment, options).map_err(CudaError::or_exhausted)?)
+}
+
+/// [`prepare`], once its arguments are known to be sound.
+fn prepare_on_gpu(
+    kernels: &Path,
+    compile: Compile,
+    deployment: &Arc<Deployment>,
+    options: &PrepareOptions,
+) -> Result<CudaPrepared, CudaError> {
+    let context = Context::open()?;
     let (archive, green) = board(&context, kernels, deployment, options.sms)?;
     let (compiled, packs) = compile_all(deployment, compile)?;
-    Ok(Builder {
+    Builder {
         context: &context,
         deployment,
         options,
@@ -54,7 +64,7 @@ pub fn prepare(
         mapped: context.facts().integrated,
         account: Account::new(&context),
     }
-    .build(archive, green, &packs)?)
+    .build(archive, green, &packs)
 }
 
 /// The plans are for a GPU, and for this program's kernels.

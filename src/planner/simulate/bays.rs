@@ -251,19 +251,13 @@ impl Bays {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::{BackendKind, BoardRecord};
-    use crate::units::Nanos;
+    use crate::board::BoardRecord;
+    use crate::planner::simulate::tests::board;
 
     fn bays(units: u32) -> Bays {
         let board = BoardRecord {
-            name: "test".into(),
-            backend: BackendKind::Cuda,
-            architecture: "any".into(),
-            units,
-            memory_budget: 1 << 30,
-            macs_per_ns: 1.0,
             bytes_per_ns: 1.0,
-            issue: Nanos(0),
+            ..board(units, 0)
         };
         let mut bays = Bays::new(Machine::of(&board));
         bays.clear();

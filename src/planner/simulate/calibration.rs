@@ -8,7 +8,7 @@ use super::costs::Costs;
 use super::predict::predict;
 use crate::board::BoardRecord;
 use crate::plan::format::{Operator, Plan};
-use crate::planner::optable::{Provenance, TableError};
+use crate::planner::optable::{self, Provenance, TableError};
 use crate::planner::schedule::Schedule;
 use crate::units::Nanos;
 use std::cell::RefCell;
@@ -85,17 +85,9 @@ impl Calibration {
 
     /// The figures in a file, which must be the board's; `None` if there is no file.
     pub fn load(path: &Path, board: &BoardRecord) -> Result<Option<Calibration>, TableError> {
-        let read = |error| TableError::Read {
-            path: path.to_path_buf(),
-            error,
+        let Some(text) = optable::read(path, MAX_FILE, "it is too long for a co-run table")? else {
+            return Ok(None);
         };
-        match std::fs::metadata(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(read(error)),
-            Ok(facts) if facts.len() > MAX_FILE => return Err(read(std::io::Error::other("it is too long for a co-run table"))),
-            Ok(_) => {}
-        }
-        let text = std::fs::read_to_string(path).map_err(read)?;
         let wrong = |line, what| TableError::Line {
             path: path.to_path_buf(),
             line,

@@ -7,7 +7,7 @@ use crate::planner::schedule::tests::{chains, tenant};
 use crate::planner::schedule::{Decisions, Problem, Schedule, apply, random, sequential, streams};
 use crate::units::Nanos;
 
-fn board(units: u32, issue: u64) -> BoardRecord {
+pub(super) fn board(units: u32, issue: u64) -> BoardRecord {
     BoardRecord {
         name: "test".into(),
         backend: BackendKind::Cuda,

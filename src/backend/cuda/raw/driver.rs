@@ -17,6 +17,13 @@ pub struct DriverError {
     pub code: u32,
 }
 
+impl DriverError {
+    /// The function failed for want of memory.
+    pub fn out_of_memory(&self) -> bool {
+        self.code == OUT_OF_MEMORY
+    }
+}
+
 /// The driver has not this function.
 pub const MISSING: u32 = u32::MAX;
 /// A fault has left the context unusable; the function was not called.
