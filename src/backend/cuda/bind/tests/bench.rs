@@ -143,8 +143,8 @@ impl Bench {
         }
     }
 
-    /// An operator of a head with its tail, in the class that it has on a GPU without wgmma; dense convolutions, which have
-    /// tensor cores there, in the class of fused multiply-adds.
+    /// An operator of a head with its tail, in the class that it has on a GPU without wgmma; dense convolutions and products with
+    /// constants, which have tensor cores there, in the class of fused multiply-adds.
     pub fn operator(&self, head: Primitive, inputs: &[View], tail: &[Link], outputs: &[View]) -> Operator {
         let (dtype, shape) = (outputs[0].dtype, outputs[0].layout.shape);
         let call = |primitive, inputs| Call {
@@ -166,7 +166,9 @@ impl Bench {
         }
         let mut operator = fixture::operator(Kernel::Generic, calls, outputs.to_vec());
         let class = arithmetic_class(&self.plan, &operator, Target::Cuda { wgmma: false });
-        if class.family == Family::Fma {
+        let constant = |v: &View| matches!(self.plan.buffers[v.buffer.index()].space, Space::Weights(_));
+        let computed = matches!(head, Primitive::Attention { .. } | Primitive::MatMul) && !inputs.iter().any(constant);
+        if class.family == Family::Fma || computed {
             operator.class = class;
         }
         operator
