@@ -66,7 +66,7 @@ fn find(graph: &Graph, node: usize) -> Option<Form> {
     let enough = |blocks: &u32| products / u64::from(*blocks) <= MAX_PRODUCTS && dense / u64::from(*blocks) <= MAX_WEIGHTS;
     let wide = |blocks: &u32| narrow / blocks >= MIN_CHANNELS;
     let candidates = (1..=groups).filter(divides).filter(|b| *b == 1 || wide(b));
-    let blocks = candidates.clone().find(enough).or_else(|| candidates.last())?;
+    let blocks = candidates.clone().find(enough).or_else(|| candidates.clone().next_back())?;
     (dense / u64::from(blocks) <= MAX_WEIGHTS).then_some(Form {
         weights,
         bias,
