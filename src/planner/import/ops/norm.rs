@@ -1,9 +1,9 @@
-//! Normalisations: LayerNormalization, RMSNormalization, InstanceNormalization, GroupNormalization, LpNormalization, LRN,
-//! MeanVarianceNormalization.
+//! Normalisations: BatchNormalization, LayerNormalization, RMSNormalization, InstanceNormalization, GroupNormalization,
+//! LpNormalization, LRN, MeanVarianceNormalization.
 
 use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
-use super::super::host::{Elem, shape_of};
+use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
 use super::elementwise::{apply, convert};
 use super::reduce;
@@ -221,4 +221,85 @@ pub(super) fn mean_variance(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Op
     let epsilon = b.scalar(x.elem(), 1e-9)?;
     let deviation = b.binary(Binary::Add, &deviation, &epsilon)?;
     b.binary(Binary::Div, &centred, &deviation)
+}
+
+/// BatchNormalization with the statistics of its own input, as weights that are standardised on the way are exported.
+fn normalised_by_itself(b: &mut Builder, x: &Operand, parameters: &[&Operand], epsilon: f32) -> Fallible<Operand> {
+    let rank = x.shape().rank();
+    let axes: Vec<usize> = (0..rank).filter(|&a| a != 1).collect();
+    let mean = reduce::over(b, x, ReduceKind::Mean, &axes)?;
+    let centred = b.binary(Binary::Sub, x, &mean)?;
+    let squared = b.binary(Binary::Mul, &centred, &centred)?;
+    let variance = reduce::over(b, &squared, ReduceKind::Mean, &axes)?;
+    let epsilon = b.scalar(x.elem(), f64::from(epsilon))?;
+    let shifted = b.binary(Binary::Add, &variance, &epsilon)?;
+    let deviation = apply(b, Unary::Sqrt, &shifted)?;
+    let normal = b.binary(Binary::Div, &centred, &deviation)?;
+    let along = |b: &mut Builder, p: &Operand| {
+        let p = convert(b, p, x.elem())?;
+        b.per_channel(&p, rank)
+    };
+    let (scale, bias) = (along(b, parameters[0])?, along(b, parameters[1])?);
+    let scaled = b.binary(Binary::Mul, &normal, &scale)?;
+    b.binary(Binary::Add, &scaled, &bias)
+}
+
+/// BatchNormalization at inference: `x * a + c` per channel with `a = scale / sqrt(var + epsilon)`, `c = bias - mean * a`.
+/// Constant parameters are combined in f64; others are computed on the way.
+pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(5, 5)?;
+    let x = node.input(0)?;
+    let epsilon = node.float("epsilon")?.unwrap_or(1e-5);
+    node.ignore("momentum");
+    let training = node.flag("training_mode", false)?;
+    if node.opset < 9 && !node.flag("spatial", true)? {
+        return Err(unsupported("statistics per position").at("spatial"));
+    }
+    if (1..node.output_count()).any(|i| node.wants(i)) {
+        return Err(unsupported("outputs of training"));
+    }
+    let (rank, channels) = (x.shape().rank(), x.shape().dim(1));
+    if rank < 2 || !x.elem().is_float() {
+        return Err(malformed(format!("an input {} of {:?}", x.shape(), x.elem())));
+    }
+    let names = ["scale", "B", "mean", "var"];
+    let mut parameters = Vec::with_capacity(4);
+    for (i, name) in names.iter().enumerate() {
+        let p = node.input(i + 1)?;
+        if p.shape().dims() != [channels] {
+            return Err(malformed(format!("shape {} for {channels} channels", p.shape())).at(name));
+        }
+        parameters.push(p);
+    }
+    if training {
+        return normalised_by_itself(b, x, &parameters, epsilon);
+    }
+    let hosts: Option<Vec<Vec<f64>>> = parameters.iter().map(|p| p.host().map(Host::as_f64s)).collect();
+    if let Some(hosts) = hosts {
+        let [scale, bias, mean, var] = [&hosts[0], &hosts[1], &hosts[2], &hosts[3]];
+        let a: Vec<f64> = scale.iter().zip(var).map(|(s, v)| s / (v + f64::from(epsilon)).sqrt()).collect();
+        let c: Vec<f64> = bias.iter().zip(mean).zip(&a).map(|((b, m), a)| b - m * a).collect();
+        let mut parameter = |values: Vec<f64>| {
+            let vector = b.constant(Host::from_f64s(x.elem(), parameters[0].shape(), values)?);
+            b.per_channel(&vector, rank)
+        };
+        let (a, c) = (parameter(a)?, parameter(c)?);
+        let scaled = b.binary(Binary::Mul, x, &a)?;
+        return b.binary(Binary::Add, &scaled, &c);
+    }
+    if parameters.iter().any(|p| p.elem() != x.elem()) {
+        return Err(unsupported("computed parameters of another type than the input's"));
+    }
+    let epsilon = b.scalar(x.elem(), f64::from(epsilon))?;
+    let shifted = b.binary(Binary::Add, parameters[3], &epsilon)?;
+    let deviation = apply(b, Unary::Sqrt, &shifted)?;
+    let factor = b.binary(Binary::Div, parameters[0], &deviation)?;
+    let (mean, factor, bias) = (
+        b.per_channel(parameters[2], rank)?,
+        b.per_channel(&factor, rank)?,
+        b.per_channel(parameters[1], rank)?,
+    );
+    let centred = b.binary(Binary::Sub, x, &mean)?;
+    let scaled = b.binary(Binary::Mul, &centred, &factor)?;
+    b.binary(Binary::Add, &scaled, &bias)
 }
