@@ -168,11 +168,18 @@ impl Engine {
 pub fn keeping(kind: BackendKind, options: &Options) -> Result<Box<dyn Backend>, OpenError> {
     match kind {
         BackendKind::Cpu => Ok(Box::new(CpuBackend::native())),
-        #[cfg(feature = "cuda")]
-        BackendKind::Cuda => Ok(Box::new(CudaBackend::keeping(kernels_of(options)))),
-        #[cfg(not(feature = "cuda"))]
-        BackendKind::Cuda => Err(absent().into()),
+        BackendKind::Cuda => keeping_gpu(options),
     }
+}
+
+#[cfg(feature = "cuda")]
+fn keeping_gpu(options: &Options) -> Result<Box<dyn Backend>, OpenError> {
+    Ok(Box::new(CudaBackend::keeping(kernels_of(options))))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn keeping_gpu(_: &Options) -> Result<Box<dyn Backend>, OpenError> {
+    Err(absent().into())
 }
 
 /// Where kernels are looked for.

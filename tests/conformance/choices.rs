@@ -52,7 +52,8 @@ fn expect(outputs: &Tensors, name: &str, expected: impl Iterator<Item = f32>) {
 
 #[test]
 fn comparisons_and_choices_are_exact_for_all_numbers() {
-    let comparisons: [(&str, fn(f32, f32) -> bool); 5] = [
+    type Comparison = fn(f32, f32) -> bool;
+    let comparisons: [(&str, Comparison); 5] = [
         ("Equal", |a, b| a == b),
         ("Greater", |a, b| a > b),
         ("GreaterOrEqual", |a, b| a >= b),

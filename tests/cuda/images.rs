@@ -78,7 +78,7 @@ fn submit(engine: &mut Engine, bank: &Bank, frame: u64, gaps: bool) -> Ticket {
             continue;
         }
         let id = CameraId(camera as u16);
-        if (frame + 2 * camera) % 3 == 0 {
+        if (frame + 2 * camera).is_multiple_of(3) {
             let data = pixels(camera, frame);
             draft.copy_image(id, &gray(&data)).unwrap();
         } else {
