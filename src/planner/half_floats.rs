@@ -77,7 +77,7 @@ fn borders_in(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
         for input in graph.nodes.iter_mut().flat_map(|n| &mut n.inputs).filter(|v| **v == value) {
             *input = inner;
         }
-        conversions.push(copy(format!("{name}.f16"), value, inner));
+        conversions.push(Node::copy(format!("{name}.f16"), value, inner));
     }
     graph.nodes.splice(0..0, conversions);
 }
@@ -91,7 +91,7 @@ fn borders_out(graph: &mut Graph, single: &[bool]) {
         }
         let name = format!("{}.f32", graph.outputs[index].name);
         let outer = graph.add_value(name.clone(), DType::F32, graph.value(value).shape);
-        graph.nodes.push(copy(name, value, outer));
+        graph.nodes.push(Node::copy(name, value, outer));
         graph.outputs[index].value = outer;
     }
 }
@@ -115,15 +115,6 @@ fn halve_ports(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
         if value.dtype == DType::F32 {
             value.dtype = DType::F16;
         }
-    }
-}
-
-fn copy(name: String, from: ValueId, to: ValueId) -> Node {
-    Node {
-        name,
-        op: Op::Primitive(Primitive::Copy),
-        inputs: vec![from],
-        outputs: vec![to],
     }
 }
 

@@ -3,8 +3,7 @@
 //! A network that was exported in f16 is so computed by the kernels of the type that plans are asked for; tensor inputs and
 //! results keep the type that ONNX declares. What the file rounds to f16 on its way stays as exact as f32 is.
 
-use super::graph::{Graph, Node, Op, ValueId};
-use crate::primitive::Primitive;
+use super::graph::{Graph, Node, ValueId};
 use crate::tensor::{DType, Data, Tensor};
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ pub fn convert(mut graph: Graph) -> Graph {
         let name = format!("{name}.f32");
         let inner = graph.add_value(name.clone(), DType::F32, graph.value(value).shape);
         super::passes::replace(&mut graph, value, inner);
-        conversions.push(copy(name, value, inner));
+        conversions.push(Node::copy(name, value, inner));
     }
     let border: Vec<ValueId> = graph.inputs.iter().map(|n| n.value).collect();
     for (index, value) in graph.values.iter_mut().enumerate() {
@@ -40,7 +39,7 @@ pub fn convert(mut graph: Graph) -> Graph {
         if half {
             let (name, value) = (format!("{}.f16", graph.outputs[index].name), graph.outputs[index].value);
             let outer = graph.add_value(name.clone(), DType::F16, graph.value(value).shape);
-            graph.nodes.push(copy(name, value, outer));
+            graph.nodes.push(Node::copy(name, value, outer));
             graph.outputs[index].value = outer;
         }
     }
@@ -52,15 +51,6 @@ fn widened(tensor: &Tensor) -> Option<Tensor> {
         return None;
     };
     Tensor::new(tensor.shape(), Data::F32(elements.iter().map(|x| x.to_f32()).collect()))
-}
-
-fn copy(name: String, from: ValueId, to: ValueId) -> Node {
-    Node {
-        name,
-        op: Op::Primitive(Primitive::Copy),
-        inputs: vec![from],
-        outputs: vec![to],
-    }
 }
 
 #[cfg(test)]

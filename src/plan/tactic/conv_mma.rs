@@ -1,7 +1,7 @@
 //! The tiles of the kernels that convolve with `mma.sync`, what they demand of an operator, and how K is split.
 
 use super::Misfit;
-use super::forms::{computes_halves, need};
+use super::forms::{cheapest_first, computes_halves, need};
 use super::pictures;
 use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
@@ -221,15 +221,12 @@ pub fn fits(entry: &MmaTile, product: &Product<'_>, split_k: u16, prologue: bool
 /// The menu's tactics for a product, best first by estimate: the time is that of the rounds in which a large GPU takes the
 /// tiles, each a fixed cost and its share of products.
 pub fn menu(product: &Product<'_>, split_k: u16, prologue: bool) -> Vec<Tactic> {
-    let mut all: Vec<(u64, Tactic)> = MmaTile::tactics()
-        .filter_map(|tactic| {
-            let entry = MmaTile::of(tactic)?;
-            fits(entry, product, split_k, prologue).ok()?;
-            Some((entry.estimate(product, split_k), tactic))
-        })
-        .collect();
-    all.sort_by_key(|(cost, _)| *cost);
-    all.into_iter().map(|(_, tactic)| tactic).collect()
+    let costs = MmaTile::tactics().filter_map(|tactic| {
+        let entry = MmaTile::of(tactic)?;
+        fits(entry, product, split_k, prologue).ok()?;
+        Some((entry.estimate(product, split_k), tactic))
+    });
+    cheapest_first(costs)
 }
 
 impl MmaTile {

@@ -7,7 +7,7 @@
 //! halves side by side in memory, is one product of such rows.
 
 use super::Misfit;
-use super::forms::{computes_halves, need};
+use super::forms::{cheapest_first, computes_halves, need};
 use super::product::{Pixels, Product};
 use crate::plan::format::{Call, Kernel, Operand, Operator, Plan, Space, Tactic, View};
 use crate::primitive::Primitive;
@@ -350,19 +350,15 @@ fn constant<'a>(plan: &Plan, call: &'a Call, index: usize) -> Result<&'a View, M
 
 /// The menu's tactics, best first by estimate.
 pub fn menu(product: &Parted<'_>) -> Vec<Tactic> {
-    let mut all: Vec<(u64, Tactic)> = (0..)
-        .zip(MENU)
-        .map(|(variant, entry)| {
-            let tactic = Tactic {
-                kernel: Kernel::ConvParts,
-                tile: entry.tile,
-                variant,
-            };
-            (entry.estimate(product), tactic)
-        })
-        .collect();
-    all.sort_by_key(|(cost, _)| *cost);
-    all.into_iter().map(|(_, tactic)| tactic).collect()
+    let costs = (0..).zip(MENU).map(|(variant, entry)| {
+        let tactic = Tactic {
+            kernel: Kernel::ConvParts,
+            tile: entry.tile,
+            variant,
+        };
+        (entry.estimate(product), tactic)
+    });
+    cheapest_first(costs)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::Misfit;
 use super::conv_wgmma::{self, BLOCK_K};
-use super::forms::need;
+use super::forms::{cheapest_first, need};
 use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 use crate::primitive::Window;
@@ -166,7 +166,7 @@ pub fn fits(entry: &PatchTile, product: &Product<'_>, split_k: u16) -> Result<()
 pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
     /// Multiprocessors of a large GPU.
     const PROCESSORS: u64 = 132;
-    let mut all: Vec<((bool, u64), Tactic)> = (0..)
+    let costs = (0..)
         .zip(MENU)
         .filter(|(_, entry)| fits(entry, product, split_k).is_ok())
         .map(|(variant, entry)| {
@@ -178,10 +178,8 @@ pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
             let rounds = entry.tiles(product).div_ceil(PROCESSORS);
             let cost = rounds * u64::from(entry.rows) * u64::from(entry.channels());
             ((entry.kept == Kept::Patches, cost), tactic)
-        })
-        .collect();
-    all.sort_by_key(|(cost, _)| *cost);
-    all.into_iter().map(|(_, tactic)| tactic).collect()
+        });
+    cheapest_first(costs)
 }
 
 #[cfg(test)]

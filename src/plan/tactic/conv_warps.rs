@@ -3,7 +3,7 @@
 
 use super::Misfit;
 use super::conv_mma;
-use super::forms::need;
+use super::forms::{cheapest_first, need};
 use super::product::Product;
 use super::prologue::Prologue;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
@@ -190,17 +190,15 @@ pub fn splits(product: &Product<'_>, prologue: Option<&Prologue>) -> u16 {
 pub fn menu(product: &Product<'_>, prologue: Option<&Prologue>) -> Vec<Tactic> {
     /// Multiprocessors of a large GPU.
     const PROCESSORS: u64 = 132;
-    let mut all: Vec<(u64, Tactic)> = WarpsTile::tactics()
+    let costs = WarpsTile::tactics()
         .zip(MENU)
         .filter(|(_, entry)| entry.serves(Share::of(product, prologue)))
         .map(|(tactic, entry)| {
             let tile = u64::from(entry.tile.0) * u64::from(entry.tile.1) / 256;
             let rounds = entry.blocks(product).div_ceil(PROCESSORS);
             (rounds * (4 + tile * u64::from(entry.turns)), tactic)
-        })
-        .collect();
-    all.sort_by_key(|(cost, _)| *cost);
-    all.into_iter().map(|(_, tactic)| tactic).collect()
+        });
+    cheapest_first(costs)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The tiles of the kernels that convolve with `wgmma`, what the copy engine demands of an operator, and how K is split.
 
 use super::Misfit;
-use super::forms::{computes_halves, need};
+use super::forms::{cheapest_first, computes_halves, need};
 use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 use crate::tensor::DType;
@@ -198,15 +198,12 @@ pub fn fits(entry: &WgmmaTile, product: &Product<'_>, split_k: u16) -> Result<()
 /// The menu's tactics for a product, best first by estimate: the time is that of the rounds in which a large GPU takes the
 /// tiles, each a fixed cost and its share of products.
 pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
-    let mut all: Vec<(u64, Tactic)> = WgmmaTile::tactics()
-        .filter_map(|tactic| {
-            let entry = WgmmaTile::of(tactic)?;
-            fits(entry, product, split_k).ok()?;
-            Some((entry.estimate(product, split_k), tactic))
-        })
-        .collect();
-    all.sort_by_key(|(cost, _)| *cost);
-    all.into_iter().map(|(_, tactic)| tactic).collect()
+    let costs = WgmmaTile::tactics().filter_map(|tactic| {
+        let entry = WgmmaTile::of(tactic)?;
+        fits(entry, product, split_k).ok()?;
+        Some((entry.estimate(product, split_k), tactic))
+    });
+    cheapest_first(costs)
 }
 
 impl WgmmaTile {

@@ -1,7 +1,7 @@
 //! The layouts that kernels walk, as conditions on an operator's views.
 
 use super::Misfit;
-use crate::plan::format::{Call, Operand, Operator, Plan, Space, View};
+use crate::plan::format::{Call, Operand, Operator, Plan, Space, Tactic, View};
 use crate::primitive::{Binary, Primitive, Window};
 use crate::tensor::DType;
 
@@ -14,6 +14,13 @@ pub struct Forms<'a> {
 /// `Ok` where the condition holds.
 pub fn need(ok: bool, misfit: Misfit) -> Result<(), Misfit> {
     if ok { Ok(()) } else { Err(misfit) }
+}
+
+/// Tactics by ascending cost; those of the same cost stay as they are.
+pub fn cheapest_first<C: Ord>(costs: impl IntoIterator<Item = (C, Tactic)>) -> Vec<Tactic> {
+    let mut all: Vec<(C, Tactic)> = costs.into_iter().collect();
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    all.into_iter().map(|(_, tactic)| tactic).collect()
 }
 
 /// The calls of an operator without a last one that copies halves, as they are or widened to f32: kernels do that as they

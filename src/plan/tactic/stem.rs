@@ -1,7 +1,7 @@
 //! The segments of the kernels for first layers: convolutions of pictures of few channels by `wgmma`, and what they demand.
 
 use super::Misfit;
-use super::forms::need;
+use super::forms::{cheapest_first, need};
 use super::pictures;
 use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
@@ -175,7 +175,7 @@ pub fn fits(entry: &StemTile, product: &Product<'_>) -> Result<(), Misfit> {
 
 /// The menu's tactics for a product, best first by estimate.
 pub fn menu(product: &Product<'_>) -> Vec<Tactic> {
-    let mut all: Vec<(u64, Tactic)> = (0..)
+    let costs = (0..)
         .zip(MENU)
         .filter(|(_, entry)| fits(entry, product).is_ok())
         .map(|(variant, entry)| {
@@ -185,10 +185,8 @@ pub fn menu(product: &Product<'_>) -> Vec<Tactic> {
                 variant,
             };
             (entry.estimate(product), tactic)
-        })
-        .collect();
-    all.sort_by_key(|(cost, _)| *cost);
-    all.into_iter().map(|(_, tactic)| tactic).collect()
+        });
+    cheapest_first(costs)
 }
 
 impl StemTile {

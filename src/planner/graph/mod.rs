@@ -83,6 +83,18 @@ pub struct Node {
     pub outputs: Vec<ValueId>,
 }
 
+impl Node {
+    /// A node that copies a value into another, between types too.
+    pub fn copy(name: String, from: ValueId, to: ValueId) -> Node {
+        Node {
+            name,
+            op: Op::Primitive(Primitive::Copy),
+            inputs: vec![from],
+            outputs: vec![to],
+        }
+    }
+}
+
 /// A graph input or output by name.
 #[derive(Clone, Debug)]
 pub struct Named {

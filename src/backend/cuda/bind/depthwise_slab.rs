@@ -3,14 +3,13 @@
 //! The bits are those of [`depthwise`](super::depthwise), which takes every other window, type and layout.
 
 use super::generic::{input, output};
-use super::groups::{GROUP, PixelFrame, Pixels, THREADS, source};
+use super::groups::{GROUP, PixelFrame, Pixels, THREADS, in_whole_groups, source};
 use super::tail::attributes;
-use super::views::{Divisor, dtype_number};
+use super::views::Divisor;
 use super::window::Window;
 use super::{Addresses, BindError, Launch};
 use crate::plan::format::{Call, Operand, Operator};
 use crate::primitive::{self, Primitive, Region, Unary};
-use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
 /// Most groups of channels of a slab.
@@ -69,9 +68,7 @@ pub fn launch(
     let Some((apart, step)) = steps(window) else { return Ok(None) };
     let x = source(at, operator)?;
     let channels = output(operator, 0)?.layout.shape.dim(1);
-    let group = i64::from(GROUP);
-    let whole = channels.is_multiple_of(GROUP) && x.address.is_multiple_of(16) && (x.batch | x.row | x.pixel) % group == 0;
-    if x.dtype != dtype_number(DType::F16) || !whole || input(operator, 1)?.layout.shape.elements() == 0 {
+    if !in_whole_groups(&x, channels) || input(operator, 1)?.layout.shape.elements() == 0 {
         return Ok(None);
     }
     let groups = channels / GROUP;

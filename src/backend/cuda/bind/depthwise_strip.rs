@@ -6,7 +6,7 @@ use super::generic::output;
 use super::groups::{Pixels, source};
 use super::tail::attributes;
 use super::views::Divisor;
-use super::{Addresses, BindError, Launch};
+use super::{Addresses, BindError, Launch, count};
 use crate::plan::format::{Operator, Rounding};
 use crate::plan::tactic::depthwise_strip::{Strip, form, tail};
 use crate::primitive::{self, Region, Unary};
@@ -73,15 +73,11 @@ pub fn launch(
     // Outputs of a strip lie `apart`; so many strips interleave.
     let strips = |extent: u32, each: u32| each.checked_mul(apart).map(|reach| extent.div_ceil(reach) * apart);
     let rows = region.rows.len() as u32;
-    let large = BindError::Large("a chunk");
-    let across = strips(y.width, run).ok_or(large.clone())?;
-    let down = strips(rows, depth).ok_or(large.clone())?;
+    let large = || BindError::Large("a chunk");
+    let across = strips(y.width, run).ok_or_else(large)?;
+    let down = strips(rows, depth).ok_or_else(large)?;
     let lots = channels / strip.channels(taps);
-    let count = [across, down, lots]
-        .iter()
-        .try_fold(region.batch.len() as u32, |all, &n| all.checked_mul(n))
-        .filter(|&n| n < 1 << 31)
-        .ok_or(large)?;
+    let count = count([region.batch.len() as u32, across, down, lots], "a chunk")?;
     let kind = tail(operator).map_err(|_| MISFIT)?;
     let (function, (first, second)) = match kind {
         None => (function::IDENTITY, (0.0, 0.0)),

@@ -6,7 +6,7 @@ use super::generic::output;
 use super::groups::{GROUP, PixelFrame, Pixels, in_whole_groups, source};
 use super::views::Divisor;
 use super::window::Window;
-use super::{Addresses, BindError, Launch};
+use super::{Addresses, BindError, Launch, count};
 use crate::plan::format::Operator;
 use crate::primitive::{self, Region};
 use bytemuck::{Pod, Zeroable};
@@ -86,11 +86,7 @@ pub fn launch(
         view.layout.shape.dim(3).div_ceil(TILE_COLUMNS),
         (region.rows.len() as u32).div_ceil(TILE_ROWS),
     );
-    let tiles = [lots, across, down]
-        .iter()
-        .try_fold(region.batch.len() as u32, |all, &n| all.checked_mul(n))
-        .filter(|&n| n < 1 << 31)
-        .ok_or(BindError::Large("a chunk"))?;
+    let tiles = count([region.batch.len() as u32, lots, across, down], "a chunk")?;
     let params = Params {
         frame,
         x,

@@ -3,7 +3,7 @@
 use super::generic::{check, head, head_call, output};
 use super::tail::{FROM_MEMORY, Tail, TailCall, TailOperand};
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, Kernel, Launch};
+use super::{Addresses, BindError, Kernel, Launch, count};
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region};
@@ -96,11 +96,7 @@ impl Kernel for Elementwise {
         params.group = group as u32;
         params.length = extents[group];
         extents[group] = extents[group].div_ceil(GROUP);
-        let count: u64 = extents.iter().map(|&e| u64::from(e)).product();
-        params.count = u32::try_from(count)
-            .ok()
-            .filter(|&n| n < 1 << 31)
-            .ok_or(BindError::Large("a chunk"))?;
+        params.count = count(extents, "a chunk")?;
         params.tiles = params.count.div_ceil(THREADS);
         params.extents = extents.map(Divisor::new);
         Ok(vec![Launch::new(

@@ -4,7 +4,7 @@ use super::constants::{Constant, floats};
 use super::generic::{input, optional_input, output};
 use super::tail::Tail;
 use super::views::{Divisor, dtype_number, strides};
-use super::{Addresses, BindError, PackId, Packer};
+use super::{Addresses, BindError, PackId, Packer, count};
 use crate::plan::format::{Operator, View};
 use crate::primitive::Region;
 use crate::tensor::DType;
@@ -88,18 +88,14 @@ impl PixelFrame {
     pub fn new(at: &Addresses<'_>, operator: &Operator, region: &Region, across: u32) -> Result<PixelFrame, BindError> {
         let view = output(operator, 0)?;
         let channels = view.layout.shape.dim(1);
-        let (samples, rows) = (region.batch.len() as u64, region.rows.len() as u64);
-        let count = samples * rows * u64::from(across) * u64::from(channels.div_ceil(GROUP));
-        let count = u32::try_from(count)
-            .ok()
-            .filter(|&n| n < 1 << 31)
-            .ok_or(BindError::Large("a chunk"))?;
+        let (samples, rows) = (region.batch.len() as u32, region.rows.len() as u32);
+        let count = count([samples, rows, across, channels.div_ceil(GROUP)], "a chunk")?;
         Ok(PixelFrame {
             y: Pixels::new(at, view)?,
             tail: Tail::new(at, operator)?,
             groups: Divisor::new(channels.div_ceil(GROUP)),
             across: Divisor::new(across),
-            rows: Divisor::new(rows as u32),
+            rows: Divisor::new(rows),
             channels,
             first_batch: region.batch.start,
             first_row: region.rows.start,

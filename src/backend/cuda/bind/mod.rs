@@ -275,6 +275,13 @@ pub enum BindError {
     TensorMap(u32),
 }
 
+/// Tiles, threads or elements of so many along each axis: what kernels count, and step over by less than as much again, in 32 bits.
+/// Fails with `of` where there are 2^31 or more.
+pub fn count(extents: impl IntoIterator<Item = u32>, of: &'static str) -> Result<u32, BindError> {
+    let all = extents.into_iter().try_fold(1u64, |all, n| all.checked_mul(u64::from(n)));
+    all.filter(|&n| n < 1 << 31).map(|n| n as u32).ok_or(BindError::Large(of))
+}
+
 /// Weights in the order in which a kernel reads them: an index into [`Packs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackId(pub usize);

@@ -4,7 +4,7 @@ use super::generic::output;
 use super::groups::{PixelFrame, Pixels, in_whole_groups, source};
 use super::views::Divisor;
 use super::window::Window;
-use super::{Addresses, BindError, Launch};
+use super::{Addresses, BindError, Launch, count};
 use crate::plan::format::Operator;
 use crate::primitive::{self, Region};
 use bytemuck::{Pod, Zeroable};
@@ -77,11 +77,7 @@ pub fn launch(
     }
     let frame = PixelFrame::new(at, operator, region, 1)?;
     let (across, down) = (columns.div_ceil(tile_columns), rows.div_ceil(tile_rows));
-    let tiles = [frame.groups.divisor, across, down]
-        .iter()
-        .try_fold(region.batch.len() as u32, |all, &n| all.checked_mul(n))
-        .filter(|&n| n < 1 << 31)
-        .ok_or(BindError::Large("a chunk"))?;
+    let tiles = count([region.batch.len() as u32, frame.groups.divisor, across, down], "a chunk")?;
     let params = Params {
         frame,
         x,

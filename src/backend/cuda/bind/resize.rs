@@ -3,7 +3,7 @@
 use super::generic::{check, head, input, output, outside};
 use super::groups::{PixelFrame, Pixels, THREADS, in_whole_groups, source};
 use super::views::{Divisor, dtype_number};
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, count};
 use crate::backend::taps;
 use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region, Resize, ResizeMode};
@@ -131,10 +131,7 @@ impl Kernel for Resampling {
 /// The frame of a chunk whose threads take a channel each, of one of `across` runs of a row.
 fn by_channels(at: &Addresses<'_>, operator: &Operator, region: &Region, across: u32) -> Result<PixelFrame, BindError> {
     let frame = PixelFrame::new(at, operator, region, across)?;
-    let count = (frame.count / frame.groups.divisor)
-        .checked_mul(frame.channels)
-        .filter(|&n| n < 1 << 31);
-    let count = count.ok_or(BindError::Large("a chunk"))?;
+    let count = count([frame.count / frame.groups.divisor, frame.channels], "a chunk")?;
     Ok(PixelFrame {
         groups: Divisor::new(frame.channels),
         count,

@@ -4,7 +4,7 @@ use super::constants::{Constant, floats};
 use super::generic::{check, output};
 use super::tail::{attributes, unary_number};
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, count};
 use crate::plan::format::Operator;
 use crate::plan::tactic::squeeze::{Squeeze as Form, range, span};
 use crate::primitive::{Region, Unary};
@@ -148,12 +148,7 @@ impl Kernel for Squeeze {
             padding: 0,
         };
         let launch = |function: String, parts: Divisor, threads| -> Result<Launch, BindError> {
-            let tiles = params
-                .samples
-                .div_ceil(params.span)
-                .checked_mul(parts.divisor)
-                .filter(|&n| n < 1 << 31);
-            let tiles = tiles.ok_or(BindError::Large("a batch"))?;
+            let tiles = count([params.samples.div_ceil(params.span), parts.divisor], "a batch")?;
             Ok(Launch::new("squeeze", function, tiles, width, threads, &params))
         };
         Ok(vec![

@@ -31,21 +31,22 @@ fn normal(b: &mut Builder, x: &Operand, axes: &[usize], epsilon: f32) -> Fallibl
     Ok(Normal { mean, deviation, normal })
 }
 
+/// The axes that a node's statistics of `x` go over, from its `axis` on, and its `epsilon`. They are taken in f32.
+fn statistics(node: &OnnxNode<'_>, x: &Operand) -> Fallible<(Vec<usize>, f32)> {
+    let rank = x.shape().rank();
+    let first = OnnxNode::axis(node.int("axis")?.unwrap_or(-1), rank, "axis")?;
+    if node.int("stash_type")?.unwrap_or(1) != 1 {
+        return Err(unsupported("statistics in another type than f32").at("stash_type"));
+    }
+    Ok(((first..rank).collect(), node.float("epsilon")?.unwrap_or(1e-5)))
+}
+
 /// LayerNormalization: `(x - mean) / sqrt(var + epsilon) * scale + bias`, mean and variance over the axes from `axis` on, in f32.
 /// The mean and the reciprocal deviation are its second and third output.
 pub(super) fn layer_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Vec<Operand>> {
     node.arity(2, 3)?;
-    let x = node.input(0)?;
-    if !x.elem().is_float() {
-        return Err(malformed(format!("elements of {:?}", x.elem())));
-    }
-    let rank = x.shape().rank();
-    let first = OnnxNode::axis(node.int("axis")?.unwrap_or(-1), rank, "axis")?;
-    let epsilon = node.float("epsilon")?.unwrap_or(1e-5);
-    if node.int("stash_type")?.unwrap_or(1) != 1 {
-        return Err(unsupported("statistics in another type than f32").at("stash_type"));
-    }
-    let axes: Vec<usize> = (first..rank).collect();
+    let x = floats(node)?;
+    let (axes, epsilon) = statistics(node, x)?;
     let wide = convert(b, x, Elem::F32)?;
     let Normal { mean, deviation, normal } = normal(b, &wide, &axes, epsilon)?;
     let normal = convert(b, &normal, x.elem())?;
@@ -84,13 +85,7 @@ fn floats<'n>(node: &'n OnnxNode<'_>) -> Fallible<&'n Operand> {
 pub(super) fn rms_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(2, 2)?;
     let x = floats(node)?;
-    let rank = x.shape().rank();
-    let first = OnnxNode::axis(node.int("axis")?.unwrap_or(-1), rank, "axis")?;
-    let epsilon = node.float("epsilon")?.unwrap_or(1e-5);
-    if node.int("stash_type")?.unwrap_or(1) != 1 {
-        return Err(unsupported("statistics in another type than f32").at("stash_type"));
-    }
-    let axes: Vec<usize> = (first..rank).collect();
+    let (axes, epsilon) = statistics(node, x)?;
     let wide = convert(b, x, Elem::F32)?;
     let squared = b.binary(Binary::Mul, &wide, &wide)?;
     let mean = reduce::over(b, &squared, ReduceKind::Mean, &axes)?;

@@ -13,7 +13,7 @@ pub use sums::reduce_number;
 
 use super::tail::Tail;
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, Kernel, Launch, Packer};
+use super::{Addresses, BindError, Kernel, Launch, Packer, count};
 use crate::limits::MAX_RANK;
 use crate::plan::format::{Call, Operand, Operator, View};
 use crate::primitive::{Primitive, Region, ResizeMode};
@@ -56,12 +56,8 @@ impl ElementBox {
         if let Some(axis) = axis {
             ranges[axis] = 0..1;
         }
-        let count: u64 = ranges.iter().map(|r| r.len() as u64).product();
         Ok(ElementBox {
-            count: u32::try_from(count)
-                .ok()
-                .filter(|&n| n < 1 << 31)
-                .ok_or(BindError::Large("a chunk"))?,
+            count: count(ranges.iter().map(|r| r.len() as u32), "a chunk")?,
             channels_last: u32::from(shape.rank() >= 3 && shape.dim(1) > 1 && output.layout.stride(1) == 1),
             start: std::array::from_fn(|a| ranges[a].start),
             extents: std::array::from_fn(|a| Divisor::new(ranges[a].len() as u32)),

@@ -1,7 +1,7 @@
 //! Matrix products, reductions, linear and cubic resizing: `kernels/generic_sums.cu`.
 
 use super::super::views::{DeviceView, Divisor};
-use super::super::{Addresses, BindError, Packer};
+use super::super::{Addresses, BindError, Packer, count};
 use super::map::outside;
 use super::{Bind, Frame, bytes, head, input, optional_input, output};
 use crate::backend::taps;
@@ -80,17 +80,14 @@ pub fn reduce(at: &Addresses<'_>, operator: &Operator, frame: Frame) -> Bound {
     };
     let x = DeviceView::new(at, input(operator, 0)?)?;
     let reduced = |a: usize| if axes & (1 << a) != 0 { x.extents[a] } else { 1 };
-    let count: u64 = (0..MAX_RANK).map(|a| u64::from(reduced(a))).product();
-    if count >= 1 << 31 {
-        return Err(BindError::Large("a reduction"));
-    }
+    let count = count((0..MAX_RANK).map(reduced), "a reduction")?;
     let params = Reduction {
         frame,
         x,
         extents: std::array::from_fn(|a| Divisor::new(reduced(a))),
-        count,
+        count: u64::from(count),
         kind: reduce_number(kind),
-        share: operator.class.range(count as u32, 1),
+        share: operator.class.range(count, 1),
     };
     Ok((UNIT, "generic_reduce", bytes(&params)))
 }
