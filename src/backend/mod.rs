@@ -50,7 +50,8 @@ pub enum Submission {
 /// How the host waits for a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// Spins briefly, then sleeps a little at a time: a result is noticed some tens of microseconds late.
+    /// Spins briefly, then sleeps a little at a time, but spins again when the frame should end, by what its schedule took last
+    /// time: a result at another time is noticed some tens of microseconds late.
     #[default]
     Block,
     /// Spins until the result is there, which keeps a core busy.

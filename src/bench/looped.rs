@@ -7,7 +7,7 @@ use super::inputs::{self, Picture};
 use super::measure::Samples;
 use super::report::Provenance;
 use super::{BenchError, ours};
-use crate::backend::Submission;
+use crate::backend::{Submission, Wait};
 use crate::board::BoardRecord;
 use crate::ids::{CameraId, TenantId};
 use crate::planner::Compiled;
@@ -28,6 +28,8 @@ pub struct Way {
     pub submission: Submission,
     /// Whether segments have progress words; a GPU alone can do without.
     pub segment_words: bool,
+    /// How the host waits for results.
+    pub wait: Wait,
 }
 
 /// A frame as one launch, as it runs in a vehicle.
@@ -35,11 +37,18 @@ const WHOLE: Way = Way {
     name: "frame at once",
     submission: Submission::Frame,
     segment_words: true,
+    wait: Wait::Spin,
 };
 /// The same without the words of segments: what these cost.
 const WORDLESS: Way = Way {
     name: "no segment words",
     segment_words: false,
+    ..WHOLE
+};
+/// With a host that sleeps while a GPU works.
+const ASLEEP: Way = Way {
+    name: "waiting asleep",
+    wait: Wait::Block,
     ..WHOLE
 };
 /// Launch by launch.
@@ -51,7 +60,11 @@ const SEGMENTS: Way = Way {
 
 /// The ways that are measured.
 pub const fn ways(gpu: bool) -> &'static [Way] {
-    if gpu { &[WHOLE, WORDLESS, SEGMENTS] } else { &[WHOLE, SEGMENTS] }
+    if gpu {
+        &[WHOLE, WORDLESS, ASLEEP, SEGMENTS]
+    } else {
+        &[WHOLE, SEGMENTS]
+    }
 }
 
 /// Headings of [`Report::rows`].
@@ -98,6 +111,7 @@ pub fn measure(compiled: &Compiled, board: &BoardRecord, options: &Options, way:
     let options = Options {
         submission: way.submission,
         no_segment_words: !way.segment_words,
+        wait: way.wait,
         ..options.clone()
     };
     let mut engine = Engine::with(ours::deployment(vec![compiled.clone()], board)?, &options)?;

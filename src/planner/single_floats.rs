@@ -56,8 +56,8 @@ fn widened(tensor: &Tensor) -> Option<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::planner::graph::{Named, verify};
-    use crate::primitive::Binary;
+    use crate::planner::graph::{Named, Op, verify};
+    use crate::primitive::{Binary, Primitive};
     use crate::tensor::Shape;
     use half::f16;
 

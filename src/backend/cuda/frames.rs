@@ -10,6 +10,7 @@ use super::issue::{Means, Ready};
 use super::lanes::Streams;
 use super::library::Library;
 use super::memory::Account;
+use super::pace::Pace;
 use super::persistent::Guard;
 use super::raw::{Call, Context, DeviceMemory, DriverError, Event, Graph, INVALID_HANDLE, INVALID_VALUE, is_poisoned, poison};
 use super::slots::SlotState;
@@ -78,6 +79,7 @@ pub struct CudaPrepared {
     segment_words: bool,
     /// Frames in flight, oldest first.
     flight: RefCell<heapless::Deque<Job, MAX_SLOTS>>,
+    pace: Pace,
     fault: Cell<Option<Fault>>,
     /// When the driver was last asked, on the host's clock.
     asked: Cell<u64>,
@@ -87,6 +89,7 @@ pub struct CudaPrepared {
 impl CudaPrepared {
     pub(super) fn new(context: Arc<Context>, deployment: Arc<Deployment>, options: &PrepareOptions, parts: Parts) -> CudaPrepared {
         CudaPrepared {
+            pace: Pace::new(parts.plans.iter().map(|p| p.works.len())),
             context,
             deployment,
             parts,
@@ -154,9 +157,10 @@ impl CudaPrepared {
         let mut flight = self.flight.borrow_mut();
         while let Some(job) = flight.front() {
             let slot = &self.parts.slots[job.slot.index()];
-            if slot.progress.frame_finish(job.frame).is_none() {
+            let Some(end) = slot.progress.frame_finish(job.frame) else {
                 return;
-            }
+            };
+            self.pace.note(job.plan, job.schedule, slot.words.submitted(), end);
             if self.trace.is_on() && self.segment_words {
                 let segments = &self.deployment.plans[job.plan.index()].cycle[job.schedule].segments;
                 for (index, segment) in segments.iter().enumerate() {
@@ -174,6 +178,15 @@ impl CudaPrepared {
             }
             flight.pop_front();
         }
+    }
+
+    /// True if the oldest frame in flight should end about now.
+    fn is_due(&self) -> bool {
+        let due = |job: &Job| {
+            let submitted = self.parts.slots[job.slot.index()].words.submitted();
+            self.pace.is_due(job.plan, job.schedule, submitted, self.parts.clock.host().now())
+        };
+        self.flight.borrow().front().is_some_and(due)
     }
 
     /// Asks the driver, at most every few milliseconds, whether the work in flight has gone wrong.
@@ -444,7 +457,7 @@ impl Prepared for CudaPrepared {
             if waited >= limit {
                 return;
             }
-            if self.wait == Wait::Spin || waited < SPIN {
+            if self.wait == Wait::Spin || waited < SPIN || self.is_due() {
                 std::hint::spin_loop();
             } else {
                 std::thread::sleep(NAP.min(limit - waited));

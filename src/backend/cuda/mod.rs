@@ -24,6 +24,7 @@ mod lanes;
 mod library;
 mod marks;
 mod memory;
+mod pace;
 mod persistent;
 mod ports;
 mod prepare;

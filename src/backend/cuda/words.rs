@@ -68,6 +68,11 @@ impl SlotWords {
         self.layout
     }
 
+    /// When the slot's latest frame was submitted, on the host's clock.
+    pub fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Relaxed)
+    }
+
     /// Notes that the slot's frame is submitted now.
     pub fn submit(&self) {
         self.submitted.store(self.clock.host().now(), Ordering::Relaxed);
@@ -98,6 +103,6 @@ impl DeviceWords for SlotWords {
 
     fn time(&self, stamp: u64) -> u64 {
         let begin = self.words()[self.layout.begin()].load(Ordering::Relaxed);
-        self.clock.seen(stamp, self.submitted.load(Ordering::Relaxed), begin)
+        self.clock.seen(stamp, self.submitted(), begin)
     }
 }
