@@ -159,6 +159,18 @@ impl Common {
         Ok(board)
     }
 
+    /// The options that name the board, as they were given: the record's own name need not be a file's.
+    pub fn naming(&self) -> String {
+        let board = match (&self.board, self.backend) {
+            (Some(name), _) => format!("--board {name}"),
+            (None, Some(BackendName::Cuda)) => "--backend cuda".to_owned(),
+            (None, _) => format!("--board {HOST}"),
+        };
+        let mode = self.power_mode.as_ref().map(|mode| format!(" --power-mode {mode}"));
+        let sms = self.sms.map(|sms| format!(" --sms {sms}"));
+        board + &mode.unwrap_or_default() + &sms.unwrap_or_default()
+    }
+
     /// What the board's file says of the machine; `None` for a board that has none.
     pub fn machine(&self, board: &BoardRecord) -> Option<Machine> {
         boards::machine(self.board.as_deref().unwrap_or(&board.name)).ok()

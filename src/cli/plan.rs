@@ -32,7 +32,7 @@ Examples:
                                                baselines in turns, and keep the fastest
   platoon plan --measure --refine 30           the same, and go on from the fastest: change them, run the changed ones
                                                too, for 30 seconds
-  platoon plan --task-set urban --what-if drop:surface --what-if batch:scout:2 --what-if board:jetson-agx-orin
+  platoon plan --task-set urban --what-if drop:surface --what-if board:jetson-agx-orin
                                                what each change would do to its frame; nothing is written
 
 Plans go to <plans>/<board>/: <task-set>.plan, table, weights/. Times are simulated, from the board's measured
@@ -117,9 +117,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
             output::print(&table)?;
         }
         if plans.iter().any(|p| p.prediction.basis == Basis::Estimated) {
-            let name = &board.name;
+            let (name, naming) = (&board.name, common.naming());
             output::print(&format!(
-                "estimated times are modelled from the rates of board {name}, not measured: on the board, `platoon profile --board {name}`"
+                "estimated times are modelled from the rates of board {name}, not measured: on the board, `platoon profile {naming}`"
             ))?;
         }
         output::print(&format!("written to {}", folder.display()))?;

@@ -277,7 +277,7 @@ mod tests {
                 modes += 1;
             }
         }
-        assert!(modes >= 13, "{modes}");
+        assert!(modes >= 17, "{modes}");
     }
 
     #[test]

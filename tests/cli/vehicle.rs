@@ -25,8 +25,15 @@ fn plans_for_a_jetson_say_that_their_times_are_modelled_and_modes_are_boards() {
     let slow: serde_json::Value = serde_json::from_str(&stdout(&slow)).unwrap();
     assert!(slow["plans"][0]["predicted_ms"].as_f64().unwrap() > fast, "{slow}");
     assert!(dir.join("plans/jetson-agx-orin-mode-15w/day.plan").exists());
-    let table = stdout(&platoon(dir, &plan));
-    assert!(table.contains("modelled from the rates of board jetson-agx-orin"), "{table}");
+    let table = stdout(&platoon(dir, &[&plan[..], &["--power-mode", "mode_15w"]].concat()));
+    assert!(
+        table.contains("modelled from the rates of board jetson-agx-orin-mode-15w"),
+        "{table}"
+    );
+    assert!(
+        table.contains(&format!("`platoon profile --board {ORIN} --power-mode mode_15w`")),
+        "{table}"
+    );
     let wrong = complaint(&platoon(dir, &[&plan[..], &["--power-mode", "TURBO"]].concat()));
     assert!(wrong.contains("`TURBO`") && wrong.contains("MODE_30W"), "{wrong}");
 
