@@ -155,7 +155,7 @@ impl Footprint {
         Footprint {
             cut,
             most,
-            room: of_kernel(operator),
+            room: of_kernel(operator, &board.architecture),
             resizable,
         }
     }

@@ -1,8 +1,8 @@
 //! What part of a unit a block takes: shared memory and registers, as the kernels' sources and compiler say.
 //!
 //! A unit of a GPU of compute capability 9.0 has 228 KB of shared memory, of which a block has 1 KB for the system, 65,536
-//! registers and 2,048 threads (CUDA C++ Programming Guide, table of technical specifications). Kernels that fill a unit with one block
-//! keep all others with shared memory out of it, which is most of what streams feel of each other.
+//! registers and 2,048 threads; others have less shared memory (CUDA C++ Programming Guide, table of technical specifications). Kernels
+//! that fill a unit with one block keep all others with shared memory out of it, which is most of what streams feel of each other.
 
 use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
@@ -10,8 +10,7 @@ use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_wgmma::WgmmaTile;
 
-/// Bytes of a unit's shared memory, and those that the system takes of a block.
-const SHARED: u64 = 228 << 10;
+/// Bytes of shared memory that the system takes of a block.
 const RESERVED: u64 = 1 << 10;
 /// Registers of a unit, and those of a thread at full occupancy: more threads than that do not fit.
 const REGISTERS: u64 = 65_536;
@@ -23,23 +22,30 @@ pub type Room = [u32; 2];
 /// A unit as a whole.
 pub const WHOLE_UNIT: Room = [GRAIN, GRAIN];
 
-/// The room of a block of so many threads with so many registers each and so many bytes of shared memory.
-fn block(threads: u64, registers: u64, shared: u64) -> Room {
-    let part = |amount: u64, all: u64| (amount * u64::from(GRAIN)).div_ceil(all).min(u64::from(GRAIN)) as u32;
-    [
-        part(shared + RESERVED, SHARED),
-        part(threads * registers.next_multiple_of(8).max(LEAST), REGISTERS),
-    ]
+/// Bytes of a unit's shared memory.
+fn shared_memory(architecture: &str) -> u64 {
+    let kilobytes = match architecture {
+        "sm_80" | "sm_87" => 164,
+        "sm_89" | "sm_120" => 100,
+        _ => 228,
+    };
+    kilobytes << 10
 }
 
-/// The room of a block, of which so many fill a unit's shared memory.
-fn sharing(blocks: u64, threads: u64, registers: u64) -> Room {
-    block(threads, registers, SHARED / blocks.max(1) - RESERVED)
-}
-
-/// The room of a block of an operator's tactic on a GPU.
-pub fn of_kernel(operator: &Operator) -> Room {
+/// The room of a block of an operator's tactic on a GPU of that architecture.
+pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
     let tactic = operator.tactic;
+    let all = shared_memory(architecture);
+    // Of so many threads with so many registers each and so many bytes of shared memory.
+    let block = |threads: u64, registers: u64, shared: u64| {
+        let part = |amount: u64, all: u64| (amount * u64::from(GRAIN)).div_ceil(all).min(u64::from(GRAIN)) as u32;
+        [
+            part(shared + RESERVED, all),
+            part(threads * registers.next_multiple_of(8).max(LEAST), REGISTERS),
+        ]
+    };
+    // Of which so many fill a unit's shared memory.
+    let sharing = |blocks: u64, threads: u64, registers: u64| block(threads, registers, all / blocks.max(1) - RESERVED);
     match tactic.kernel {
         // Warps that multiply, and one that loads.
         Kernel::ConvWgmma => {
@@ -50,7 +56,7 @@ pub fn of_kernel(operator: &Operator) -> Room {
         Kernel::ConvPatch => sharing(1, 288, 144),
         Kernel::Stem => block(512, 104, 80 << 10),
         Kernel::ConvMma => {
-            let ring = MmaTile::of(tactic).map_or(SHARED, |e| {
+            let ring = MmaTile::of(tactic).map_or(all, |e| {
                 u64::from(e.tile.0 + e.tile.1) * u64::from(e.step) * 2 * u64::from(e.stages)
             });
             block(128, 160, ring)

@@ -220,3 +220,25 @@ fn other_tactics_count_where_they_were_measured() {
     assert_eq!(costs.chunks(0, whole, known, 0)[0].alone(), 3_000 + chain);
     assert_eq!(costs.chunks(0, whole, unknown, 0)[0].alone(), 4_000 + chain, "its own stands in");
 }
+
+#[test]
+fn a_block_takes_more_of_a_unit_that_has_less_shared_memory() {
+    let world = World::new(1, 1);
+    let part = |kernel: Kernel, architecture: &str| {
+        let mut operator = world.operators[0].clone();
+        operator.tactic.kernel = kernel;
+        let board = BoardRecord {
+            architecture: architecture.into(),
+            ..board(16, 1)
+        };
+        Footprint::of(&operator, &board).room
+    };
+    let [h200, orin, desktop] = ["sm_90a", "sm_87", "sm_89"].map(|a| part(Kernel::AttentionMma, a));
+    assert!(h200[0] < orin[0] && orin[0] < desktop[0], "{h200:?} {orin:?} {desktop:?}");
+    assert_eq!(h200[1], orin[1], "registers are the same");
+    assert_eq!(
+        part(Kernel::StreamWgmma, "sm_90a"),
+        part(Kernel::StreamWgmma, "sm_87"),
+        "what fills a half fills a half"
+    );
+}
