@@ -11,6 +11,7 @@ mod fold_pad;
 mod gelu;
 mod hardswish;
 mod lines;
+mod merged_axes;
 mod normalise;
 mod patches;
 mod rewrite;
@@ -72,8 +73,10 @@ impl PassSet {
     pub const SIBLINGS: PassSet = PassSet(1 << 18);
     /// Lowering leaves the factors of products of two computed matrices as they lie.
     pub const PAIRS: PassSet = PassSet(1 << 19);
+    /// Products of more than a matrix a sample by one constant matrix become those of one matrix a sample.
+    pub const MERGED_AXES: PassSet = PassSet(1 << 20);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 20) - 1);
+    pub const ALL: PassSet = PassSet((1 << 21) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -140,7 +143,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 17] = [
+const PASSES: [Pass; 18] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -200,6 +203,11 @@ const PASSES: [Pass; 17] = [
         name: "long attention",
         flag: PassSet::LONG_ATTENTION,
         run: attention::run_long,
+    },
+    Pass {
+        name: "merged axes",
+        flag: PassSet::MERGED_AXES,
+        run: merged_axes::run,
     },
     Pass {
         name: "siblings",

@@ -3,7 +3,7 @@
 
 use super::{PassSet, run};
 use crate::limits::MAX_RANK;
-use crate::planner::graph::{Graph, Op, ValueId, ViewOp};
+use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::planner::tests::nets::{Draw, Net};
 use crate::primitive::{Binary, PadMode, PoolKind, Primitive, ReduceKind, Scalar, Unary, Window};
 use crate::tensor::{Data, Shape, Tensor};
@@ -414,4 +414,28 @@ fn products_of_one_matrix_that_views_read_are_computed_at_once() {
     };
     assert_eq!(products(false), [Primitive::MatMul]);
     assert_eq!(products(true).len(), 4, "each with its function");
+}
+
+#[test]
+fn a_product_of_pictures_with_channels_last_is_one_of_rows() {
+    let shapes = |set: PassSet| {
+        let (mut net, mut draw) = (Net::default(), Draw::new(1));
+        let x = net.input(&[2, 5, 7, 8]);
+        let weights = net.constant(draw.tensor(&[8, 16]));
+        let weights = net.node(Op::View(ViewOp::Broadcast), &[weights], &[2, 5, 8, 16]);
+        let bias = net.constant(draw.tensor(&[16]));
+        let bias = net.node(Op::View(ViewOp::Broadcast), &[bias], &[2, 5, 7, 16]);
+        let y = net.node(Op::Primitive(Primitive::MatMul), &[x, weights], &[2, 5, 7, 16]);
+        let y = net.node(Op::Primitive(Primitive::Binary(Binary::Add)), &[y, bias], &[2, 5, 7, 16]);
+        let y = net.unary(Unary::Gelu, y);
+        net.output(y);
+        let graph = super::run(net.graph, set).unwrap();
+        let primitive = |n: &&Node| matches!(n.op, Op::Primitive(_));
+        let shape = |n: &Node| graph.value(n.outputs[0]).shape.dims().to_vec();
+        let inner: Vec<Vec<u32>> = graph.nodes.iter().filter(primitive).map(shape).collect();
+        (inner, graph.value(graph.outputs[0].value).shape.dims().to_vec())
+    };
+    let picture = vec![2, 5, 7, 16];
+    assert_eq!(shapes(PassSet::NONE), (vec![picture.clone(); 3], picture.clone()));
+    assert_eq!(shapes(PassSet::MERGED_AXES), (vec![vec![2, 35, 16]; 3], picture));
 }
