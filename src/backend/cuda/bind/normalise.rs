@@ -1,7 +1,7 @@
 //! Layer normalisation along any axis: `kernels/normalise.cu`, and `kernels/normalise_rows.cu` for rows of halves side by side.
 
 use super::generic::{ElementBox, Frame, check, head, input, output};
-use super::views::{DeviceView, strides};
+use super::views::{DeviceView, Divisor, strides};
 use super::{Addresses, BindError, Kernel, Launch};
 use crate::limits::MAX_RANK;
 use crate::plan::format::{Call, Operand, Operator, Rounding, Space, View};
@@ -13,12 +13,15 @@ use bytemuck::{Pod, Zeroable};
 const THREADS: u32 = 128;
 /// Threads of a row of f32.
 const LANES: u32 = 16;
-/// Threads of a row of halves of at most [`PERIOD`] elements; longer ones have a block.
+/// Threads of a row of halves of at most [`RUN`] elements; longer ones have a block.
 const WARP: u32 = 32;
-/// Positions after which a row of halves goes on in the same places.
-const PERIOD: u32 = 1024;
+/// Elements that a warp reads at once.
+const RUN: u32 = 256;
 /// Neighbours that a thread reads at once.
 const EACH: u32 = 8;
+/// Most elements of a row of halves that a block of [`THREADS`] has; longer ones have one of [`LONG_THREADS`].
+const LONG_ROW: u32 = 8192;
+const LONG_THREADS: u32 = 512;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -29,6 +32,10 @@ struct Params {
     axis: u32,
     epsilon: f32,
     count: f32,
+    columns: u32,
+    across: u32,
+    first: u32,
+    groups: Divisor,
 }
 
 /// Of rows of halves side by side, scaled and shifted by constants or as they are.
@@ -58,7 +65,7 @@ const ROWS: [(u32, u32); 9] = [
     (1024, 32),
     (2048, THREADS),
     (4096, THREADS),
-    (8192, THREADS),
+    (LONG_ROW, THREADS),
 ];
 
 /// Addresses of the constants that scale and shift an operator's values; 0 where nothing does. `None` for other tails.
@@ -143,6 +150,34 @@ impl Normalise {
         let function = format!("normalise_rows_{most}");
         Some(Launch::new("normalise_rows", function, params.tiles, width, THREADS, &params))
     }
+
+    /// The same for eight rows at once where they lie side by side on 16 bytes; `None` elsewhere.
+    fn columns(&self, params: Params, mut rows: ElementBox) -> Option<Params> {
+        let (step, strides) = (i64::from(EACH), &params.x.strides);
+        let across = (0..MAX_RANK).find(|&a| a != self.axis && strides[a] == 1)?;
+        let grouped = (0..MAX_RANK).all(|a| a == across || strides[a] % step == 0);
+        let (first, beside) = (rows.start[across], rows.extents[across].divisor);
+        if !(grouped && params.x.address.is_multiple_of(16) && first.is_multiple_of(EACH) && beside.is_multiple_of(EACH)) {
+            return None;
+        }
+        let groups = beside / EACH;
+        rows.count /= beside;
+        rows.start[across] = 0;
+        rows.extents[across] = Divisor::new(1);
+        let frame = Frame {
+            elements: rows,
+            tiles: rows.count.checked_mul(groups)?,
+            ..params.frame
+        };
+        Some(Params {
+            frame,
+            columns: 1,
+            across: across as u32,
+            first,
+            groups: Divisor::new(groups),
+            ..params
+        })
+    }
 }
 
 impl Kernel for Normalise {
@@ -156,21 +191,28 @@ impl Kernel for Normalise {
         if let Some(launch) = self.rows(at, x, rows, width) {
             return Ok(vec![launch]);
         }
-        let threads = match x.dtype {
-            DType::F16 if extent > PERIOD => THREADS,
-            DType::F16 => WARP,
-            _ => LANES,
+        let halves = x.dtype == DType::F16;
+        let block = if halves && extent > LONG_ROW { LONG_THREADS } else { THREADS };
+        let own = match halves {
+            true if extent > RUN => block,
+            true => WARP,
+            false => LANES,
         };
         let params = Params {
-            frame: Frame::new(at, &self.operator, rows, THREADS / threads)?,
+            frame: Frame::new(at, &self.operator, rows, block / own)?,
             x: DeviceView::new(at, x)?,
             extent,
             axis: self.axis as u32,
             epsilon: self.epsilon,
             count: 1.0 / extent as f32,
+            columns: 0,
+            across: 0,
+            first: 0,
+            groups: Divisor::new(1),
         };
+        let params = self.columns(params, rows).filter(|_| halves).unwrap_or(params);
         let tiles = params.frame.tiles;
-        Ok(vec![Launch::new("normalise", "normalise", tiles, width, THREADS, &params)])
+        Ok(vec![Launch::new("normalise", "normalise", tiles, width, block, &params)])
     }
 }
 
@@ -180,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_structs_have_the_sources_bytes() {
-        assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 16);
+        assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 40);
         assert_eq!(std::mem::size_of::<RowsParams>(), 16 + 96 + 104 + 32);
     }
 }

@@ -1,11 +1,11 @@
 // The order in which layer normalisation of halves sums.
 //
-// The 8 neighbours from position 8 t on belong to place t modulo 128 of a row. A place adds up what it has of each of its 8
-// positions modulo 1024 from the row's front to its end, then these 8 sums in order. Sums of 4 runs of 32 places are folded
-// in halves, and then those of the 32 places of a run. Every kernel sums so, whatever the layout and however many lanes a row
-// takes, since places without values add 0. The mean comes of the sum, the deviation of the squared differences from it;
-// both are multiplied by the reciprocal of the count, and differences by the reciprocal of the deviation. From the CPU's
-// quotients that differs by roundings of f32.
+// The 8 neighbours from position 8 t on belong to place t modulo 128 of a row, of more than LONG_ROW positions modulo 512. A place
+// adds up what it has of each of its 8 positions modulo all places' from the row's front to its end, then these 8 sums in order.
+// Sums of the runs of 32 places are folded in halves, and then those of the 32 places of a run. Every kernel sums so, whatever the
+// layout and however many lanes a row takes, since places without values add 0. The mean comes of the sum, the deviation of the
+// squared differences from it; both are multiplied by the reciprocal of the count, and differences by the reciprocal of the
+// deviation. From the CPU's quotients that differs by roundings of f32.
 #pragma once
 
 #include "types.cuh"
@@ -15,8 +15,11 @@ constexpr u32 EACH = 8;                    // neighbours of a place
 constexpr u32 RUN = 32 * EACH;             // positions of a run of places
 constexpr u32 RUNS = 4;
 constexpr u32 PERIOD = RUNS * RUN;
+constexpr u32 LONG_ROW = 8192;
+constexpr u32 LONG_THREADS = 512;
+constexpr u32 LONG_RUNS = 16;
 
-static_assert(NORMALISE_THREADS == RUNS * 32, "a block has a thread for each place");
+static_assert(NORMALISE_THREADS == RUNS * 32 && LONG_THREADS == LONG_RUNS * 32, "a block has a thread for each place");
 
 __device__ __forceinline__ float reciprocal_deviation(float squares, float count, float epsilon) {
     return __fdiv_rn(1.0f, __fsqrt_rn(__fmaf_rn(squares, count, epsilon)));

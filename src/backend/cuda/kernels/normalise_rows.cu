@@ -50,8 +50,7 @@ __device__ __forceinline__ uint4 constants(u64 address, u32 position, u32 extent
     return address && position < extent ? *reinterpret_cast<const uint4*>(pointer_to<u16>(address, position)) : make_uint4(0, 0, 0, 0);
 }
 
-// LANES lanes a row, or with all threads of a block a block a row. A thread keeps PLACES places of its row; they lie one behind
-// the other's lanes. All but the row itself is there before the wait.
+// LANES lanes a row, or all threads of a block. A thread keeps PLACES groups of its row, LANES groups apart. All but the row itself is there before the wait.
 template <u32 LANES, u32 PLACES>
 __device__ __forceinline__ void normalise_rows(const NormaliseRows& p) {
     constexpr bool WHOLE = LANES == NORMALISE_THREADS;
@@ -116,17 +115,17 @@ __device__ __forceinline__ void normalise_rows(const NormaliseRows& p) {
 }
 
 // Kernels by the most halves of a row, of which a lane keeps as few as do (bind/normalise.rs).
-#define NORMALISE(MOST, LANES, PLACES)                                                                                            \
-    extern "C" __global__ void __launch_bounds__(NORMALISE_THREADS) normalise_rows_##MOST(const __grid_constant__ NormaliseRows p) { \
-        normalise_rows<LANES, PLACES>(p);                                                                                         \
+#define NORMALISE(NAME, LANES, PLACES)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(NORMALISE_THREADS) NAME(const __grid_constant__ NormaliseRows p) { \
+        normalise_rows<LANES, PLACES>(p);                                                                               \
     }
 
-NORMALISE(64, 8, 1)
-NORMALISE(128, 16, 1)
-NORMALISE(256, 32, 1)
-NORMALISE(512, 32, 2)
-NORMALISE(768, 32, 3)
-NORMALISE(1024, 32, 4)
-NORMALISE(2048, NORMALISE_THREADS, 2)
-NORMALISE(4096, NORMALISE_THREADS, 4)
-NORMALISE(8192, NORMALISE_THREADS, 8)
+NORMALISE(normalise_rows_64, 8, 1)
+NORMALISE(normalise_rows_128, 16, 1)
+NORMALISE(normalise_rows_256, 32, 1)
+NORMALISE(normalise_rows_512, 32, 2)
+NORMALISE(normalise_rows_768, 32, 3)
+NORMALISE(normalise_rows_1024, 32, 4)
+NORMALISE(normalise_rows_2048, NORMALISE_THREADS, 2)
+NORMALISE(normalise_rows_4096, NORMALISE_THREADS, 4)
+NORMALISE(normalise_rows_8192, NORMALISE_THREADS, 8)
