@@ -176,6 +176,8 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::Stem, &["stem"]),
     (Kernel::AttentionMma, &["attention_mma"]),
     (Kernel::PairMma, &["pair_mma"]),
+    (Kernel::Normalise, &["normalise", "normalise_rows"]),
+    (Kernel::Reduce, &["reduce"]),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel

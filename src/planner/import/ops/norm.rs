@@ -132,7 +132,11 @@ fn grouped(b: &mut Builder, node: &OnnxNode<'_>, groups: i64) -> Fallible<Operan
     let normal = normal(b, &runs, &[2], epsilon)?.normal;
     let normal = convert(b, &normal, x.elem())?;
     // Of a channel alone, scale and shift come before its places are rows and columns again: so they join the normalisation.
-    let mut result = if groups == channels { normal } else { b.reshape(&normal, x.shape())? };
+    let mut result = if groups == channels {
+        normal
+    } else {
+        b.reshape(&normal, x.shape())?
+    };
     for (index, kind) in [(1, Binary::Mul), (2, Binary::Add)] {
         let p = node.input(index)?;
         let per = i64::from(p.shape().dims().first().copied().unwrap_or(0));
