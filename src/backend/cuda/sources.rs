@@ -87,7 +87,7 @@ pub const UNITS: &[Unit] = &[
     unit!("nms"),
     unit!("nms_choose"),
     unit!("normalise"),
-    unit!("normalise_wide"),
+    unit!("normalise_rows"),
     unit!("pair_mma"),
     unit!("pool"),
     unit!("pool_wide"),
@@ -125,6 +125,7 @@ pub const HEADERS: &[Header] = &[
     header!("math.cuh"),
     header!("matrix.cuh"),
     header!("mma.cuh"),
+    header!("normalise_order.cuh"),
     header!("patch_product.cuh"),
     header!("pixels.cuh"),
     header!("placement.cuh"),
@@ -175,6 +176,8 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::Stem, &["stem"]),
     (Kernel::AttentionMma, &["attention_mma"]),
     (Kernel::PairMma, &["pair_mma"]),
+    (Kernel::Normalise, &["normalise", "normalise_rows"]),
+    (Kernel::Reduce, &["reduce"]),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel

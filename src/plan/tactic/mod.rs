@@ -21,6 +21,7 @@ pub mod pooled;
 pub mod product;
 pub mod prologue;
 mod recurrent;
+pub mod reduction;
 pub mod squeeze;
 pub mod stem;
 pub mod stream_wgmma;

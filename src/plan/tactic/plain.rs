@@ -3,8 +3,8 @@
 //!
 //! They compute f32 and f16 in any mixture, with any tail of floats. The generic kernel takes everything else too.
 
-use super::Misfit;
 use super::forms::need;
+use super::{Misfit, reduction};
 use crate::plan::format::{ArithmeticClass, Call, Family, Kernel, Operand, Operator, Plan, Space, Tactic, View};
 use crate::primitive::{Coordinates, Primitive, ReduceKind, Window};
 use crate::tensor::DType;
@@ -28,10 +28,12 @@ pub(super) const KERNELS: [Kernel; 13] = [
 
 /// Ranges of K of a product or reduction that is split: one a lane of a warp.
 const SPLITS: u16 = 32;
-/// Ranges of the pixels of a large picture: one a thread of a block.
-const PIXEL_SPLITS: u16 = 256;
-/// Fewest pixels that are cut into so many ranges.
+/// Ranges of a long reduction: one a thread of a block.
+const MANY_SPLITS: u16 = 256;
+/// Fewest elements that are cut into so many ranges where the last axis is kept, or where pixels are reduced.
 const LARGE_PICTURE: u64 = 512;
+/// Fewest elements that are cut into so many ranges elsewhere: there a warp keeps up with shorter ones.
+const LONG_ROW: u64 = 4096;
 /// Ranges of K of a split product are a multiple of this: what a lane reads at once.
 pub const PRODUCT_STEP: u32 = 8;
 /// Fewest weights of a fully connected layer whose cost is that of reading them.
@@ -55,7 +57,9 @@ pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass>
             kind: ReduceKind::Mean | ReduceKind::Sum,
             axes,
         } => match reduced(x, axes) {
-            LARGE_PICTURE.. if over_pixels(x, axes) && pixels(x, x).is_ok() => PIXEL_SPLITS,
+            LARGE_PICTURE.. if over_pixels(x, axes) && pixels(x, x).is_ok() => MANY_SPLITS,
+            LARGE_PICTURE.. if axes & 1 == 0 && keeps_last(x, axes) => MANY_SPLITS,
+            LONG_ROW.. if axes & 1 == 0 => MANY_SPLITS,
             SPLIT_REDUCTION.. if axes & 1 == 0 => SPLITS,
             _ => 1,
         },
@@ -71,6 +75,11 @@ pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass>
 /// True for a reduction of the rows and columns of pictures.
 fn over_pixels(x: &View, axes: u8) -> bool {
     axes == 0b1100 && x.layout.shape.rank() == 4
+}
+
+/// True for a reduction that keeps the last axis.
+fn keeps_last(x: &View, axes: u8) -> bool {
+    axes >> x.layout.shape.rank().saturating_sub(1) == 0
 }
 
 /// A product of one row a sample with a constant matrix, whose cost is that of reading the matrix: large fully connected
@@ -118,16 +127,15 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(!whole && call.dtype == DType::F16 && x.dtype == DType::F16, Misfit::Class)?;
             need(x.layout.shape.dim(1) <= 1 || x.layout.stride(1) == 1, Misfit::Layout)
         }
-        (Kernel::Reduce, P::Reduce { axes, .. }) => {
+        (Kernel::Reduce, P::Reduce { kind, axes }) => {
             let splits = operator.class.split_k;
             need(reduced(x, *axes) < LONGEST_REDUCTION, Misfit::Layout)?;
-            if over_pixels(x, *axes) {
-                need(splits <= SPLITS || splits == PIXEL_SPLITS, Misfit::Class)?;
-                return pixels(x, y);
-            }
-            need(splits <= SPLITS, Misfit::Class)?;
-            let axis = axes.trailing_zeros() as usize;
-            need(axes.is_power_of_two() && x.layout.stride(axis) == 1, Misfit::Layout)
+            need(splits <= SPLITS || splits == MANY_SPLITS, Misfit::Class)?;
+            let walk = reduction::walk(x, *axes)?;
+            // One range of an output has one thread: only the generic kernel's outputs lie as thick.
+            let ranged = splits > 1 || *kind == ReduceKind::Max;
+            let row = axes.is_power_of_two() && walk.parts.first().is_none_or(|&(_, step)| step == 1);
+            need(ranged || row || (over_pixels(x, *axes) && pixels(x, y).is_ok()), Misfit::Layout)
         }
         _ if !whole => Err(Misfit::Class),
         (Kernel::Elementwise, P::Unary(_) | P::Binary(_)) | (Kernel::Copy, P::Copy) => runs(y),

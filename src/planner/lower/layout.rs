@@ -74,8 +74,10 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
             }
             Unit::Concat(node) => {
                 let node = &graph.nodes[*node];
-                let like = node.inputs.iter().find(|v| graph.values[v.index()].data.is_none());
-                let like = like.map(|v| layouts[v.index()]);
+                // The largest part says most about the order.
+                let parts = node.inputs.iter().filter(|v| graph.values[v.index()].data.is_none());
+                let like = parts.map(|v| layouts[v.index()]).filter(|l| !repeats(l)).rev();
+                let like = like.max_by_key(|l| l.shape.elements());
                 layouts[node.outputs[0].index()] = fresh(node.outputs[0], false, like);
             }
             Unit::Operator(nodes) => {

@@ -25,8 +25,8 @@ const ELEMENT_THREADS: u64 = 256;
 const MANY: u64 = 264;
 /// Means that a block of a reduction computes.
 const MEANS: u64 = 64;
-/// Rows that a block normalises.
-const NORMALISED: u64 = 8;
+/// The most elements of the rows of which a block normalises so many; of longer ones one.
+const NORMALISED: [(u64, u64); 3] = [(64, 16), (128, 8), (1024, 4)];
 /// Turns that the CPU backend's workers have on an operator, a worker: how finely streams share them.
 const TURNS: u32 = 4;
 /// Rows of the batch that one cluster of a recurrent layer carries, and blocks of the cluster.
@@ -142,7 +142,9 @@ impl Footprint {
             }
             Kernel::Normalise => {
                 let all = shape(operator);
-                Tiles::Elements(NORMALISED * u64::from(all.dim(all.rank().saturating_sub(1)).max(1)))
+                let extent = u64::from(all.dim(all.rank().saturating_sub(1)).max(1));
+                let rows = NORMALISED.iter().find(|&&(most, _)| extent <= most);
+                Tiles::Elements(rows.map_or(1, |&(_, rows)| rows) * extent)
             }
             Kernel::Reduce => Tiles::Elements(MEANS),
             Kernel::Decode => {

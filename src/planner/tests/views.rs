@@ -228,3 +228,23 @@ fn pixels_that_convolutions_read_begin_at_multiples_of_16_bytes() {
     assert_eq!(strides(&single, 13), [468, 1, 78, 13]);
     assert_eq!(strides(&plain, 13), [468, 36, 6, 1]);
 }
+
+#[test]
+fn a_token_repeated_for_every_sample_does_not_turn_the_order_of_those_beside_it() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(11));
+    let x = net.input(&[3, 4, 6, 6]);
+    let patches = net.conv(&mut draw, x, 8, 3, 1, 1, true);
+    let patches = net.view(crate::planner::graph::ViewOp::Reshape, patches, &[3, 8, 36]);
+    let patches = net.transpose(patches, &[0, 2, 1]);
+    let class = net.constant(draw.tensor(&[1, 1, 8]));
+    let class = net.view(crate::planner::graph::ViewOp::Broadcast, class, &[3, 1, 8]);
+    let tokens = net.concat(1, &[class, patches]);
+    let positions = net.constant(draw.tensor(&[1, 37, 8]));
+    let placed = net.binary(Binary::Add, tokens, positions);
+    let y = net.same(Primitive::Softmax { axis: 2 }, &[placed]);
+    net.output(y);
+    let plan = compiled(net, &[&[3, 4, 6, 6]]);
+    let softmax = |o: &crate::plan::format::Operator| matches!(o.calls[0].primitive, Primitive::Softmax { .. });
+    let reader = plan.operators.iter().position(softmax).unwrap();
+    assert_eq!(input(&plan, reader, 0, 0).layout.strides(), [37 * 8, 8, 1]);
+}

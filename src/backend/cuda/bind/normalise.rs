@@ -1,16 +1,27 @@
-//! Layer normalisation along any axis: `kernels/normalise.cu`, and `kernels/normalise_wide.cu` for long rows.
+//! Layer normalisation along any axis: `kernels/normalise.cu`, and `kernels/normalise_rows.cu` for rows of halves side by side.
 
-use super::generic::{ElementBox, Frame, THREADS, check, head, input, output};
-use super::views::{DeviceView, dtype_number, strides};
+use super::generic::{ElementBox, Frame, check, head, input, output};
+use super::views::{DeviceView, Divisor, strides};
 use super::{Addresses, BindError, Kernel, Launch};
 use crate::limits::MAX_RANK;
-use crate::plan::format::{Call, Operand, Operator, Rounding, Space};
+use crate::plan::format::{Call, Operand, Operator, Rounding, Space, View};
 use crate::primitive::{Binary, Primitive, Region};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
-/// Threads of a row.
+/// Threads of a block.
+const THREADS: u32 = 128;
+/// Threads of a row of f32.
 const LANES: u32 = 16;
+/// Threads of a row of halves of at most [`RUN`] elements; longer ones have a block.
+const WARP: u32 = 32;
+/// Elements that a warp reads at once.
+const RUN: u32 = 256;
+/// Neighbours that a thread reads at once.
+const EACH: u32 = 8;
+/// Most elements of a row of halves that a block of [`THREADS`] has; longer ones have one of [`LONG_THREADS`].
+const LONG_ROW: u32 = 8192;
+const LONG_THREADS: u32 = 512;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -20,61 +31,62 @@ struct Params {
     extent: u32,
     axis: u32,
     epsilon: f32,
-    padding: u32,
+    count: f32,
+    columns: u32,
+    across: u32,
+    first: u32,
+    groups: Divisor,
 }
 
-/// The same for rows of halves, scaled and shifted by constants.
-#[derive(Clone, Copy, Pod, Zeroable)]
+/// Of rows of halves side by side, scaled and shifted by constants or as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-struct AffineParams {
-    frame: Frame,
-    x: DeviceView,
+struct RowsParams {
+    x: u64,
+    y: u64,
+    x_strides: [i64; MAX_RANK],
+    y_strides: [i64; MAX_RANK],
+    rows: ElementBox,
     scale: u64,
     shift: u64,
     extent: u32,
+    count: f32,
     epsilon: f32,
+    tiles: u32,
 }
 
-/// Most elements of a row for which there is a kernel of such rows; the last is the longest.
-const AFFINE_ROWS: [u32; 2] = [64, 256];
-/// Most elements of longer rows, which a block of so many threads keeps in the shared memory that every GPU has.
-const WIDE_ROW: u32 = 8192;
-const WIDE_THREADS: u32 = 128;
+/// Most elements of such rows, and the threads that a row has.
+const ROWS: [(u32, u32); 9] = [
+    (64, 8),
+    (128, 16),
+    (256, 32),
+    (512, 32),
+    (768, 32),
+    (1024, 32),
+    (2048, THREADS),
+    (4096, THREADS),
+    (LONG_ROW, THREADS),
+];
 
-impl AffineParams {
-    /// The parameters of an operator of this form; `None` for others.
-    fn of(at: &Addresses<'_>, operator: &Operator, params: &Params) -> Option<AffineParams> {
-        let axis = params.axis as usize;
-        let halves = dtype_number(DType::F16);
-        let side_by_side = |view: &DeviceView| view.dtype == halves && (view.strides[axis] == 1 || params.extent == 1);
-        let rows = side_by_side(&params.frame.y) && side_by_side(&params.x);
-        let rounded = operator
-            .calls
-            .iter()
-            .all(|c| c.dtype == DType::F16 && c.rounding == Rounding::Rounded);
-        let [_, mul, add] = operator.calls.as_slice() else {
+/// Addresses of the constants that scale and shift an operator's values; 0 where nothing does. `None` for other tails.
+fn affine(at: &Addresses<'_>, operator: &Operator, axis: usize, extent: u32) -> Option<(u64, u64)> {
+    let constant = |call: &Call, kind: Binary, value: u8| {
+        let (Operand::View(view), true) = (other(call, value)?, call.primitive == Primitive::Binary(kind)) else {
             return None;
         };
-        let constant = |call: &Call, kind: Binary, value: u8| {
-            let (Operand::View(view), true) = (other(call, value)?, call.primitive == Primitive::Binary(kind)) else {
-                return None;
-            };
-            let buffer = at.plan.buffers.get(view.buffer.index())?;
-            let constant = matches!(buffer.space, Space::Weights(_)) && view.dtype == DType::F16;
-            let strides = strides(&view);
-            let alike = (0..MAX_RANK).all(|a| strides[a] == i64::from(a == axis && params.extent > 1));
-            at.view(&view).ok().filter(|_| constant && alike)
-        };
-        let (scale, shift) = (constant(mul, Binary::Mul, 0)?, constant(add, Binary::Add, 1)?);
-        let affine = AffineParams {
-            frame: params.frame,
-            x: params.x,
-            scale,
-            shift,
-            extent: params.extent,
-            epsilon: params.epsilon,
-        };
-        (rows && rounded).then_some(affine)
+        let buffer = at.plan.buffers.get(view.buffer.index())?;
+        let constant = matches!(buffer.space, Space::Weights(_)) && view.dtype == DType::F16;
+        let strides = strides(&view);
+        let alike = (0..MAX_RANK).all(|a| strides[a] == i64::from(a == axis && extent > 1));
+        at.view(&view).ok().filter(|_| constant && alike)
+    };
+    let rounded = |c: &Call| c.dtype == DType::F16 && c.rounding == Rounding::Rounded;
+    match operator.calls.as_slice() {
+        calls if !calls.iter().all(rounded) => None,
+        [_] => Some((0, 0)),
+        [_, mul] => Some((constant(mul, Binary::Mul, 0)?, 0)),
+        [_, mul, add] => Some((constant(mul, Binary::Mul, 0)?, constant(add, Binary::Add, 1)?)),
+        _ => None,
     }
 }
 
@@ -105,39 +117,102 @@ pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     }))
 }
 
+impl Normalise {
+    /// The launch of rows of halves that lie on 16 bytes in whole groups; `None` for others.
+    fn rows(&self, at: &Addresses<'_>, x: &View, rows: ElementBox, width: u16) -> Option<Launch> {
+        let y = self.operator.outputs.first()?;
+        let extent = y.layout.shape.dim(self.axis);
+        let (most, threads) = ROWS.into_iter().find(|&(most, _)| extent <= most)?;
+        let (scale, shift) = affine(at, &self.operator, self.axis, extent)?;
+        let grouped = |view: &View| {
+            let strides = strides(view);
+            let others = (0..MAX_RANK).all(|a| a == self.axis || strides[a] % i64::from(EACH) == 0);
+            view.dtype == DType::F16 && others && strides[self.axis] == 1
+        };
+        let (from, to) = (at.view(x).ok()?, at.view(y).ok()?);
+        let aligned = [from, to, scale, shift].iter().all(|address| address % 16 == 0);
+        if !(grouped(x) && grouped(y) && aligned && extent % EACH == 0) {
+            return None;
+        }
+        let params = RowsParams {
+            x: from,
+            y: to,
+            x_strides: strides(x),
+            y_strides: strides(y),
+            rows,
+            scale,
+            shift,
+            extent,
+            count: 1.0 / extent as f32,
+            epsilon: self.epsilon,
+            tiles: rows.count.div_ceil(THREADS / threads),
+        };
+        let function = format!("normalise_rows_{most}");
+        Some(Launch::new("normalise_rows", function, params.tiles, width, THREADS, &params))
+    }
+
+    /// The same for eight rows at once where they lie side by side on 16 bytes; `None` elsewhere.
+    fn columns(&self, params: Params, mut rows: ElementBox) -> Option<Params> {
+        let (step, strides) = (i64::from(EACH), &params.x.strides);
+        let across = (0..MAX_RANK).find(|&a| a != self.axis && strides[a] == 1)?;
+        let grouped = (0..MAX_RANK).all(|a| a == across || strides[a] % step == 0);
+        let (first, beside) = (rows.start[across], rows.extents[across].divisor);
+        if !(grouped && params.x.address.is_multiple_of(16) && first.is_multiple_of(EACH) && beside.is_multiple_of(EACH)) {
+            return None;
+        }
+        let groups = beside / EACH;
+        rows.count /= beside;
+        rows.start[across] = 0;
+        rows.extents[across] = Divisor::new(1);
+        let frame = Frame {
+            elements: rows,
+            tiles: rows.count.checked_mul(groups)?,
+            ..params.frame
+        };
+        Some(Params {
+            frame,
+            columns: 1,
+            across: across as u32,
+            first,
+            groups: Divisor::new(groups),
+            ..params
+        })
+    }
+}
+
 impl Kernel for Normalise {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let y = output(&self.operator, 0)?;
+        let (x, y) = (input(&self.operator, 0)?, output(&self.operator, 0)?);
         let rows = ElementBox::without(y, region, Some(self.axis))?;
         let extent = y.layout.shape.dim(self.axis);
         if rows.count == 0 || extent == 0 {
             return Ok(Vec::new());
         }
+        if let Some(launch) = self.rows(at, x, rows, width) {
+            return Ok(vec![launch]);
+        }
+        let halves = x.dtype == DType::F16;
+        let block = if halves && extent > LONG_ROW { LONG_THREADS } else { THREADS };
+        let own = match halves {
+            true if extent > RUN => block,
+            true => WARP,
+            false => LANES,
+        };
         let params = Params {
-            frame: Frame::new(at, &self.operator, rows, THREADS / LANES)?,
-            x: DeviceView::new(at, input(&self.operator, 0)?)?,
+            frame: Frame::new(at, &self.operator, rows, block / own)?,
+            x: DeviceView::new(at, x)?,
             extent,
             axis: self.axis as u32,
             epsilon: self.epsilon,
-            padding: 0,
+            count: 1.0 / extent as f32,
+            columns: 0,
+            across: 0,
+            first: 0,
+            groups: Divisor::new(1),
         };
+        let params = self.columns(params, rows).filter(|_| halves).unwrap_or(params);
         let tiles = params.frame.tiles;
-        let Some(affine) = AffineParams::of(at, &self.operator, &params).filter(|p| p.extent <= WIDE_ROW) else {
-            return Ok(vec![Launch::new("normalise", "normalise", tiles, width, THREADS, &params)]);
-        };
-        if let Some(longest) = AFFINE_ROWS.into_iter().find(|&most| extent <= most) {
-            let function = format!("normalise_affine_{longest}");
-            return Ok(vec![Launch::new("normalise", function, tiles, width, THREADS, &affine)]);
-        }
-        let rows = ElementBox::without(y, region, Some(self.axis))?;
-        let params = AffineParams {
-            frame: Frame::new(at, &self.operator, rows, 1)?,
-            ..affine
-        };
-        Ok(vec![Launch {
-            shared: 4 * extent,
-            ..Launch::new("normalise_wide", "normalise_wide", params.frame.tiles, width, WIDE_THREADS, &params)
-        }])
+        Ok(vec![Launch::new("normalise", "normalise", tiles, width, block, &params)])
     }
 }
 
@@ -146,9 +221,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_struct_has_the_sources_bytes() {
-        let frame = std::mem::size_of::<Frame>();
-        assert_eq!(std::mem::size_of::<Params>(), frame + 88 + 16);
-        assert_eq!(std::mem::size_of::<AffineParams>(), frame + 88 + 24);
+    fn the_structs_have_the_sources_bytes() {
+        assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 40);
+        assert_eq!(std::mem::size_of::<RowsParams>(), 16 + 96 + 104 + 32);
     }
 }

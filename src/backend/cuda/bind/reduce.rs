@@ -1,71 +1,62 @@
-//! Reductions of pixels and of rows: `kernels/reduce.cu`.
+//! Reductions over one axis or several: `kernels/reduce.cu`.
 
-use super::generic::{ElementBox, check, head, input, output, reduce_number};
-use super::groups::{GROUP, PixelFrame, Pixels, source};
-use super::tail::Tail;
+use super::generic::{ElementBox, Frame, check, head, input, output, reduce_number};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch};
-use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
+use crate::plan::tactic::reduction::{MAX_PARTS, Walk, walk};
 use crate::primitive::{Primitive, ReduceKind, Region};
+use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
-/// Ranges that are summed side by side.
+/// Ranges that a warp reduces side by side.
 const MAX_SPLITS: u32 = 32;
-/// Groups of channels of a block.
+/// Neighbours of a thread.
+const GROUP: u32 = 8;
+/// Groups of neighbours of a block.
 const GROUPS: u32 = 8;
-/// Threads of a block.
+/// Threads of a block, and the many ranges of one group of neighbours or of one row.
 const THREADS: u32 = MAX_SPLITS * GROUPS;
 /// Rows of a block, a warp a row.
 const ROWS: u32 = THREADS / 32;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct OfPixels {
-    frame: PixelFrame,
-    x: Pixels,
-    width: Divisor,
-    pixels: u32,
-    share: u32,
-    splits: u32,
-    kind: u32,
-    padding: u32,
-}
-
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct OfRows {
-    y: DeviceView,
+struct Params {
+    frame: Frame,
     x: DeviceView,
-    tail: Tail,
-    start: [u32; MAX_RANK],
-    extents: [Divisor; MAX_RANK],
+    steps: [i64; MAX_PARTS],
+    inner: Divisor,
+    middle: Divisor,
+    groups: Divisor,
     axis: u32,
-    length: u32,
+    first: u32,
+    neighbours: u32,
+    count: u32,
     share: u32,
     splits: u32,
     kind: u32,
-    rows: u32,
-    tiles: u32,
+    whole: u32,
     padding: u32,
 }
 
 struct Reduce {
     operator: Operator,
     kind: ReduceKind,
-    axes: u8,
+    walk: Walk,
 }
 
-/// Compiles a reduction of rows and columns, or of an axis whose elements lie side by side.
+/// Compiles a reduction of floats with any tail of floats.
 pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
     let Primitive::Reduce { kind, axes } = head(operator)?.primitive else {
         return Err(BindError::Tactic("it reduces nothing"));
     };
+    let walk = walk(input(operator, 0)?, axes).map_err(|_| BindError::Tactic("its reduced axes lie in too many parts"))?;
     Ok(Box::new(Reduce {
         operator: operator.clone(),
         kind,
-        axes,
+        walk,
     }))
 }
 
@@ -79,50 +70,61 @@ impl Reduce {
         (count.div_ceil(splits).max(1), splits)
     }
 
-    fn pixels(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let (x, mut frame) = (source(at, &self.operator)?, PixelFrame::new(at, &self.operator, region, 1)?);
-        let pixels = x.height.checked_mul(x.width).ok_or(BindError::Large("a reduction"))?;
-        let (share, splits) = self.ranges(pixels);
-        // Many ranges take all threads of a block for one group of channels.
-        let groups = if splits == THREADS { 1 } else { GROUPS };
-        let blocks = frame.channels.div_ceil(groups * GROUP);
-        frame.groups = Divisor::new(blocks);
-        frame.tiles = blocks.checked_mul(region.batch.len() as u32).ok_or(BindError::Large("a chunk"))?;
-        let params = OfPixels {
-            frame,
+    /// The parameters of a chunk of rows, each an output.
+    fn params(&self, at: &Addresses<'_>, rows: ElementBox) -> Result<Params, BindError> {
+        let parts = &self.walk.parts;
+        let count = parts.iter().try_fold(1u32, |n, &(extent, _)| n.checked_mul(extent));
+        let count = count.filter(|&n| n < 1 << 31).ok_or(BindError::Large("a reduction"))?;
+        let x = DeviceView::new(at, input(&self.operator, 0)?)?;
+        let (share, splits) = self.ranges(count);
+        let per_block = if splits == THREADS { 1 } else { ROWS };
+        let extent = |part: usize| parts.get(part).map_or(1, |&(extent, _)| extent);
+        let halves = input(&self.operator, 0)?.dtype == DType::F16;
+        Ok(Params {
+            frame: Frame::new(at, &self.operator, rows, per_block)?,
             x,
-            width: Divisor::new(x.width),
-            pixels,
+            steps: std::array::from_fn(|part| parts.get(part).map_or(0, |&(_, step)| step)),
+            inner: Divisor::new(extent(0)),
+            middle: Divisor::new(extent(1)),
+            groups: Divisor::new(1),
+            axis: 0,
+            first: 0,
+            neighbours: 1,
+            count,
             share,
             splits,
             kind: reduce_number(self.kind),
+            whole: u32::from(halves && parts.len() == 1 && parts[0].1 == 1),
             padding: 0,
-        };
-        Ok(vec![Launch::new("reduce", "reduce_pixels", frame.tiles, width, THREADS, &params)])
+        })
     }
 
-    fn rows(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let (view, x) = (output(&self.operator, 0)?, DeviceView::new(at, input(&self.operator, 0)?)?);
-        let outputs = ElementBox::new(view, region)?;
-        let axis = self.axes.trailing_zeros() as usize;
-        let length = *x.extents.get(axis).ok_or(BindError::Reference)?;
-        let (share, splits) = self.ranges(length);
-        let params = OfRows {
-            y: DeviceView::new(at, view)?,
-            x,
-            tail: Tail::new(at, &self.operator)?,
-            start: outputs.start,
-            extents: outputs.extents,
+    /// The parameters of a chunk of which neighbours along `axis` are reduced together.
+    fn columns(&self, at: &Addresses<'_>, mut outputs: ElementBox, axis: usize) -> Result<Params, BindError> {
+        let (first, neighbours) = (outputs.start[axis], outputs.extents[axis].divisor);
+        outputs.count /= neighbours.max(1);
+        outputs.start[axis] = 0;
+        outputs.extents[axis] = Divisor::new(1);
+        let params = self.params(at, outputs)?;
+        let groups = if params.splits == THREADS { 1 } else { GROUPS };
+        let blocks = neighbours.div_ceil(groups * GROUP);
+        let step = i64::from(GROUP);
+        let others = (0..params.x.strides.len()).filter(|&a| a != axis);
+        let grouped = others.map(|a| params.x.strides[a]).chain(params.steps).all(|s| s % step == 0);
+        let aligned = params.x.address.is_multiple_of(16) && [first, neighbours].iter().all(|n| n.is_multiple_of(GROUP));
+        let halves = input(&self.operator, 0)?.dtype == DType::F16;
+        Ok(Params {
+            frame: Frame {
+                tiles: outputs.count.checked_mul(blocks).ok_or(BindError::Large("a chunk"))?,
+                ..params.frame
+            },
+            groups: Divisor::new(blocks),
             axis: axis as u32,
-            length,
-            share,
-            splits,
-            kind: reduce_number(self.kind),
-            rows: outputs.count,
-            tiles: outputs.count.div_ceil(ROWS),
-            padding: 0,
-        };
-        Ok(vec![Launch::new("reduce", "reduce_rows", params.tiles, width, THREADS, &params)])
+            first,
+            neighbours,
+            whole: u32::from(halves && grouped && aligned),
+            ..params
+        })
     }
 }
 
@@ -131,22 +133,21 @@ impl Kernel for Reduce {
         if region.is_empty() {
             return Ok(Vec::new());
         }
-        if self.axes == 0b1100 && output(&self.operator, 0)?.layout.shape.rank() == 4 {
-            self.pixels(at, region, width)
-        } else {
-            self.rows(at, region, width)
-        }
+        let outputs = ElementBox::new(output(&self.operator, 0)?, region)?;
+        let (function, params) = match self.walk.neighbours {
+            Some(axis) => ("reduce_columns", self.columns(at, outputs, axis)?),
+            None => ("reduce_rows", self.params(at, outputs)?),
+        };
+        Ok(vec![Launch::new("reduce", function, params.frame.tiles, width, THREADS, &params)])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::mem::size_of;
 
     #[test]
-    fn structs_have_the_sources_bytes() {
-        assert_eq!(size_of::<OfPixels>(), size_of::<PixelFrame>() + 48 + 32);
-        assert_eq!(size_of::<OfRows>(), 2 * 88 + 1080 + 24 + 72 + 32);
+    fn the_struct_has_the_sources_bytes() {
+        assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 24 + 36 + 36);
     }
 }

@@ -1,155 +1,207 @@
-// Layer normalisation along one axis: sixteen threads a row.
+// Layer normalisation along one axis, with any layout and tail.
 //
-// As on the CPU: the sum, then the sum of the squared differences from the mean, each in sixteen partial sums by the position
-// modulo sixteen, folded in halves. Rows may have any length; the first values of a thread stay in registers between the sums.
+// Of f32 as on the CPU, sixteen threads a row: the sum, then the sum of the squared differences from the mean, each in sixteen
+// partial sums by the position modulo sixteen, folded in halves. Rows may have any length; the first values of a thread stay in
+// registers between the sums.
+//
+// Of halves in the order of normalise_order.cuh, a warp a row, or a block a row of more than a run. Where rows lie side by side
+// instead of their elements, a block has eight of them, and a thread reads an element of all eight at once.
+//
 // Results go eight neighbours at a time, so that the tail reads its scale and shift in whole groups.
 #include "chain.cuh"
 #include "generic.cuh"
+#include "normalise_order.cuh"
 
 struct Normalise {
-    Generic common;  // the box has one position along the axis; tiles are of NORMALISE_ROWS rows
+    Generic common;  // the box has one position along the axis, and along that of rows side by side; tiles are what a block takes
     View x;
     u32 extent;      // of the axis
     u32 axis;
     float epsilon;
-    u32 padding;
+    float count;     // 1 / extent
+    u32 columns;     // 1 where rows lie side by side and eight of them on 16 bytes
+    u32 across;      // the axis along which they do
+    u32 first;       // of a chunk
+    Divisor groups;  // of eight of them
 };
 
-static_assert(sizeof(Normalise) == sizeof(Generic) + 88 + 16, "mirrored in bind/normalise.rs");
+static_assert(sizeof(Normalise) == sizeof(Generic) + 88 + 40, "mirrored in bind/normalise.rs");
 
 constexpr u32 LANES = 16;
-constexpr u32 NORMALISE_ROWS = GENERIC_THREADS / LANES;
 constexpr u32 KEPT = 4;  // values of a thread in registers
 
+// What a row's values have taken from them, and what the differences are then divided by or, of halves, multiplied by; of eight
+// rows or eight times that of one.
+struct Moments {
+    float mean[EACH];
+    float scale[EACH];
+};
+
+__device__ __forceinline__ Moments alike(float mean, float scale) {
+    Moments moments;
+#pragma unroll
+    for (u32 k = 0; k < EACH; ++k) moments.mean[k] = mean, moments.scale[k] = scale;
+    return moments;
+}
+
 // Partial sums of 16 lanes folded in halves: lane 0's result, in all lanes.
-__device__ __forceinline__ float folded(float value) {
+__device__ __forceinline__ float folded_down(float value) {
 #pragma unroll
     for (u32 half = LANES / 2; half > 0; half /= 2) value = __fadd_rn(value, __shfl_down_sync(0xffffffffu, value, half, LANES));
     return __shfl_sync(0xffffffffu, value, 0, LANES);
 }
 
-extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) normalise(const __grid_constant__ Normalise p) {
+// Of the row of f32 that begins at element `from`; `lane` of its sixteen.
+__device__ __forceinline__ Moments of_floats(const Normalise& p, i64 from, u32 lane) {
+    const float count = static_cast<float>(p.extent);
+    const i64 step = p.x.strides[p.axis];
+    const auto value = [&](u32 i) { return *pointer_to<float>(p.x.address, from + static_cast<i64>(i) * step); };
+    float kept[KEPT];
+#pragma unroll
+    for (u32 k = 0; k < KEPT; ++k) kept[k] = lane + k * LANES < p.extent ? value(lane + k * LANES) : 0.0f;
+    // Every value of this thread, in order.
+    const auto each = [&](auto take) {
+#pragma unroll
+        for (u32 k = 0; k < KEPT; ++k) {
+            if (lane + k * LANES < p.extent) take(kept[k]);
+        }
+#pragma unroll 4
+        for (u32 i = lane + KEPT * LANES; i < p.extent; i += LANES) take(value(i));
+    };
+    float sum = 0.0f;
+    each([&](float x) { sum = __fadd_rn(sum, x); });
+    const float mean = __fdiv_rn(folded_down(sum), count);
+    sum = 0.0f;
+    each([&](float x) {
+        const float difference = __fsub_rn(x, mean);
+        sum = __fmaf_rn(difference, difference, sum);
+    });
+    return alike(mean, __fsqrt_rn(__fadd_rn(__fdiv_rn(folded_down(sum), count), p.epsilon)));
+}
+
+// The sum of all places, of which each warp has those of a lane and run at `at(run)`.
+template <typename At>
+__device__ __forceinline__ float all_places(u32 runs, At at) {
+    float four[RUNS];
+#pragma unroll
+    for (u32 run = 0; run < RUNS; ++run) {
+        four[run] = at(run);
+        if (runs == LONG_RUNS) four[run] = __fadd_rn(__fadd_rn(four[run], at(run + 8)), __fadd_rn(at(run + 4), at(run + 12)));
+    }
+    return folded<32>(four_runs(four[0], four[1], four[2], four[3]));
+}
+
+// Of the row of halves that begins at element `from`, which is the block's, or the warp's alone.
+__device__ __forceinline__ Moments of_halves(const Normalise& p, i64 from, bool whole, float* shared) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 runs = p.extent > LONG_ROW ? LONG_RUNS : RUNS;
+    const i64 step = p.x.strides[p.axis];
+    const auto total = [&](bool squares, float mean) {
+        float* const places = shared + (whole ? 0 : warp * RUNS * 32);
+        // A warp that has a row to itself has the places of all runs, of which the first alone has values.
+#pragma unroll 1
+        for (u32 run = whole ? warp : 0; run < (whole ? warp + 1 : RUNS); ++run) {
+            float sums[EACH] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 1
+            for (u32 first = run * RUN + lane * EACH; first < p.extent; first += runs * RUN) {
+                float v[EACH];
+                const u32 count = p.extent - first < EACH ? p.extent - first : EACH;
+                load_run(p.x.address, F16, from + static_cast<i64>(first) * step, step, count, v);
+#pragma unroll
+                for (u32 k = 0; k < EACH; ++k) {
+                    if (k < count) sums[k] = taken(squares, mean, sums[k], v[k]);
+                }
+            }
+            places[run * 32 + lane] = in_order(sums);
+        }
+        __syncthreads();
+        const float sum = all_places(runs, [&](u32 run) { return places[run * 32 + lane]; });
+        __syncthreads();
+        return sum;
+    };
+    const float mean = __fmul_rn(total(false, 0.0f), p.count);
+    return alike(mean, reciprocal_deviation(total(true, mean), p.count, p.epsilon));
+}
+
+// Of eight rows of halves side by side, the first of which begins at element `from`.
+__device__ __forceinline__ Moments of_columns(const Normalise& p, i64 from, float* shared) {
+    const u32 lane = threadIdx.x % 32;
+    const u32 runs = blockDim.x / 32;
+    const i64 step = p.x.strides[p.axis];
+    const auto total = [&](bool squares, const float(&mean)[EACH], float(&sum)[EACH]) {
+#pragma unroll 1
+        for (u32 k = 0; k < EACH; ++k) {
+            float sums[EACH] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 8
+            for (u32 i = threadIdx.x * EACH + k; i < p.extent; i += blockDim.x * EACH) {
+                float v[EACH];
+                widen(*reinterpret_cast<const uint4*>(pointer_to<u16>(p.x.address, from + static_cast<i64>(i) * step)), v);
+#pragma unroll
+                for (u32 row = 0; row < EACH; ++row) sums[row] = taken(squares, mean[row], sums[row], v[row]);
+            }
+#pragma unroll
+            for (u32 row = 0; row < EACH; ++row) sum[row] = k == 0 ? sums[row] : __fadd_rn(sum[row], sums[row]);
+        }
+#pragma unroll
+        for (u32 row = 0; row < EACH; ++row) shared[row * LONG_THREADS + threadIdx.x] = sum[row];
+        __syncthreads();
+#pragma unroll
+        for (u32 row = 0; row < EACH; ++row) {
+            sum[row] = all_places(runs, [&](u32 run) { return shared[row * LONG_THREADS + run * 32 + lane]; });
+        }
+        __syncthreads();
+    };
+    Moments moments;
+    total(false, moments.mean, moments.mean);
+#pragma unroll
+    for (u32 row = 0; row < EACH; ++row) moments.mean[row] = __fmul_rn(moments.mean[row], p.count);
+    total(true, moments.mean, moments.scale);
+#pragma unroll
+    for (u32 row = 0; row < EACH; ++row) moments.scale[row] = reciprocal_deviation(moments.scale[row], p.count, p.epsilon);
+    return moments;
+}
+
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) normalise(const __grid_constant__ Normalise p) {
+    __shared__ float shared[EACH * LONG_THREADS];
     wait_for_predecessors();
     release_successors();
     const Generic& g = p.common;
-    const u32 lane = threadIdx.x % LANES;
-    const float count = static_cast<float>(p.extent);
-    const i64 x_step = p.x.strides[p.axis], y_step = g.y.strides[p.axis];
+    const bool halves = p.x.dtype == F16, columns = p.columns != 0;
+    const bool whole = columns || (halves && p.extent > RUN);
+    const u32 threads = whole ? blockDim.x : halves ? 32 : LANES;  // of a row
+    const u32 thread = threadIdx.x % threads;
+    // What a thread takes at once: neighbours of a row, or an element of neighbouring rows.
+    const u32 along = columns ? p.across : p.axis, step = columns ? 1 : EACH;
     for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
-        const u32 row = tile * NORMALISE_ROWS + threadIdx.x / LANES;
+        const u32 row = columns ? divide(tile, p.groups) : tile * (blockDim.x / threads) + threadIdx.x / threads;
         // Threads without a row take part in the exchange of the others.
         const bool present = row < g.box.count;
         u32 at[MAX_RANK];
         coordinates(g.box, present ? row : 0, at);
+        const u32 front = columns ? (tile - row * p.groups.divisor) * EACH : 0;
+        if (columns) {
+#pragma unroll
+            for (u32 axis = 0; axis < MAX_RANK; ++axis) at[axis] = axis == p.across ? p.first + front : at[axis];
+        }
         const i64 from = element_of(p.x.strides, at), to = element_of(g.y.strides, at);
-        const auto value = [&](u32 i) { return load_float(p.x.address, p.x.dtype, from + static_cast<i64>(i) * x_step); };
-        float kept[KEPT];
-#pragma unroll
-        for (u32 k = 0; k < KEPT; ++k) kept[k] = lane + k * LANES < p.extent ? value(lane + k * LANES) : 0.0f;
-        // Every value of this thread, in order.
-        const auto each = [&](auto take) {
-#pragma unroll
-            for (u32 k = 0; k < KEPT; ++k) {
-                if (lane + k * LANES < p.extent) take(kept[k]);
-            }
-#pragma unroll 4
-            for (u32 i = lane + KEPT * LANES; i < p.extent; i += LANES) take(value(i));
-        };
-        float sum = 0.0f;
-        each([&](float x) { sum = __fadd_rn(sum, x); });
-        const float mean = __fdiv_rn(folded(sum), count);
-        sum = 0.0f;
-        each([&](float x) {
-            const float difference = __fsub_rn(x, mean);
-            sum = __fmaf_rn(difference, difference, sum);
-        });
-        const float deviation = __fsqrt_rn(__fadd_rn(__fdiv_rn(folded(sum), count), p.epsilon));
+        const Moments moments = columns  ? of_columns(p, from, shared)
+                                : halves ? of_halves(p, from, whole, shared)
+                                         : of_floats(p, from, thread);
         if (!present) continue;
-        for (u32 first = lane * 8; first < p.extent; first += LANES * 8) {
-            const u32 left = p.extent - first, run = left < 8 ? left : 8;
-            float v[8];
-            load_run(p.x.address, p.x.dtype, from + static_cast<i64>(first) * x_step, x_step, run, v);
+        for (u32 first = thread * step; first < p.extent; first += threads * step) {
+            const u32 count = columns ? EACH : p.extent - first < EACH ? p.extent - first : EACH;
+            float v[EACH];
+            load_run(p.x.address, p.x.dtype, from + static_cast<i64>(first) * p.x.strides[p.axis], p.x.strides[along], count, v);
 #pragma unroll
-            for (u32 k = 0; k < 8; ++k) v[k] = __fdiv_rn(__fsub_rn(v[k], mean), deviation);
+            for (u32 k = 0; k < EACH; ++k) {
+                const float difference = __fsub_rn(v[k], moments.mean[k]);
+                v[k] = halves ? __fmul_rn(difference, moments.scale[k]) : __fdiv_rn(difference, moments.scale[k]);
+            }
             u32 here[MAX_RANK];
 #pragma unroll
             for (u32 axis = 0; axis < MAX_RANK; ++axis) here[axis] = axis == p.axis ? first : at[axis];
-            tail_run(g.tail, v, run, here, p.axis);
-            store_run(g.y.address, g.y.dtype, to + static_cast<i64>(first) * y_step, run, v, y_step);
+            tail_run(g.tail, v, count, here, along);
+            store_run(g.y.address, g.y.dtype, to + static_cast<i64>(first) * g.y.strides[p.axis], count, v, g.y.strides[along]);
         }
     }
-}
-
-// Rows of up to VALUES * LANES halves side by side, rounded, scaled by constants, rounded and shifted by constants.
-// Everything but the row itself is there before the wait; a row is read once.
-struct NormaliseAffine {
-    Generic common;  // as Normalise's; the tail is not read
-    View x;
-    u64 scale;       // f16, side by side
-    u64 shift;
-    u32 extent;
-    float epsilon;
-};
-
-static_assert(sizeof(NormaliseAffine) == sizeof(Generic) + 88 + 24, "mirrored in bind/normalise.rs");
-
-template <u32 VALUES>
-__device__ __forceinline__ void normalise_affine(const NormaliseAffine& p) {
-    const Generic& g = p.common;
-    const u32 lane = threadIdx.x % LANES;
-    const float count = static_cast<float>(p.extent);
-    float scale[VALUES], shift[VALUES];
-#pragma unroll
-    for (u32 k = 0; k < VALUES; ++k) {
-        const u32 i = lane + k * LANES;
-        scale[k] = i < p.extent ? half_to_float(pointer_to<u16>(p.scale, 0)[i]) : 0.0f;
-        shift[k] = i < p.extent ? half_to_float(pointer_to<u16>(p.shift, 0)[i]) : 0.0f;
-    }
-    bool waited = false;
-    for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
-        const u32 row = tile * NORMALISE_ROWS + threadIdx.x / LANES;
-        const bool present = row < g.box.count;
-        u32 at[MAX_RANK];
-        coordinates(g.box, present ? row : 0, at);
-        const u16* const from = pointer_to<u16>(p.x.address, element_of(p.x.strides, at));
-        u16* const to = reinterpret_cast<u16*>(g.y.address) + element_of(g.y.strides, at);
-        if (!waited) {
-            wait_for_predecessors();
-            release_successors();
-            waited = true;
-        }
-        float kept[VALUES];
-#pragma unroll
-        for (u32 k = 0; k < VALUES; ++k) kept[k] = lane + k * LANES < p.extent ? half_to_float(from[lane + k * LANES]) : 0.0f;
-        float sum = 0.0f;
-#pragma unroll
-        for (u32 k = 0; k < VALUES; ++k) {
-            if (lane + k * LANES < p.extent) sum = __fadd_rn(sum, kept[k]);
-        }
-        const float mean = __fdiv_rn(folded(sum), count);
-        sum = 0.0f;
-#pragma unroll
-        for (u32 k = 0; k < VALUES; ++k) {
-            kept[k] = __fsub_rn(kept[k], mean);
-            if (lane + k * LANES < p.extent) sum = __fmaf_rn(kept[k], kept[k], sum);
-        }
-        const float deviation = __fsqrt_rn(__fadd_rn(__fdiv_rn(folded(sum), count), p.epsilon));
-        if (!present) continue;
-#pragma unroll
-        for (u32 k = 0; k < VALUES; ++k) {
-            if (lane + k * LANES >= p.extent) break;
-            const float normal = rounded_to_half(__fdiv_rn(kept[k], deviation));
-            const float scaled = rounded_to_half(__fmul_rn(normal, scale[k]));
-            to[lane + k * LANES] = float_to_half(__fadd_rn(scaled, shift[k]));
-        }
-    }
-}
-
-// Kernels by the most elements of a row (bind/normalise.rs).
-extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) normalise_affine_64(const __grid_constant__ NormaliseAffine p) {
-    normalise_affine<64 / LANES>(p);
-}
-
-extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) normalise_affine_256(const __grid_constant__ NormaliseAffine p) {
-    normalise_affine<256 / LANES>(p);
 }

@@ -126,7 +126,12 @@ fn grouped(b: &mut Builder, node: &OnnxNode<'_>, groups: i64) -> Fallible<Operan
     let runs = convert(b, &runs, Elem::F32)?;
     let normal = normal(b, &runs, &[2], epsilon)?.normal;
     let normal = convert(b, &normal, x.elem())?;
-    let mut result = b.reshape(&normal, x.shape())?;
+    // Of a channel alone, scale and shift come before its places are rows and columns again: so they join the normalisation.
+    let mut result = if groups == channels {
+        normal
+    } else {
+        b.reshape(&normal, x.shape())?
+    };
     for (index, kind) in [(1, Binary::Mul), (2, Binary::Add)] {
         let p = node.input(index)?;
         let per = i64::from(p.shape().dims().first().copied().unwrap_or(0));
@@ -141,10 +146,10 @@ fn grouped(b: &mut Builder, node: &OnnxNode<'_>, groups: i64) -> Fallible<Operan
             return Err(malformed(format!("shape {} for {channels} channels", p.shape())).at(if index == 1 { "scale" } else { "bias" }));
         };
         let p = convert(b, &p, x.elem())?;
-        let p = b.per_channel(&p, x.shape().rank())?;
+        let p = b.per_channel(&p, result.shape().rank())?;
         result = b.binary(kind, &result, &p)?;
     }
-    Ok(result)
+    b.reshape(&result, x.shape())
 }
 
 /// LpNormalization: over the sum of sizes, or the root of the sum of squares, along an axis.

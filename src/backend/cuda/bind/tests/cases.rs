@@ -385,6 +385,12 @@ fn reductions(all: &mut Cases) {
             ([2, 6, 5, 40], 0b1010, Form::Plain),
             ([3, 6, 5, 4], 0b0001, Form::Pixels),
             ([2, 70, 5, 6], 0b0010, Form::Pixels),
+            ([2, 197, 3, 40], 0b0010, Form::Plain),
+            ([2, 600, 2, 20], 0b0010, Form::Plain),
+            ([2, 130, 5, 13], 0b0110, Form::Plain),
+            ([2, 3, 70, 71], 0b1100, Form::Plain),
+            ([2, 9, 30, 31], 0b1110, Form::Pixels),
+            ([2, 8, 33, 30], 0b1010, Form::Pixels),
         ] {
             all.add(format!("{kind:?} {axes:b} of {dims:?} {dtype} {form:?}"), |b| {
                 let to: Vec<u32> = (0..4).map(|a| if axes & (1 << a) != 0 { 1 } else { dims[a] }).collect();
@@ -433,7 +439,7 @@ fn normalisations(all: &mut Cases) {
             });
         }
     }
-    for (dtype, extent) in FLOATS.into_iter().flat_map(|d| [1, 7, 64, 1000].map(|e| (d, e))) {
+    for (dtype, extent) in FLOATS.into_iter().flat_map(|d| [1, 7, 64, 1000, 1001, 1100, 9000].map(|e| (d, e))) {
         all.add(format!("normalisation of {extent} {dtype}"), |b| {
             let dims = &[3, 11, extent];
             let (x, y) = (b.tensor(dtype, dims, Form::Plain), b.tensor(dtype, dims, Form::Plain));
@@ -441,7 +447,10 @@ fn normalisations(all: &mut Cases) {
         });
     }
     // Scaled and shifted by constants, as layers are.
-    for (dtype, extent) in FLOATS.into_iter().flat_map(|d| [40, 64, 200, 256, 264].map(|e| (d, e))) {
+    for (dtype, extent) in FLOATS
+        .into_iter()
+        .flat_map(|d| [40, 64, 100, 200, 264, 776, 1096, 4104, 8200].map(|e| (d, e)))
+    {
         all.add(format!("normalisation of {extent} {dtype}, scaled and shifted"), |b| {
             let dims = &[3, 11, extent];
             let (x, y) = (b.tensor(dtype, dims, Form::Plain), b.tensor(dtype, dims, Form::Plain));

@@ -1,0 +1,131 @@
+// Layer normalisation of rows of halves side by side, scaled and shifted by constants: a row is read once.
+//
+// In the order of normalise_order.cuh, as all of halves.
+#include "chain.cuh"
+#include "generic.cuh"
+#include "halves.cuh"
+#include "normalise_order.cuh"
+
+// Rows of which whole places lie on 16 bytes, scaled and shifted by constants or as they are.
+struct NormaliseRows {
+    u64 x;         // elements [0, .., 0]
+    u64 y;
+    i64 x_strides[MAX_RANK];
+    i64 y_strides[MAX_RANK];
+    Box box;       // one position along the axis
+    u64 scale;     // f16, side by side; 0 where nothing scales
+    u64 shift;     // likewise
+    u32 extent;    // of the axis
+    float count;   // 1 / extent
+    float epsilon;
+    u32 tiles;     // blocks' rows
+};
+
+static_assert(sizeof(NormaliseRows) == 16 + 96 + 104 + 32, "mirrored in bind/normalise.rs");
+
+__device__ __forceinline__ u32 mul_halves(u32 a, u32 b) {
+    u32 product;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+
+// A place's results from its halves.
+__device__ __forceinline__ uint4 normalised(const NormaliseRows& p, uint4 bits, float mean, float factor, uint4 scale, uint4 shift) {
+    float v[EACH];
+    widen(bits, v);
+#pragma unroll
+    for (u32 k = 0; k < EACH; ++k) v[k] = __fmul_rn(__fsub_rn(v[k], mean), factor);
+    uint4 y = make_uint4(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]), two_rounded(v[4], v[5]), two_rounded(v[6], v[7]));
+    // A product of halves is exact in f32: rounding it at once is what rounding that gives.
+    if (p.scale) {
+        y = make_uint4(mul_halves(y.x, scale.x), mul_halves(y.y, scale.y), mul_halves(y.z, scale.z), mul_halves(y.w, scale.w));
+    }
+    if (p.shift) {
+        y = make_uint4(add_halves(y.x, shift.x), add_halves(y.y, shift.y), add_halves(y.z, shift.z), add_halves(y.w, shift.w));
+    }
+    return y;
+}
+
+__device__ __forceinline__ uint4 constants(u64 address, u32 position, u32 extent) {
+    return address && position < extent ? *reinterpret_cast<const uint4*>(pointer_to<u16>(address, position)) : make_uint4(0, 0, 0, 0);
+}
+
+// LANES lanes a row, or all threads of a block. A thread keeps PLACES groups of its row, LANES groups apart. All but the row itself is there before the wait.
+template <u32 LANES, u32 PLACES>
+__device__ __forceinline__ void normalise_rows(const NormaliseRows& p) {
+    constexpr bool WHOLE = LANES == NORMALISE_THREADS;
+    static_assert(WHOLE || LANES * PLACES * EACH <= PERIOD, "places of a lane are of different runs");
+    __shared__ float shared[2][RUNS][32];
+    const u32 lane = threadIdx.x % LANES;
+    uint4 scale[PLACES], shift[PLACES];
+#pragma unroll
+    for (u32 i = 0; i < PLACES; ++i) {
+        const u32 position = (i * LANES + lane) * EACH;
+        scale[i] = constants(p.scale, position, p.extent);
+        shift[i] = constants(p.shift, position, p.extent);
+    }
+    bool waited = false;
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        const u32 row = tile * (NORMALISE_THREADS / LANES) + threadIdx.x / LANES;
+        // Lanes without a row take part in the exchange of the others.
+        const bool present = row < p.box.count;
+        u32 at[MAX_RANK];
+        coordinates(p.box, present ? row : 0, at);
+        const uint4* const from = reinterpret_cast<const uint4*>(pointer_to<u16>(p.x, element_of(p.x_strides, at))) + lane;
+        uint4* const to = reinterpret_cast<uint4*>(reinterpret_cast<u16*>(p.y) + element_of(p.y_strides, at)) + lane;
+        if (!waited) {
+            wait_for_predecessors();
+            release_successors();
+            waited = true;
+        }
+        const auto inside = [&](u32 i) { return (i * LANES + lane) * EACH < p.extent; };
+        uint4 bits[PLACES];
+#pragma unroll
+        for (u32 i = 0; i < PLACES; ++i) bits[i] = present && inside(i) ? from[i * LANES] : make_uint4(0, 0, 0, 0);
+        const auto total = [&](bool squares, float mean) {
+            float runs[RUNS] = {0.0f, 0.0f, 0.0f, 0.0f};
+            float sums[EACH] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+            for (u32 i = 0; i < PLACES; ++i) {
+                float v[EACH];
+                widen(bits[i], v);
+#pragma unroll
+                for (u32 k = 0; k < EACH; ++k) {
+                    if (inside(i)) sums[k] = taken(squares, mean, sums[k], v[k]);
+                }
+                if (WHOLE) continue;
+                runs[i % RUNS] = in_order(sums);
+#pragma unroll
+                for (u32 k = 0; k < EACH; ++k) sums[k] = 0.0f;
+            }
+            if constexpr (!WHOLE) return folded<LANES>(four_runs(runs[0], runs[1], runs[2], runs[3]));
+            float(&places)[RUNS][32] = shared[squares];
+            const u32 run = threadIdx.x / 32, place = threadIdx.x % 32;
+            places[run][place] = in_order(sums);
+            __syncthreads();
+            return folded<32>(four_runs(places[0][place], places[1][place], places[2][place], places[3][place]));
+        };
+        const float mean = __fmul_rn(total(false, 0.0f), p.count);
+        const float factor = reciprocal_deviation(total(true, mean), p.count, p.epsilon);
+#pragma unroll
+        for (u32 i = 0; i < PLACES; ++i) {
+            if (present && inside(i)) to[i * LANES] = normalised(p, bits[i], mean, factor, scale[i], shift[i]);
+        }
+    }
+}
+
+// Kernels by the most halves of a row, of which a lane keeps as few as do (bind/normalise.rs).
+#define NORMALISE(NAME, LANES, PLACES)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(NORMALISE_THREADS) NAME(const __grid_constant__ NormaliseRows p) { \
+        normalise_rows<LANES, PLACES>(p);                                                                               \
+    }
+
+NORMALISE(normalise_rows_64, 8, 1)
+NORMALISE(normalise_rows_128, 16, 1)
+NORMALISE(normalise_rows_256, 32, 1)
+NORMALISE(normalise_rows_512, 32, 2)
+NORMALISE(normalise_rows_768, 32, 3)
+NORMALISE(normalise_rows_1024, 32, 4)
+NORMALISE(normalise_rows_2048, NORMALISE_THREADS, 2)
+NORMALISE(normalise_rows_4096, NORMALISE_THREADS, 4)
+NORMALISE(normalise_rows_8192, NORMALISE_THREADS, 8)
