@@ -160,7 +160,7 @@ __device__ __forceinline__ bool with_unusual(const Epilogue& e, const Use& use) 
 // never fetches it.
 __device__ __noinline__ void finish_unusual(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
     const auto all = [&](const auto& f) {
-#pragma unroll
+#pragma unroll 4
         for (u32 i = 0; i < GROUP; ++i) values[i] = f(values[i]);
     };
     if (!with_unusual(e, all)) tail_pixel(e.tail, values, count, place.batch, place.channel, place.row, place.pixel);

@@ -226,16 +226,21 @@ __device__ __forceinline__ void tail_run(const Tail& tail, float (&values)[N], u
                 for (u32 i = 0; i < N; ++i) v[i] = o.source == index ? values[i] : kept[o.source][i];
             }
         };
-        float a[N];
-        read(call.a, a);
-        if (call.function < TAIL_ADD) {
-            tail_unary(call, a);
+        // One copy of what reads serves both operands.
+        float first[N], last[N] = {};
+        const u32 operands = call.function < TAIL_ADD ? 1 : 2;
+#pragma unroll 1
+        for (u32 o = 0; o < operands; ++o) {
 #pragma unroll
-            for (u32 i = 0; i < N; ++i) values[i] = a[i];
+            for (u32 i = 0; i < N; ++i) first[i] = last[i];
+            read(o == 0 ? call.a : call.b, last);
+        }
+        if (operands == 1) {
+            tail_unary(call, last);
+#pragma unroll
+            for (u32 i = 0; i < N; ++i) values[i] = last[i];
         } else {
-            float b[N];
-            read(call.b, b);
-            tail_binary(call.function, a, b, values);
+            tail_binary(call.function, first, last, values);
         }
         tail_round(call.rounded, values);
         if (call.kept && index + 1 < MAX_TAIL) {
