@@ -39,9 +39,9 @@ pub(super) mod function {
     pub const CLIP: u32 = 3;
     pub const HARD_SWISH: u32 = 4;
     pub const SILU: u32 = 5;
-    pub const SIGMOID: u32 = 6;
-    pub const TANH: u32 = 7;
-    pub const GELU: u32 = 8;
+    pub const GELU: u32 = 6;
+    pub const SIGMOID: u32 = 7;
+    pub const TANH: u32 = 8;
     pub const GELU_TANH: u32 = 9;
     pub const TAIL: u32 = 10;
 }
@@ -329,9 +329,9 @@ mod tests {
             "EPILOGUE_CLIP = 3,",
             "EPILOGUE_HARD_SWISH = 4,",
             "EPILOGUE_SILU = 5,",
-            "EPILOGUE_SIGMOID = 6,",
-            "EPILOGUE_TANH = 7,",
-            "EPILOGUE_GELU = 8,",
+            "EPILOGUE_GELU = 6,",
+            "EPILOGUE_SIGMOID = 7,",
+            "EPILOGUE_TANH = 8,",
             "EPILOGUE_GELU_TANH = 9,",
             "EPILOGUE_TAIL = 10,",
             "EPILOGUE_ROUNDED = 1;",

@@ -168,7 +168,7 @@ __device__ __forceinline__ uint4 join(const uint4& a, const uint4& b, const Epil
 __device__ __forceinline__ uint4 apply_to_group(const uint4& bits, const Epilogue& e) {
     uint4 result;
     const auto all = [&](const auto& f) { result = each_half(bits, f); };
-    if (!with_usual(e, all)) with_unusual(e, all);
+    with_unusual(e, all, [&] { with_usual(e, all); });
     return result;
 }
 

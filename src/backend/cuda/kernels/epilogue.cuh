@@ -17,9 +17,9 @@ enum EpilogueFunction : u32 {
     EPILOGUE_CLIP = 3,        // first, second: bounds
     EPILOGUE_HARD_SWISH = 4,
     EPILOGUE_SILU = 5,
-    EPILOGUE_SIGMOID = 6,
-    EPILOGUE_TANH = 7,
-    EPILOGUE_GELU = 8,
+    EPILOGUE_GELU = 6,
+    EPILOGUE_SIGMOID = 7,  // from here on what networks seldom have behind a product
+    EPILOGUE_TANH = 8,
     EPILOGUE_GELU_TANH = 9,
     EPILOGUE_TAIL = 10,  // any other tail; nothing is joined
 };
@@ -132,27 +132,26 @@ __device__ __forceinline__ void load_bias(float (&values)[GROUP], const Epilogue
     for (u32 i = 0; i < GROUP; ++i) values[i] = loaded[i];
 }
 
-// Calls `use` with the function of one value that a launch has, if it is one of those that are usual in networks and no bounds;
-// otherwise it is false. So what is done with all values stands behind the choice.
+// Calls `use` with the function of one value that a launch has, if it is one of those that are usual in networks and no bounds.
+// So the choice stands before what is done with all values. Without a default that calls it, the compiler would spill.
 template <class Use>
-__device__ __forceinline__ bool with_usual(const Epilogue& e, const Use& use) {
+__device__ __forceinline__ void with_usual(const Epilogue& e, const Use& use) {
     switch (e.function) {
-        case EPILOGUE_LEAKY_RELU: use([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); return true;
-        case EPILOGUE_HARD_SWISH: use([](float x) { return hard_swish(x); }); return true;
-        case EPILOGUE_SILU: use([](float x) { return brief_silu(x); }); return true;
-        case EPILOGUE_GELU: use([](float x) { return brief_gelu(x); }); return true;
-        default: return false;
+        case EPILOGUE_LEAKY_RELU: use([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
+        case EPILOGUE_HARD_SWISH: use([](float x) { return hard_swish(x); }); break;
+        case EPILOGUE_GELU: use([](float x) { return brief_gelu(x); }); break;
+        default: use([](float x) { return brief_silu(x); });
     }
 }
 
-// The same of the others.
-template <class Use>
-__device__ __forceinline__ bool with_unusual(const Epilogue& e, const Use& use) {
+// The same of those that are not usual; without one, calls `other`.
+template <class Use, class Other>
+__device__ __forceinline__ void with_unusual(const Epilogue& e, const Use& use, const Other& other) {
     switch (e.function) {
-        case EPILOGUE_SIGMOID: use([](float x) { return brief_sigmoid(x); }); return true;
-        case EPILOGUE_TANH: use([](float x) { return brief_tangent(x); }); return true;
-        case EPILOGUE_GELU_TANH: use([](float x) { return brief_gelu_tanh(x); }); return true;
-        default: return false;
+        case EPILOGUE_SIGMOID: use([](float x) { return brief_sigmoid(x); }); break;
+        case EPILOGUE_TANH: use([](float x) { return brief_tangent(x); }); break;
+        case EPILOGUE_GELU_TANH: use([](float x) { return brief_gelu_tanh(x); }); break;
+        default: other();
     }
 }
 
@@ -163,7 +162,7 @@ __device__ __noinline__ void finish_unusual(float (&values)[GROUP], const Epilog
 #pragma unroll 4
         for (u32 i = 0; i < GROUP; ++i) values[i] = f(values[i]);
     };
-    if (!with_unusual(e, all)) tail_pixel(e.tail, values, count, place.batch, place.channel, place.row, place.pixel);
+    with_unusual(e, all, [&] { tail_pixel(e.tail, values, count, place.batch, place.channel, place.row, place.pixel); });
 }
 
 // Applies `f` to every value.
@@ -207,7 +206,10 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
         case EPILOGUE_RELU: each(values, [](float x) { return greater(0.0f, x); }); break;
         case EPILOGUE_CLIP: each(values, [&](float x) { return clip(x, e.first, e.second); }); break;
         default:
-            if (with_usual(e, [&](const auto& f) { each(values, f); })) break;
+            if (e.function < EPILOGUE_SIGMOID) {
+                with_usual(e, [&](const auto& f) { each(values, f); });
+                break;
+            }
 #pragma unroll 1
             for (u32 g = 0; g < N; ++g) {
                 float copies[GROUP];

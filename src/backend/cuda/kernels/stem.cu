@@ -320,7 +320,9 @@ __device__ __forceinline__ void finish_turned(const Stem& p, const Place& place,
 #pragma unroll
             for (u32 k = 0; k < GROUP; ++k) v[k] = f(v[k]);
         };
-        if (!with_usual(p.epilogue, all)) {
+        if (p.epilogue.function < EPILOGUE_SIGMOID) {
+            with_usual(p.epilogue, all);
+        } else {
             const Place first = {place.batch, place.row, place.pixel + pixel, place.channel + piece * GROUP};
             finish_unusual(v, p.epilogue, first, GROUP);
         }
