@@ -107,6 +107,7 @@ pub const UNITS: &[Unit] = &[
 
 /// Every header, by name in ascending order.
 pub const HEADERS: &[Header] = &[
+    header!("activations.cuh"),
     header!("boxes.cuh"),
     header!("chain.cuh"),
     header!("cluster.cuh"),

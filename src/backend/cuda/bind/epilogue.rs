@@ -39,7 +39,11 @@ pub(super) mod function {
     pub const CLIP: u32 = 3;
     pub const HARD_SWISH: u32 = 4;
     pub const SILU: u32 = 5;
-    pub const TAIL: u32 = 6;
+    pub const GELU: u32 = 6;
+    pub const SIGMOID: u32 = 7;
+    pub const TANH: u32 = 8;
+    pub const GELU_TANH: u32 = 9;
+    pub const TAIL: u32 = 10;
 }
 
 /// A tensor of f16 with neighbouring channels side by side.
@@ -209,6 +213,10 @@ fn simple(kind: Unary) -> Option<(u32, (f32, f32))> {
         Unary::Clip(low, high) => (function::CLIP, (low.0, high.0)),
         Unary::HardSwish => (function::HARD_SWISH, (0.0, 0.0)),
         Unary::Silu => (function::SILU, (0.0, 0.0)),
+        Unary::Sigmoid => (function::SIGMOID, (0.0, 0.0)),
+        Unary::Tanh => (function::TANH, (0.0, 0.0)),
+        Unary::Gelu => (function::GELU, (0.0, 0.0)),
+        Unary::GeluTanh => (function::GELU_TANH, (0.0, 0.0)),
         _ => return None,
     })
 }
@@ -321,7 +329,11 @@ mod tests {
             "EPILOGUE_CLIP = 3,",
             "EPILOGUE_HARD_SWISH = 4,",
             "EPILOGUE_SILU = 5,",
-            "EPILOGUE_TAIL = 6,",
+            "EPILOGUE_GELU = 6,",
+            "EPILOGUE_SIGMOID = 7,",
+            "EPILOGUE_TANH = 8,",
+            "EPILOGUE_GELU_TANH = 9,",
+            "EPILOGUE_TAIL = 10,",
             "EPILOGUE_ROUNDED = 1;",
             "EPILOGUE_WIDE_STORE = 2;",
             "EPILOGUE_WIDE_JOINED = 4;",

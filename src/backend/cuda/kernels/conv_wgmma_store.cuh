@@ -6,7 +6,6 @@
 #pragma once
 
 #include "epilogue.cuh"
-#include "halves.cuh"
 #include "hopper.cuh"
 
 constexpr u32 WARP_ROWS = 16;                   // rows of a fragment
@@ -167,11 +166,10 @@ __device__ __forceinline__ uint4 join(const uint4& a, const uint4& b, const Epil
 
 // Applies a function of one value that is no clip to 8 rounded channels.
 __device__ __forceinline__ uint4 apply_to_group(const uint4& bits, const Epilogue& e) {
-    switch (e.function) {
-        case EPILOGUE_LEAKY_RELU: return each_half(bits, [&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; });
-        case EPILOGUE_HARD_SWISH: return each_half(bits, [](float x) { return hard_swish(x); });
-        default: return each_half(bits, [](float x) { return __fmul_rn(x, sigmoid(x)); });
-    }
+    uint4 result;
+    const auto all = [&](const auto& f) { result = each_half(bits, f); };
+    with_unusual(e, all, [&] { with_usual(e, all); });
+    return result;
 }
 
 // Stores the first `WIDTH` columns of the strip. If `EARLY`, what is joined is there already.

@@ -5,6 +5,8 @@
 // path of their own; all others are interpreted.
 #pragma once
 
+#include "activations.cuh"
+#include "halves.cuh"
 #include "tail.cuh"
 
 // Numbered as in bind/epilogue.rs.
@@ -15,7 +17,11 @@ enum EpilogueFunction : u32 {
     EPILOGUE_CLIP = 3,        // first, second: bounds
     EPILOGUE_HARD_SWISH = 4,
     EPILOGUE_SILU = 5,
-    EPILOGUE_TAIL = 6,  // any other tail; nothing is joined
+    EPILOGUE_GELU = 6,
+    EPILOGUE_SIGMOID = 7,  // from here on what networks seldom have behind a product
+    EPILOGUE_TANH = 8,
+    EPILOGUE_GELU_TANH = 9,
+    EPILOGUE_TAIL = 10,  // any other tail; nothing is joined
 };
 
 // Bits of `Epilogue::flags`.
@@ -126,15 +132,37 @@ __device__ __forceinline__ void load_bias(float (&values)[GROUP], const Epilogue
     for (u32 i = 0; i < GROUP; ++i) values[i] = loaded[i];
 }
 
-// The functions that are long, of the `count` first channels. They stay out of line: main loops keep their registers, and the usual
-// launch never fetches them.
-__device__ __noinline__ void finish_long(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
-    if (e.function == EPILOGUE_SILU) {
-#pragma unroll
-        for (u32 i = 0; i < GROUP; i += 4) take_four(values, i, long_unary(TAIL_SILU, four(values, i)));
-    } else {
-        tail_pixel(e.tail, values, count, place.batch, place.channel, place.row, place.pixel);
+// Calls `use` with the function of one value that a launch has, if it is one of those that are usual in networks and no bounds.
+// So the choice stands before what is done with all values. Without a default that calls it, the compiler would spill.
+template <class Use>
+__device__ __forceinline__ void with_usual(const Epilogue& e, const Use& use) {
+    switch (e.function) {
+        case EPILOGUE_LEAKY_RELU: use([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
+        case EPILOGUE_HARD_SWISH: use([](float x) { return hard_swish(x); }); break;
+        case EPILOGUE_GELU: use([](float x) { return brief_gelu(x); }); break;
+        default: use([](float x) { return brief_silu(x); });
     }
+}
+
+// The same of those that are not usual; without one, calls `other`.
+template <class Use, class Other>
+__device__ __forceinline__ void with_unusual(const Epilogue& e, const Use& use, const Other& other) {
+    switch (e.function) {
+        case EPILOGUE_SIGMOID: use([](float x) { return brief_sigmoid(x); }); break;
+        case EPILOGUE_TANH: use([](float x) { return brief_tangent(x); }); break;
+        case EPILOGUE_GELU_TANH: use([](float x) { return brief_gelu_tanh(x); }); break;
+        default: other();
+    }
+}
+
+// What is unusual, of the `count` first channels. It stays out of line: main loops keep their registers, and the usual launch
+// never fetches it.
+__device__ __noinline__ void finish_unusual(float (&values)[GROUP], const Epilogue& e, const Place& place, u32 count) {
+    const auto all = [&](const auto& f) {
+#pragma unroll 4
+        for (u32 i = 0; i < GROUP; ++i) values[i] = f(values[i]);
+    };
+    with_unusual(e, all, [&] { tail_pixel(e.tail, values, count, place.batch, place.channel, place.row, place.pixel); });
 }
 
 // Applies `f` to every value.
@@ -174,12 +202,14 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
     }
     if (e.flags & EPILOGUE_ROUNDED) each(values, [](float x) { return rounded_to_half(x); });
     switch (e.function) {
+        case EPILOGUE_IDENTITY: break;
         case EPILOGUE_RELU: each(values, [](float x) { return greater(0.0f, x); }); break;
-        case EPILOGUE_LEAKY_RELU: each(values, [&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
         case EPILOGUE_CLIP: each(values, [&](float x) { return clip(x, e.first, e.second); }); break;
-        case EPILOGUE_HARD_SWISH: each(values, [](float x) { return __fmul_rn(x, hard_sigmoid(x, 1.0f / 6.0f, 0.5f)); }); break;
-        case EPILOGUE_SILU:
-        case EPILOGUE_TAIL:
+        default:
+            if (e.function < EPILOGUE_SIGMOID) {
+                with_usual(e, [&](const auto& f) { each(values, f); });
+                break;
+            }
 #pragma unroll 1
             for (u32 g = 0; g < N; ++g) {
                 float copies[GROUP];
@@ -188,7 +218,7 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
 #pragma unroll
                     for (u32 i = 0; i < GROUP; ++i) copies[i] = constant == g ? values[constant][i] : copies[i];
                 }
-                if (places.live(g)) finish_long(copies, e, places.at(g), count);
+                if (places.live(g)) finish_unusual(copies, e, places.at(g), count);
 #pragma unroll
                 for (u32 constant = 0; constant < N; ++constant) {
 #pragma unroll
@@ -196,7 +226,6 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
                 }
             }
             break;
-        default: break;
     }
     if (joins) {
         // A sum is not rounded before the relu, which commutes with rounding.

@@ -42,7 +42,7 @@ __device__ __forceinline__ double power_of_two(double t) {
     if (fabs(t - n) >= 0.5) n += t < 0.0 ? -1.0 : 1.0;
     const double r = (t - n) * 0.693147180559945309417;
     double p = 1.0;
-#pragma unroll
+#pragma unroll 1
     for (i32 k = 15; k >= 1; --k) p = 1.0 + p * r / static_cast<double>(k);
     const i32 first = static_cast<i32>(n) >> 1;
     return p * two_to(first) * two_to(static_cast<i32>(n) - first);

@@ -302,9 +302,9 @@ __device__ __forceinline__ void turn(const Epilogue& e, const float (&sums)[N / 
     }
 }
 
-// Functions that are long, and tails of several: of halves that are turned, where all threads take part however few channels
-// there are.
-__device__ __forceinline__ bool is_long(const Epilogue& e) { return e.function == EPILOGUE_SILU || e.function == EPILOGUE_TAIL; }
+// Functions that are not applied to the sums, and tails of several: of halves that are turned, where all threads take part
+// however few channels there are.
+__device__ __forceinline__ bool is_long(const Epilogue& e) { return e.function >= EPILOGUE_SILU; }
 
 // Finishes a turned segment with them, 8 channels of a pixel at a time.
 template <u32 N>
@@ -316,11 +316,15 @@ __device__ __forceinline__ void finish_turned(const Stem& p, const Place& place,
         const u32 at = turned + turned_piece(pixel, piece);
         float v[GROUP];
         widen(load_strip(at), v);
-        if (p.epilogue.function == EPILOGUE_SILU) {
+        const auto all = [&](const auto& f) {
 #pragma unroll
-            for (u32 k = 0; k < GROUP; ++k) v[k] = __fmul_rn(v[k], sigmoid(v[k]));
+            for (u32 k = 0; k < GROUP; ++k) v[k] = f(v[k]);
+        };
+        if (p.epilogue.function < EPILOGUE_SIGMOID) {
+            with_usual(p.epilogue, all);
         } else {
-            tail_pixel(p.epilogue.tail, v, GROUP, place.batch, place.channel + piece * GROUP, place.row, place.pixel + pixel);
+            const Place first = {place.batch, place.row, place.pixel + pixel, place.channel + piece * GROUP};
+            finish_unusual(v, p.epilogue, first, GROUP);
         }
         asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(two_halves(v[0], v[1])), "r"(two_halves(v[2], v[3])),
                      "r"(two_halves(v[4], v[5])), "r"(two_halves(v[6], v[7]))

@@ -79,9 +79,9 @@ struct Tail {
 static_assert(sizeof(TailOperand) == 64 && sizeof(TailCall) == 152 && sizeof(Tail) == 16 + 152 * MAX_TAIL,
               "mirrored in bind/tail.rs");
 
-// The functions that are long, out of line and four values at a time: kernels stay small and keep their registers.
-__device__ __noinline__ float4 long_unary(u32 function, float4 x) {
-    const auto each = [&](auto f) { return make_float4(f(x.x), f(x.y), f(x.z), f(x.w)); };
+// The functions that are long, out of line and two values at a time: kernels stay small and keep their registers.
+__device__ __forceinline__ float2 long_unary(u32 function, float2 x) {
+    const auto each = [&](auto f) { return make_float2(f(x.x), f(x.y)); };
     switch (function) {
         case TAIL_SIGMOID: return each([](float v) { return sigmoid(v); });
         case TAIL_SILU: return each([](float v) { return __fmul_rn(v, sigmoid(v)); });
@@ -98,10 +98,23 @@ __device__ __noinline__ float4 long_unary(u32 function, float4 x) {
     }
 }
 
+__device__ __noinline__ float4 long_unary(u32 function, float4 x) {
+#pragma unroll 1
+    for (u32 i = 0; i < 2; ++i) {
+        const float2 y = long_unary(function, make_float2(x.x, x.y));
+        x = make_float4(x.z, x.w, y.x, y.y);
+    }
+    return x;
+}
+
 __device__ __noinline__ float4 long_binary(u32 function, float4 a, float4 b) {
-    if (function == TAIL_DIV) return make_float4(__fdiv_rn(a.x, b.x), __fdiv_rn(a.y, b.y), __fdiv_rn(a.z, b.z), __fdiv_rn(a.w, b.w));
-    const auto raised = [](float x, float y) { return static_cast<float>(power(x, y)); };
-    return make_float4(raised(a.x, b.x), raised(a.y, b.y), raised(a.z, b.z), raised(a.w, b.w));
+#pragma unroll 1
+    for (u32 i = 0; i < 4; ++i) {
+        const float y = function == TAIL_DIV ? __fdiv_rn(a.x, b.x) : static_cast<float>(power(a.x, b.x));
+        a = make_float4(a.y, a.z, a.w, y);
+        b = make_float4(b.y, b.z, b.w, b.x);
+    }
+    return a;
 }
 
 // Values `i` to `i + 3`; what lies behind the last is 1.
@@ -213,16 +226,21 @@ __device__ __forceinline__ void tail_run(const Tail& tail, float (&values)[N], u
                 for (u32 i = 0; i < N; ++i) v[i] = o.source == index ? values[i] : kept[o.source][i];
             }
         };
-        float a[N];
-        read(call.a, a);
-        if (call.function < TAIL_ADD) {
-            tail_unary(call, a);
+        // One copy of what reads serves both operands.
+        float first[N], last[N] = {};
+        const u32 operands = call.function < TAIL_ADD ? 1 : 2;
+#pragma unroll 1
+        for (u32 o = 0; o < operands; ++o) {
 #pragma unroll
-            for (u32 i = 0; i < N; ++i) values[i] = a[i];
+            for (u32 i = 0; i < N; ++i) first[i] = last[i];
+            read(o == 0 ? call.a : call.b, last);
+        }
+        if (operands == 1) {
+            tail_unary(call, last);
+#pragma unroll
+            for (u32 i = 0; i < N; ++i) values[i] = last[i];
         } else {
-            float b[N];
-            read(call.b, b);
-            tail_binary(call.function, a, b, values);
+            tail_binary(call.function, first, last, values);
         }
         tail_round(call.rounded, values);
         if (call.kept && index + 1 < MAX_TAIL) {

@@ -372,7 +372,7 @@ fn what_the_kernels_cannot_walk_is_refused() {
 fn tails_take_their_paths() {
     let relu = Primitive::Unary(Unary::Relu);
     let add = Primitive::Binary(Binary::Add);
-    let silu = Primitive::Unary(Unary::Silu);
+    let [silu, gelu] = [Unary::Silu, Unary::Gelu].map(Primitive::Unary);
     let (joins, both) = (flags::JOINS, flags::JOINS | flags::JOINS_RELU);
     for (tail, function, joining) in [
         (&[][..], function::IDENTITY, 0),
@@ -387,7 +387,12 @@ fn tails_take_their_paths() {
         (&[add, silu], function::TAIL, 0),
         (&[add, relu, add], function::TAIL, 0),
         (&[relu, silu], function::TAIL, 0),
-        (&[Primitive::Unary(Unary::Gelu)], function::TAIL, 0),
+        (&[Primitive::Unary(Unary::Sigmoid)], function::SIGMOID, 0),
+        (&[Primitive::Unary(Unary::Tanh)], function::TANH, 0),
+        (&[gelu], function::GELU, 0),
+        (&[gelu, add], function::GELU, joins),
+        (&[Primitive::Unary(Unary::GeluTanh)], function::GELU_TANH, 0),
+        (&[Primitive::Unary(Unary::Erf)], function::TAIL, 0),
     ] {
         let bench = convolution([2, 8, 6, 6], 16, 3, 1, 1, tail);
         let region = Region::whole(bench.operator.outputs[0].layout.shape);

@@ -1,5 +1,6 @@
 //! Every tactic of the plain kernels, bound without a GPU.
 
+mod activations;
 pub mod bench;
 mod cases;
 mod conv_warps;
