@@ -30,14 +30,15 @@ const TWICE_DEPTH: u32 = 64;
 /// Blocks that occupy a large GPU, and of those whose warps have twice the queries: smaller ones only where there would be fewer.
 const OCCUPIED: [u64; 2] = [80, 320];
 
-/// Queries of a warpgroup, and keys of a block of theirs.
+/// Queries of a warpgroup.
 const WGMMA_QUERIES: u32 = 64;
+/// Keys of a block that warpgroups walk.
 pub const WGMMA_KEYS: u32 = 64;
 /// Elements of a key and of a value that there are warpgroup kernels for, and the most of which strands have room.
 const PANELS: [u32; 2] = [64, 128];
 /// The teams of warpgroups.
 pub const TEAMS: [Team; 3] = [team(1, 2), team(1, 1), team(STRANDS, 1)];
-/// Teams of a large GPU's multiprocessors from which on a larger team is better: of two warpgroups, and of one.
+/// Blocks of two warpgroups, and of one, that occupy a large GPU: smaller ones, or strands, only where there would be fewer.
 const BUSY: [u64; 2] = [528, 132];
 
 /// How warpgroups share out queries and keys.

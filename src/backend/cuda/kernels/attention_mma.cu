@@ -7,11 +7,10 @@
 //
 // Weights are rounded to f16 before they meet the values; everything else is f32: scores take sixteen elements of a key at a
 // time in ascending order, sums of values sixteen keys at a time.
+#include "attention.cuh"
 #include "chain.cuh"
-#include "divide.cuh"
 #include "turned.cuh"
 
-constexpr u32 LEADING = MAX_RANK - 2;
 constexpr float LOG2_E = 1.44269504f;
 
 struct AttentionMma {
@@ -74,25 +73,15 @@ __device__ __forceinline__ void attend(const AttentionMma& p) {
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
         const u32 strip = divide(tile, p.slices);
         const u32 first_column = (tile - strip * p.slices.divisor) * WIDTH;
-        u32 rest = divide(strip, p.steps);
-        const u32 first = (strip - rest * p.steps.divisor) * QUERIES;
-        i64 y_at = 0, q_at = 0, k_at = 0, v_at = 0, mask_at = 0;
-#pragma unroll
-        for (u32 i = 0; i < LEADING; ++i) {
-            const u32 axis = LEADING - 1 - i;
-            const u32 above = divide(rest, p.leading[axis]);
-            const i64 at = rest - above * p.leading[axis].divisor;
-            // Axes from the row axis on have an extent of 1 here.
-            y_at += at * p.y.strides[axis], q_at += at * p.queries.strides[axis];
-            k_at += at * p.keys.strides[axis], v_at += at * p.values.strides[axis];
-            mask_at += at * p.mask.strides[axis];
-            rest = above;
-        }
-        const u32 row = p.first_row + first;
-        q_at += static_cast<i64>(row) * p.queries.strides[row_axis];
-        y_at += static_cast<i64>(row) * p.y.strides[row_axis] + static_cast<i64>(first_column) * p.y.strides[column_axis];
-        v_at += static_cast<i64>(first_column) * p.values.strides[column_axis];
-        mask_at += static_cast<i64>(row) * p.mask.strides[row_axis];
+        const u32 matrix = divide(strip, p.steps);
+        const u32 first = (strip - matrix * p.steps.divisor) * QUERIES;
+        const View* const views[] = {&p.y, &p.queries, &p.keys, &p.values, &p.mask};
+        const Matrices<5> from = matrices_of<5>(matrix, p.leading, views);
+        const i64 row = p.first_row + first, k_at = from.at[2];
+        const i64 y_at = from.at[0] + row * p.y.strides[row_axis] + static_cast<i64>(first_column) * p.y.strides[column_axis];
+        const i64 q_at = from.at[1] + row * p.queries.strides[row_axis];
+        const i64 v_at = from.at[3] + static_cast<i64>(first_column) * p.values.strides[column_axis];
+        const i64 mask_at = from.at[4] + row * p.mask.strides[row_axis];
         const u32 rows = p.rows - first, columns = p.width - first_column;
         const Rows from_queries{p.queries.address + 2 * q_at, p.queries.strides[row_axis], p.queries.strides[column_axis], rows, p.depth, (p.wide & 1) != 0};
         const Rows from_keys{p.keys.address + 2 * k_at, p.keys.strides[column_axis], p.keys.strides[row_axis], p.count, p.depth, (p.wide & 2) != 0};

@@ -188,8 +188,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     const float scale = __fmul_rn(p.scale, LOG2_E);
     const bool scaled = masked || !(scale > 0.0f);
     const float unit = scaled ? 1.0f : scale;
-    wait_for_predecessors();
-    release_successors();
+    bool waited = false;
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
         // Tiles with few rows come last.
         const u32 strip = divide(tile, p.slices);
@@ -216,6 +215,11 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             if (group < turns) fetch_panels<BLOCK, PANELS, TEAM>(keys + group % STAGES * SIDE, from_keys, (begin + group) * BLOCK, thread);
             commit_copies();
         };
+        if (!waited) {
+            wait_for_predecessors();
+            release_successors();
+            waited = true;
+        }
         __syncthreads();
         fetch_panels<GROUPS * QUERIES, PANELS, THREADS>(queries, from_queries, 0, threadIdx.x);
 #pragma unroll 1
