@@ -67,7 +67,11 @@ impl Team {
 
     /// Blocks of keys, and of values, that a strand has in shared memory.
     pub fn stages(self, head: u32) -> u32 {
-        if self.strands > 1 || head > PANELS[0] { 2 } else { 4 }
+        match self.groups {
+            _ if self.strands > 1 || head > PANELS[0] => 2,
+            1 => 4,
+            _ => 3,
+        }
     }
 
     /// True if there is a kernel for a head of [`Matrices::panels`].

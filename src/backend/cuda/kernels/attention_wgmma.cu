@@ -9,11 +9,12 @@
 //
 // Weights are rounded to f16 before they meet the values; everything else is f32.
 #include "attention.cuh"
-#include "chain.cuh"
-#include "turned.cuh"
+#include "hopper.cuh"
+#include "run.cuh"
 #include "wgmma.cuh"
 
 struct AttentionWgmma {
+    TensorMap maps[3];         // queries, keys, values: their last axis, rows, then the leading axes from the last on
     View y;                    // [..,M,E]; as the other tensors from the chunk's first leading coordinates on
     View queries;              // [..,M,D]
     View keys;                 // [..,D,K]
@@ -31,20 +32,24 @@ struct AttentionWgmma {
     u32 segment;  // blocks of keys
     u32 tiles;
     float scale;
-    u32 wide;  // bits: queries, keys, values are runs from multiples of 16 bytes on
+    u32 mapped;  // bits: queries, keys, values have maps
 };
 
-static_assert(sizeof(AttentionWgmma) == 5 * 88 + 72 + 40, "mirrored in bind/attention_wgmma.rs");
+static_assert(sizeof(AttentionWgmma) == 3 * 128 + 5 * 88 + 72 + 40 + 24, "mirrored in bind/attention/wgmma.rs");
 
 constexpr u32 BLOCK = 64;          // keys
 constexpr u32 QUERIES = 64;        // of a warpgroup
 constexpr u32 WARPGROUP = 128;     // threads
 constexpr u32 PANEL = 64;          // halves of a row that lie together in shared memory
 constexpr u32 ROW_BYTES = 2 * PANEL;
-constexpr u32 PIECE = 16;          // bytes that are copied at once
+constexpr u32 BOX = 64 * ROW_BYTES;  // bytes of 64 rows of a panel: what a map's copy brings
+constexpr u32 PIECE = 16;          // bytes that lie together under the swizzle
 constexpr u32 PIECES = ROW_BYTES / PIECE;
+constexpr u32 MAPPED_LEADING = 3;  // leading axes of a map
 constexpr float LOG2_E = 1.44269504f;
 constexpr u32 FRAGMENTS = BLOCK / 8;  // of a block's scores: eight keys each
+
+enum Input : u32 { QUERY, KEY, VALUE };
 
 __device__ __forceinline__ float lowest() { return __uint_as_float(0xff800000u); }
 
@@ -56,24 +61,6 @@ __device__ __forceinline__ float power_of_two(float x) {
 
 // What a maximum is subtracted as: a row whose keys are all masked so far has none.
 __device__ __forceinline__ float finite(float greatest) { return greatest == lowest() ? 0.0f : greatest; }
-
-// Makes what threads wrote to shared memory visible to the tensor cores.
-__device__ __forceinline__ void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-__device__ __forceinline__ float4 load_four(u32 address) {
-    float4 v;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address) : "memory");
-    return v;
-}
-
-__device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-
-__device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-
-template <int PENDING>
-__device__ __forceinline__ void products_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
-}
 
 // A number that all threads of a warp have, so that the compiler knows, too.
 __device__ __forceinline__ u32 uniform(u32 x) { return __shfl_sync(0xffffffffu, x, 0); }
@@ -88,6 +75,26 @@ template <u32 N>
 __device__ __forceinline__ void settle(float (&d)[N]) {
 #pragma unroll
     for (u32 i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+// Four 8x8 matrices of halves; lane `l` gives the address of row `l % 8` of matrix `l / 8`.
+__device__ __forceinline__ void load_matrices(u32 (&registers)[4], u32 shared) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+                 : "r"(shared)
+                 : "memory");
+}
+
+__device__ __forceinline__ void store_four(u32 address, float a, float b, float c, float d) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+
+// A box of 64 rows of a panel.
+__device__ __forceinline__ void copy_panel(u32 to, const TensorMap* map, u32 barrier, i32 column, i32 row, const i32 (&matrix)[MAPPED_LEADING]) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(matrix[2]), "r"(matrix[1]), "r"(matrix[0])
+        : "memory");
 }
 
 // D = A * B, plus D if `more`, for 64 rows and 64 columns: A in registers, B in shared memory by its descriptor, its rows of K
@@ -108,36 +115,40 @@ __device__ __forceinline__ void multiply_64(float* d, const u32 (&a)[4], u32 b, 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(SWIZZLED_MATRIX), "r"(more), "n"(TURNED));
 }
 
-// Brings ROWS rows of up to PANELS * 64 halves from row `first` on into panels of shared memory, pieces of a row swizzled as
-// the tensor cores read them; zeros where there are none. Wide rows come in the background.
+// Rows of halves that have no map.
+struct Rows {
+    u64 address;
+    i64 step;    // elements from row to row
+    i64 inner;   // elements from one element of a row to the next
+    u32 rows;
+    u32 length;  // of a row
+};
+
+// Where a piece of a row lies in panels of so many rows.
+template <u32 ROWS>
+__device__ __forceinline__ u32 place(u32 row, u32 piece) {
+    return piece / PIECES * (ROWS * ROW_BYTES) + row * ROW_BYTES + (piece % PIECES ^ row % 8) * PIECE;
+}
+
+// Brings ROWS rows from row `first` on into panels, one half after the other; zeros where there are none.
 template <u32 ROWS, u32 PANELS, u32 THREADS>
-__device__ __forceinline__ void fetch_panels(u32 shared, const Rows& from, u32 first, u32 thread) {
-    constexpr u32 ACROSS = PANELS * PIECES, DOWN = THREADS / ACROSS;
-    static_assert(DOWN % 8 == 0 && ROWS % DOWN == 0, "a thread's pieces have one place in the swizzle");
-    // A thread stays at its piece of a row and goes down.
-    const u32 piece = thread % ACROSS, row = thread / ACROSS, at = piece * 8;
-    const u32 count = at < from.length ? (from.length - at < 8 ? from.length - at : 8) : 0;
-    u32 to = shared + piece / PIECES * (ROWS * ROW_BYTES) + row * ROW_BYTES + (piece % PIECES ^ row % 8) * PIECE;
-    i64 element = static_cast<i64>(first + row) * from.step + static_cast<i64>(at) * from.inner;
-    const i64 step = DOWN * from.step;
-    const u32 left = from.rows > first + row && count > 0 ? from.rows - first - row : 0;
-    if (from.wide) {
-        u64 address = from.address + static_cast<u64>(2 * element);
-#pragma unroll
-        for (u32 turn = 0; turn < ROWS / DOWN; ++turn) {
-            const bool inside = turn * DOWN < left;
-            copy_16(to, inside ? address : from.address, inside ? 2 * count : 0);
-            to += DOWN * ROW_BYTES, address += static_cast<u64>(2 * step);
-        }
-    } else {
+__device__ __forceinline__ void gather_panels(u32 shared, const Rows& from, u32 first, u32 thread) {
 #pragma unroll 1
-        for (u32 turn = 0; turn < ROWS / DOWN; ++turn) {
-            const bool inside = turn * DOWN < left;
-            const uint4 bits = gather_halves(inside ? from.address + static_cast<u64>(2 * element) : from.address, from.inner, inside ? count : 0);
-            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(bits.x), "r"(bits.y), "r"(bits.z), "r"(bits.w) : "memory");
-            to += DOWN * ROW_BYTES, element += step;
+    for (u32 i = thread; i < ROWS * PANELS * PIECES; i += THREADS) {
+        const u32 row = i / (PANELS * PIECES), piece = i % (PANELS * PIECES);
+        u32 words[4] = {};
+#pragma unroll
+        for (u32 j = 0; j < 8; ++j) {
+            const u32 at = piece * 8 + j;
+            if (first + row >= from.rows || at >= from.length) continue;
+            const i64 element = static_cast<i64>(first + row) * from.step + static_cast<i64>(at) * from.inner;
+            words[j / 2] |= static_cast<u32>(*pointer_to<u16>(from.address, element)) << (j % 2 * 16);
         }
+        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared + place<ROWS>(row, piece)), "r"(words[0]), "r"(words[1]),
+                     "r"(words[2]), "r"(words[3])
+                     : "memory");
     }
+    copy_fence();
 }
 
 // Weighed values of two rows (lane / 4 and 8 below it) and what they are weighed by: element 4 n + 2 half + i is of row `half`
@@ -149,22 +160,70 @@ struct Sums {
     float sum[2];
 };
 
-// Joins the sums of a later segment, or a part of them, to those before it.
-template <u32 HEAD>
-__device__ __forceinline__ void join(float (&total)[HEAD / 2], float (&greatest)[2], float (&sum)[2], const Sums<HEAD>& next, float unit) {
+// Leaves a thread's sums in shared memory, those of THREADS threads side by side.
+template <u32 HEAD, u32 THREADS>
+__device__ __forceinline__ void leave(u32 shared, const Sums<HEAD>& from) {
+#pragma unroll
+    for (u32 n = 0; n < HEAD / 8; ++n) {
+        store_four(shared + n * THREADS * 16, from.total[4 * n], from.total[4 * n + 1], from.total[4 * n + 2], from.total[4 * n + 3]);
+    }
+    store_four(shared + HEAD / 8 * THREADS * 16, from.greatest[0], from.greatest[1], from.sum[0], from.sum[1]);
+}
+
+// Joins sums of HEAD columns that were left in shared memory, from fragment `first` on, with `it`: sums of segments that follow
+// them (LEFT_LATER: that they follow).
+template <u32 HEAD, u32 PART, u32 THREADS, bool LEFT_LATER>
+__device__ __forceinline__ void join(u32 shared, u32 first, Sums<PART>& it, float unit) {
+    const float4 left = load_four(shared + HEAD / 8 * THREADS * 16);
+    const float greatest[2] = {left.x, left.y}, sum[2] = {left.z, left.w};
+    float of_left[2] = {}, of_it[2] = {};
+    const auto both = [&](float there, float here, u32 half) {
+        return LEFT_LATER ? __fmaf_rn(there, of_left[half], __fmul_rn(here, of_it[half])) : __fmaf_rn(here, of_it[half], __fmul_rn(there, of_left[half]));
+    };
 #pragma unroll
     for (u32 half = 0; half < 2; ++half) {
-        const float most = fmaxf(greatest[half], next.greatest[half]), base = finite(most);
-        const float before = power_of_two(__fmul_rn(__fsub_rn(greatest[half], base), unit));
-        const float factor = power_of_two(__fmul_rn(__fsub_rn(next.greatest[half], base), unit));
-        greatest[half] = most;
-        sum[half] = __fmaf_rn(next.sum[half], factor, __fmul_rn(sum[half], before));
+        const float most = fmaxf(greatest[half], it.greatest[half]), base = finite(most);
+        of_left[half] = power_of_two(__fmul_rn(__fsub_rn(greatest[half], base), unit));
+        of_it[half] = power_of_two(__fmul_rn(__fsub_rn(it.greatest[half], base), unit));
+        it.greatest[half] = most;
+        it.sum[half] = both(sum[half], it.sum[half], half);
+    }
 #pragma unroll
-        for (u32 n = 0; n < HEAD / 8; ++n) {
+    for (u32 n = 0; n < PART / 8; ++n) {
+        const float4 four = load_four(shared + (first + n) * THREADS * 16);
+        it.total[4 * n] = both(four.x, it.total[4 * n], 0);
+        it.total[4 * n + 1] = both(four.y, it.total[4 * n + 1], 0);
+        it.total[4 * n + 2] = both(four.z, it.total[4 * n + 2], 1);
+        it.total[4 * n + 3] = both(four.w, it.total[4 * n + 3], 1);
+    }
+}
+
+// Adds a mask to the scaled scores of a thread's two rows; `line` is the first element of row 0, rows from `rows` on read the last.
+__device__ __forceinline__ void add_mask(float (&s)[BLOCK / 2], const View& mask, u32 row_axis, i64 line, u32 query, u32 rows, u32 key, u32 count) {
+    const i64 step = mask.strides[row_axis + 1];
 #pragma unroll
-            for (u32 i = 4 * n + 2 * half; i < 4 * n + 2 * half + 2; ++i) {
-                total[i] = __fmaf_rn(next.total[i], factor, __fmul_rn(total[i], before));
+    for (u32 half = 0; half < 2; ++half) {
+        const u32 below = query + half * 8, row = below < rows ? below : rows - 1;
+        const u64 from = mask.address + 2 * (line + row * mask.strides[row_axis]);
+        u32 bits[FRAGMENTS];
+        if (step == 1 && from % 4 == 0 && key + (FRAGMENTS - 1) * 8 + 1 < count) {
+#pragma unroll
+            for (u32 n = 0; n < FRAGMENTS; ++n) bits[n] = *reinterpret_cast<const u32*>(from + 2 * (key + n * 8));
+        } else {
+#pragma unroll
+            for (u32 n = 0; n < FRAGMENTS; ++n) {
+                const u32 at = key + n * 8, last = count - 1;
+                const u32 low = *pointer_to<u16>(from, (at < last ? at : last) * step);
+                const u32 high = *pointer_to<u16>(from, (at + 1 < last ? at + 1 : last) * step);
+                bits[n] = low | high << 16;
             }
+        }
+#pragma unroll
+        for (u32 n = 0; n < FRAGMENTS; ++n) {
+            float& low = s[4 * n + 2 * half];
+            float& high = s[4 * n + 2 * half + 1];
+            low = __fmaf_rn(half_to_float(static_cast<u16>(bits[n])), LOG2_E, low);
+            high = __fmaf_rn(half_to_float(static_cast<u16>(bits[n] >> 16)), LOG2_E, high);
         }
     }
 }
@@ -175,86 +234,147 @@ extern __shared__ uint4 shared_pieces[];
 template <u32 PANELS, u32 STRANDS, u32 GROUPS, u32 STAGES>
 __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     constexpr u32 HEAD = PANELS * PANEL, TEAM = WARPGROUP * GROUPS, THREADS = TEAM * STRANDS;
-    constexpr u32 QUERY_BYTES = GROUPS * QUERIES * HEAD * 2, SIDE = BLOCK * HEAD * 2;
+    constexpr u32 ROWS = GROUPS * QUERIES, SIDE = PANELS * BOX;
+    // Of a strand's fragments of values those that it finishes.
+    constexpr u32 OWN = HEAD / 8 / STRANDS;
+    __shared__ alignas(8) u64 barriers[1 + 2 * STAGES * STRANDS];
     const u32 strand = uniform(threadIdx.x / TEAM), thread = threadIdx.x % TEAM, warp = uniform(thread / 32), lane = thread % 32;
     // The swizzle counts from multiples of 1024 bytes.
     const u32 queries = (shared_address(shared_pieces) + 1023) / 1024 * 1024;
-    // STAGES blocks of keys of this strand, then as many of values.
-    const u32 keys = queries + QUERY_BYTES + strand * (2 * STAGES * SIDE), values = keys + STAGES * SIDE;
+    // STAGES blocks of keys of this strand, then as many of values; behind those of all strands a thread's sums.
+    const u32 keys = queries + GROUPS * SIDE + strand * (2 * STAGES * SIDE), values = keys + STAGES * SIDE;
+    const u32 stash = queries + GROUPS * SIDE + STRANDS * 2 * STAGES * SIDE + threadIdx.x * 16;
+    const u32 queries_there = shared_address(barriers), keys_there = queries_there + 8 + strand * (2 * STAGES * 8);
+    const u32 values_there = keys_there + STAGES * 8;
+    const bool leader = thread == 0;
+    const auto mapped = [&](Input input) { return (p.mapped >> input & 1) != 0; };
+    if (leader) {
+        if (strand == 0) barrier_init(queries_there, mapped(QUERY) ? 1 : THREADS);
+#pragma unroll
+        for (u32 i = 0; i < STAGES; ++i) {
+            barrier_init(keys_there + i * 8, mapped(KEY) ? 1 : TEAM);
+            barrier_init(values_there + i * 8, mapped(VALUE) ? 1 : TEAM);
+        }
+        barrier_init_fence();
+    }
     const u32 row_axis = p.row_axis, column_axis = p.row_axis + 1;
     const u32 blocks = (p.count + BLOCK - 1) / BLOCK;
+    const u32 begin = STRANDS == 1 ? 0 : strand * p.segment;
+    const u32 end = STRANDS == 1 || begin + p.segment > blocks ? blocks : begin + p.segment;
+    const u32 turns = end > begin ? end - begin : 0;
     const bool masked = p.mask.address != 0;
     // Scores meet the scale in the exponent, or before it where they are not greatest together with it.
     const float scale = __fmul_rn(p.scale, LOG2_E);
     const bool scaled = masked || !(scale > 0.0f);
     const float unit = scaled ? 1.0f : scale;
+    __syncthreads();
+    u32 phase = 0;     // of the queries' barrier
+    u32 fetched = 0;   // blocks of keys, and of values, before this tile's
     bool waited = false;
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
         // Tiles with few rows come last.
         const u32 strip = divide(tile, p.slices);
         const u32 first_column = (tile - strip * p.slices.divisor) * HEAD;
-        const u32 step = divide(strip, p.matrices), first = step * (GROUPS * QUERIES);
-        const View* const views[] = {&p.y, &p.queries, &p.keys, &p.values, &p.mask};
-        const Matrices<5> from = matrices_of<5>(strip - step * p.matrices.divisor, p.leading, views);
-        const i64 row = p.first_row + first;
-        const i64 y_at = from.at[0] + row * p.y.strides[row_axis] + static_cast<i64>(first_column) * p.y.strides[column_axis];
-        const i64 q_at = from.at[1] + row * p.queries.strides[row_axis];
-        const i64 v_at = from.at[3] + static_cast<i64>(first_column) * p.values.strides[column_axis];
-        const u32 rows = p.rows - first, columns = p.width - first_column;
-        const Rows from_queries{p.queries.address + 2 * q_at, p.queries.strides[row_axis], p.queries.strides[column_axis], rows, p.depth, (p.wide & 1) != 0};
-        const Rows from_keys{p.keys.address + 2 * from.at[2], p.keys.strides[column_axis], p.keys.strides[row_axis], p.count, p.depth, (p.wide & 2) != 0};
-        const Rows from_values{p.values.address + 2 * v_at, p.values.strides[row_axis], p.values.strides[column_axis], p.count, columns, (p.wide & 4) != 0};
-        const u32 begin = STRANDS == 1 ? 0 : strand * p.segment;
-        const u32 end = STRANDS == 1 || begin + p.segment > blocks ? blocks : begin + p.segment;
-        const u32 turns = end > begin ? end - begin : 0;
-        // Group i of the copies: keys i and the values before them; group 0 has queries, too.
-        const auto fetch = [&](u32 group) {
-            if (group > 0 && group <= turns) {
-                fetch_panels<BLOCK, PANELS, TEAM>(values + (group - 1) % STAGES * SIDE, from_values, (begin + group - 1) * BLOCK, thread);
-            }
-            if (group < turns) fetch_panels<BLOCK, PANELS, TEAM>(keys + group % STAGES * SIDE, from_keys, (begin + group) * BLOCK, thread);
-            commit_copies();
+        const u32 step = divide(strip, p.matrices), first = step * ROWS;
+        const u32 matrix = strip - step * p.matrices.divisor;
+        // The matrix of a tensor, from the chunk's first one on.
+        const auto from = [&](const View& view) {
+            const View* const views[] = {&view};
+            return matrices_of<1>(matrix, p.leading, views).at[0];
         };
+        const i64 row = p.first_row + first;
+        const u32 rows = p.rows - first, columns = p.width - first_column;
+        // The matrix's place along the leading axes of a map: axes of one position have no other.
+        const auto copy = [&](Input input, const View& view, u32 to, u32 barrier, u32 column, u32 first_of_rows) {
+            i32 at[MAPPED_LEADING];
+            u32 rest = matrix;
+#pragma unroll
+            for (u32 i = 0; i < MAPPED_LEADING; ++i) {
+                const u32 axis = MAPPED_LEADING - 1 - i, above = divide(rest, p.leading[axis]);
+                at[axis] = axis < row_axis && view.extents[axis] > 1 ? rest - above * p.leading[axis].divisor : 0;
+                rest = above;
+            }
+#pragma unroll
+            for (u32 panel = 0; panel < PANELS; ++panel) {
+                copy_panel(to + panel * (input == QUERY ? GROUPS * BOX : BOX), &p.maps[input], barrier, column + panel * PANEL, first_of_rows, at);
+            }
+        };
+        const auto fetch_keys = [&](u32 turn) {
+            const u32 slot = (fetched + turn) % STAGES, to = keys + slot * SIDE, barrier = keys_there + slot * 8;
+            if (mapped(KEY)) {
+                if (!leader) return;
+                barrier_arrive_expecting(barrier, SIDE);
+                copy(KEY, p.keys, to, barrier, 0, (begin + turn) * BLOCK);
+            } else {
+                const Rows rows_of{p.keys.address + 2 * from(p.keys), p.keys.strides[column_axis], p.keys.strides[row_axis], p.count, p.depth};
+                gather_panels<BLOCK, PANELS, TEAM>(to, rows_of, (begin + turn) * BLOCK, thread);
+                barrier_arrive(barrier);
+            }
+        };
+        const auto fetch_values = [&](u32 turn) {
+            const u32 slot = (fetched + turn) % STAGES, to = values + slot * SIDE, barrier = values_there + slot * 8;
+            if (mapped(VALUE)) {
+                if (!leader) return;
+                barrier_arrive_expecting(barrier, SIDE);
+                copy(VALUE, p.values, to, barrier, first_column, (begin + turn) * BLOCK);
+            } else {
+                const i64 at = from(p.values) + static_cast<i64>(first_column) * p.values.strides[column_axis];
+                const Rows rows_of{p.values.address + 2 * at, p.values.strides[row_axis], p.values.strides[column_axis], p.count, columns};
+                gather_panels<BLOCK, PANELS, TEAM>(to, rows_of, (begin + turn) * BLOCK, thread);
+                barrier_arrive(barrier);
+            }
+        };
+        const auto keys_wait = [&](u32 turn) { barrier_wait(keys_there + (fetched + turn) % STAGES * 8, (fetched + turn) / STAGES % 2); };
+        const auto values_wait = [&](u32 turn) { barrier_wait(values_there + (fetched + turn) % STAGES * 8, (fetched + turn) / STAGES % 2); };
         if (!waited) {
             wait_for_predecessors();
             release_successors();
             waited = true;
+        } else {
+            copy_fence();
+            __syncthreads();
         }
-        __syncthreads();
-        fetch_panels<GROUPS * QUERIES, PANELS, THREADS>(queries, from_queries, 0, threadIdx.x);
-#pragma unroll 1
-        for (u32 group = 0; group < STAGES; ++group) fetch(group);
-        Sums<HEAD> part, all;
+        if (mapped(QUERY)) {
+            if (threadIdx.x == 0) {
+                barrier_arrive_expecting(queries_there, GROUPS * SIDE);
 #pragma unroll
-        for (u32 i = 0; i < HEAD / 2; ++i) part.total[i] = all.total[i] = 0.0f;
-#pragma unroll
-        for (u32 half = 0; half < 2; ++half) {
-            part.greatest[half] = all.greatest[half] = lowest();
-            part.sum[half] = all.sum[half] = 0.0f;
-        }
-        wait_copies<STAGES - 1>();
-        publish_shared();
-        __syncthreads();
-        u32 q[HEAD / 16][4];
-#pragma unroll
-        for (u32 k = 0; k < HEAD / 16; ++k) {
-            const u32 r = warp * 16 + lane % 16, piece = k * 2 + lane / 16;
-            load_matrices(q[k], queries + piece / PIECES * (GROUPS * QUERIES * ROW_BYTES) + r * ROW_BYTES + (piece % PIECES ^ r % 8) * PIECE);
-        }
-        float s[BLOCK / 2];
-        const auto score = [&](u32 turn) {
-            const u32 b = swizzled_matrix(keys + turn % STAGES * SIDE);
-#pragma unroll
-            for (u32 k = 0; k < HEAD / 16; ++k) {
-                multiply_64<0>(s, q[k], b + k / 4 * (BLOCK * ROW_BYTES / 16) + k % 4 * 2, k > 0);
+                for (u32 group = 0; group < GROUPS; ++group) copy(QUERY, p.queries, queries + group * BOX, queries_there, 0, row + group * QUERIES);
             }
-        };
-        // Whether the warp has rows at all: it goes along with the products of the others.
+        } else {
+            const i64 at = from(p.queries) + row * p.queries.strides[row_axis];
+            const Rows rows_of{p.queries.address + 2 * at, p.queries.strides[row_axis], p.queries.strides[column_axis], rows, p.depth};
+            gather_panels<ROWS, PANELS, THREADS>(queries, rows_of, 0, threadIdx.x);
+            barrier_arrive(queries_there);
+        }
+#pragma unroll 1
+        for (u32 i = 0; i < STAGES && i < turns; ++i) {
+            fetch_keys(i);
+            fetch_values(i);
+        }
+        const i64 mask_at = masked ? from(p.mask) + row * p.mask.strides[row_axis] : 0;
+        Sums<HEAD> part;
+#pragma unroll
+        for (u32 i = 0; i < HEAD / 2; ++i) part.total[i] = 0.0f;
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) part.greatest[half] = lowest(), part.sum[half] = 0.0f;
+        barrier_wait(queries_there, phase);
+        phase ^= 1;
+        // Warps without rows go along with the products of the others.
         const u32 top = warp * 16;
         const bool present = top < rows;
-        if (turns > 0) {
+        u32 q[HEAD / 16][4];
 #pragma unroll
-            for (u32 i = 0; i < BLOCK / 2; ++i) s[i] = 0.0f;
+        for (u32 k = 0; k < HEAD / 16; ++k) load_matrices(q[k], queries + place<ROWS>(top + lane % 16, k * 2 + lane / 16));
+        float s[BLOCK / 2];
+#pragma unroll
+        for (u32 i = 0; i < BLOCK / 2; ++i) s[i] = 0.0f;
+        const auto score = [&](u32 turn) {
+            const u32 b = swizzled_matrix(keys + (fetched + turn) % STAGES * SIDE);
+#pragma unroll
+            for (u32 k = 0; k < HEAD / 16; ++k) multiply_64<0>(s, q[k], b + k / 4 * (BOX / 16) + k % 4 * 2, k > 0);
+        };
+        if (turns > 0) {
+            keys_wait(0);
             products_begin();
             score(0);
             products_commit();
@@ -262,13 +382,16 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             settle(s);
         }
         u32 in_segment = 0;
+        bool stashed = false;
         for (u32 turn = 0; turn < turns; ++turn) {
             if (STRANDS == 1 && in_segment == p.segment) {
-                join<HEAD>(all.total, all.greatest, all.sum, part, unit);
-                part.greatest[0] = part.greatest[1] = lowest();
-                part.sum[0] = part.sum[1] = 0.0f;
+                if (stashed) join<HEAD, HEAD, THREADS, false>(stash, 0, part, unit);
+                leave<HEAD, THREADS>(stash, part);
+                stashed = true;
                 in_segment = 0;
+                part.greatest[0] = part.greatest[1] = lowest();
             }
+            float most[2] = {};
             u32 a[BLOCK / 16][4];
             if (present) {
                 // Element 4 n + 2 half + i: query lane / 4 + half * 8, key 8 n + lane % 4 * 2 + i.
@@ -276,27 +399,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
                 if (scaled) {
 #pragma unroll
                     for (u32 i = 0; i < BLOCK / 2; ++i) s[i] = __fmul_rn(s[i], scale);
-                    if (masked) {
-#pragma unroll
-                        for (u32 half = 0; half < 2; ++half) {
-                            const u32 query = top + lane / 4 + half * 8;
-                            const i64 line = from.at[4] + (row + query) * p.mask.strides[row_axis];
-                            const bool pairs = p.mask.strides[column_axis] == 1 && (line * 2 + p.mask.address) % 4 == 0;
-#pragma unroll
-                            for (u32 n = 0; n < FRAGMENTS; ++n) {
-                                const u32 at = key + n * 8;
-                                u32 bits = 0;
-                                if (query < rows && at + 1 < p.count && pairs) {
-                                    bits = *reinterpret_cast<const u32*>(p.mask.address + 2 * (line + at));
-                                } else if (query < rows) {
-                                    if (at < p.count) bits = *pointer_to<u16>(p.mask.address, line + at * p.mask.strides[column_axis]);
-                                    if (at + 1 < p.count) bits |= *pointer_to<u16>(p.mask.address, line + (at + 1) * p.mask.strides[column_axis]) << 16;
-                                }
-                                s[4 * n + 2 * half] = __fmaf_rn(half_to_float(static_cast<u16>(bits)), LOG2_E, s[4 * n + 2 * half]);
-                                s[4 * n + 2 * half + 1] = __fmaf_rn(half_to_float(static_cast<u16>(bits >> 16)), LOG2_E, s[4 * n + 2 * half + 1]);
-                            }
-                        }
-                    }
+                    if (masked) add_mask(s, p.mask, row_axis, mask_at, top + lane / 4, rows, key, p.count);
                 }
                 if (left < BLOCK) {
 #pragma unroll
@@ -304,100 +407,96 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
                 }
 #pragma unroll
                 for (u32 half = 0; half < 2; ++half) {
-                    float most = part.greatest[half];
+                    float parts[4];
 #pragma unroll
-                    for (u32 n = 0; n < FRAGMENTS; ++n) most = fmaxf(most, fmaxf(s[4 * n + 2 * half], s[4 * n + 2 * half + 1]));
-                    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-                    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-                    const float base = finite(most), shift = -__fmul_rn(base, unit);
-                    if (in_segment > 0) {
-                        const float factor = power_of_two(__fmul_rn(__fsub_rn(part.greatest[half], base), unit));
-                        part.sum[half] = __fmul_rn(part.sum[half], factor);
-#pragma unroll
-                        for (u32 n = 0; n < HEAD / 8; ++n) {
-                            part.total[4 * n + 2 * half] = __fmul_rn(part.total[4 * n + 2 * half], factor);
-                            part.total[4 * n + 2 * half + 1] = __fmul_rn(part.total[4 * n + 2 * half + 1], factor);
-                        }
+                    for (u32 n = 0; n < FRAGMENTS; ++n) {
+                        const float greater = fmaxf(s[4 * n + 2 * half], s[4 * n + 2 * half + 1]);
+                        parts[n % 4] = n < 4 ? greater : fmaxf(parts[n % 4], greater);
                     }
-                    part.greatest[half] = most;
-                    float weights = 0.0f;
+                    most[half] = fmaxf(fmaxf(parts[0], parts[1]), fmaxf(parts[2], parts[3]));
+                    most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffffu, most[half], 1));
+                    most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffffu, most[half], 2));
+                    most[half] = fmaxf(most[half], part.greatest[half]);
+                }
+                float factor[2], shift[2];
 #pragma unroll
-                    for (u32 k = 0; k < BLOCK / 16; ++k) {
-                        // Sixteen keys that are not there weigh nothing.
-                        if (k * 16 < left) {
+                for (u32 half = 0; half < 2; ++half) {
+                    const float base = finite(most[half]);
+                    factor[half] = in_segment > 0 ? power_of_two(__fmul_rn(__fsub_rn(part.greatest[half], base), unit)) : 0.0f;
+                    shift[half] = -__fmul_rn(base, unit);
+                    part.greatest[half] = most[half];
+                }
+                // Sums of which no maximum grew stay as they are.
+                if (in_segment > 0 && __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
 #pragma unroll
-                            for (u32 n = 2 * k; n < 2 * k + 2; ++n) {
-                                const float low = power_of_two(__fmaf_rn(s[4 * n + 2 * half], unit, shift));
-                                const float high = power_of_two(__fmaf_rn(s[4 * n + 2 * half + 1], unit, shift));
-                                weights = __fadd_rn(__fadd_rn(weights, low), high);
-                                a[k][n % 2 * 2 + half] = two_rounded(low, high);
-                            }
-                        } else {
-                            a[k][half] = a[k][2 + half] = 0;
-                        }
+                    for (u32 i = 0; i < HEAD / 2; ++i) part.total[i] = __fmul_rn(part.total[i], factor[i / 2 % 2]);
+                }
+#pragma unroll
+                for (u32 half = 0; half < 2; ++half) {
+                    float weights[4];
+#pragma unroll
+                    for (u32 n = 0; n < FRAGMENTS; ++n) {
+                        const float low = power_of_two(__fmaf_rn(s[4 * n + 2 * half], unit, shift[half]));
+                        const float high = power_of_two(__fmaf_rn(s[4 * n + 2 * half + 1], unit, shift[half]));
+                        const float both = __fadd_rn(low, high);
+                        weights[n % 4] = n < 4 ? both : __fadd_rn(weights[n % 4], both);
+                        a[n / 2][n % 2 * 2 + half] = two_rounded(low, high);
                     }
-                    part.sum[half] = __fadd_rn(part.sum[half], weights);
+                    const float all = __fadd_rn(__fadd_rn(weights[0], weights[1]), __fadd_rn(weights[2], weights[3]));
+                    part.sum[half] = in_segment > 0 ? __fmaf_rn(part.sum[half], factor[half], all) : all;
                 }
             } else {
 #pragma unroll
                 for (u32 i = 0; i < BLOCK / 4; ++i) a[i / 4][i % 4] = 0;
             }
-            // The copies of group `turn + 1` have come, and nobody reads what the next ones replace.
-            wait_copies<STAGES - 2>();
-            publish_shared();
-            meet<TEAM>(1 + strand);
+            // Nobody reads the keys of this turn any more, nor the values of the one before.
+            const bool more_values = turn > 0 && turn - 1 + STAGES < turns, more_keys = turn + STAGES < turns;
+            if (more_values || more_keys) meet<TEAM>(1 + strand);
+            if (turn + 1 < turns) keys_wait(turn + 1);
+            values_wait(turn);
             products_begin();
             score(turn + 1);  // of whatever lies there after the last
-            const u32 b = swizzled_matrix(values + turn % STAGES * SIDE);
+            const u32 b = swizzled_matrix(values + (fetched + turn) % STAGES * SIDE);
 #pragma unroll
             for (u32 k = 0; k < BLOCK / 16; ++k) {
 #pragma unroll
                 for (u32 panel = 0; panel < PANELS; ++panel) {
-                    multiply_64<1>(part.total + panel * 32, a[k], b + panel * (BLOCK * ROW_BYTES / 16) + k * (16 * ROW_BYTES / 16), k > 0 || in_segment > 0);
+                    multiply_64<1>(part.total + panel * 32, a[k], b + panel * (BOX / 16) + k * ROW_BYTES, k > 0 || in_segment > 0);
                 }
             }
             products_commit();
-            fetch(turn + STAGES);
+            if (more_values) fetch_values(turn - 1 + STAGES);
+            if (more_keys) fetch_keys(turn + STAGES);
             products_wait<0>();
             settle(s);
             settle(part.total);
             ++in_segment;
         }
-        // Fragments of values that this warp stores.
-        constexpr u32 OWN = HEAD / 8 / STRANDS;
+        fetched += turns;
         if constexpr (STRANDS == 1) {
-            join<HEAD>(all.total, all.greatest, all.sum, part, unit);
+            if (stashed) join<HEAD, HEAD, THREADS, false>(stash, 0, part, unit);
         } else {
-            // Each strand leaves its sums in place of its keys and values, and takes a share of the columns of all.
-            constexpr u32 FOURS = HEAD / 8 + 1;
-            static_assert(FOURS * TEAM * 16 <= 2 * STAGES * SIDE, "sums fit in place of keys and values");
-            const u32 mine = keys + thread * 16;
-            meet<TEAM>(1 + strand);
-            const auto leave = [&](u32 i, float a, float b, float c, float d) {
-                asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(mine + i * TEAM * 16), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
-            };
-#pragma unroll
-            for (u32 n = 0; n < HEAD / 8; ++n) leave(n, part.total[4 * n], part.total[4 * n + 1], part.total[4 * n + 2], part.total[4 * n + 3]);
-            leave(HEAD / 8, part.greatest[0], part.greatest[1], part.sum[0], part.sum[1]);
+            // Each strand leaves its sums, and takes a share of the columns of all.
+            leave<HEAD, THREADS>(stash, part);
             __syncthreads();
+        }
+        Sums<OWN * 8> all;
+        if constexpr (STRANDS == 1) {
+            all = part;
+        } else {
+            const u32 theirs = stash - strand * TEAM * 16;
 #pragma unroll
-            for (u32 other = 0; other < STRANDS; ++other) {
-                if (other * p.segment >= blocks) continue;
-                const u32 theirs = mine + other * (2 * STAGES * SIDE) - strand * (2 * STAGES * SIDE);
-                Sums<OWN * 8> next;
-#pragma unroll
-                for (u32 n = 0; n < OWN; ++n) {
-                    const float4 four = load_four(theirs + (strand * OWN + n) * TEAM * 16);
-                    next.total[4 * n] = four.x, next.total[4 * n + 1] = four.y, next.total[4 * n + 2] = four.z, next.total[4 * n + 3] = four.w;
-                }
-                const float4 four = load_four(theirs + HEAD / 8 * TEAM * 16);
-                next.greatest[0] = four.x, next.greatest[1] = four.y, next.sum[0] = four.z, next.sum[1] = four.w;
-                float(&total)[OWN * 4] = reinterpret_cast<float(&)[OWN * 4]>(all.total);
-                join<OWN * 8>(total, all.greatest, all.sum, next, unit);
+            for (u32 i = 0; i < OWN * 4; ++i) all.total[i] = 0.0f;
+            all.sum[0] = all.sum[1] = 0.0f;
+            all.greatest[0] = all.greatest[1] = lowest();
+#pragma unroll 1
+            for (u32 other = 0; other < STRANDS && other * p.segment < blocks; ++other) {
+                join<HEAD, OWN * 8, THREADS, true>(theirs + other * TEAM * 16, strand * OWN, all, unit);
             }
         }
         if (!present) continue;
         // In place of the warp's queries, then to memory in pieces.
+        const u32 own = STRANDS == 1 ? 0 : strand * OWN;
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
             float sum = __fadd_rn(all.sum[half], __shfl_xor_sync(0xffffffffu, all.sum[half], 1));
@@ -406,43 +505,44 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             const u32 r = top + lane / 4 + half * 8;
 #pragma unroll
             for (u32 n = 0; n < OWN; ++n) {
-                const u32 piece = (STRANDS == 1 ? 0 : strand * OWN) + n;
-                const u32 to = queries + piece / PIECES * (GROUPS * QUERIES * ROW_BYTES) + r * ROW_BYTES + (piece % PIECES ^ r % 8) * PIECE + lane % 4 * 4;
                 const u32 bits = two_rounded(__fmul_rn(all.total[4 * n + 2 * half], share), __fmul_rn(all.total[4 * n + 2 * half + 1], share));
-                asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(bits) : "memory");
+                asm volatile("st.shared.b32 [%0], %1;" ::"r"(queries + place<ROWS>(r, own + n) + lane % 4 * 4), "r"(bits) : "memory");
             }
         }
         __syncwarp();
         const i64 inner = p.y.strides[column_axis];
+        u16* const y = reinterpret_cast<u16*>(p.y.address) + from(p.y) + row * p.y.strides[row_axis] + first_column * inner;
 #pragma unroll
         for (u32 i = lane; i < 16 * OWN; i += 32) {
-            const u32 r = top + i / OWN, piece = (STRANDS == 1 ? 0 : strand * OWN) + i % OWN, column = piece * 8;
+            const u32 r = top + i / OWN, piece = own + i % OWN, column = piece * 8;
             if (r >= rows || column >= columns) continue;
-            const u32 at = queries + piece / PIECES * (GROUPS * QUERIES * ROW_BYTES) + r * ROW_BYTES + (piece % PIECES ^ r % 8) * PIECE;
             uint4 bits;
-            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w) : "r"(at) : "memory");
-            u16* const to = reinterpret_cast<u16*>(p.y.address) + y_at + static_cast<i64>(r) * p.y.strides[row_axis] + column * inner;
+            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                         : "r"(queries + place<ROWS>(r, piece))
+                         : "memory");
+            u16* const to = y + static_cast<i64>(r) * p.y.strides[row_axis] + column * inner;
             if (inner == 1 && columns - column >= 8 && reinterpret_cast<u64>(to) % 16 == 0) {
                 *reinterpret_cast<uint4*>(to) = bits;
                 continue;
             }
             const u32 words[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-            for (u32 j = 0; j < 8; ++j) {
-                if (column + j < columns) to[static_cast<i64>(j) * inner] = static_cast<u16>(words[j / 2] >> (j % 2 * 16));
-            }
+#pragma unroll 1
+            for (u32 j = 0; j < 8 && column + j < columns; ++j) to[static_cast<i64>(j) * inner] = static_cast<u16>(words[j / 2] >> (j % 2 * 16));
         }
     }
 }
 
-#define ATTENTION(NAME, PANELS, STRANDS, GROUPS, STAGES, RESIDENT)                                                                         \
-    extern "C" __global__ void __launch_bounds__(128 * STRANDS * GROUPS, RESIDENT) NAME(const __grid_constant__ AttentionWgmma p) {        \
-        attend<PANELS, STRANDS, GROUPS, STAGES>(p);                                                                                        \
+#define ATTENTION(PANELS, STRANDS, GROUPS, STAGES, RESIDENT)                                                    \
+    extern "C" __global__ void __launch_bounds__(128 * STRANDS * GROUPS, RESIDENT)                              \
+        attention_wgmma_##PANELS##_##STRANDS##_##GROUPS(const __grid_constant__ AttentionWgmma p) {             \
+        attend<PANELS, STRANDS, GROUPS, STAGES>(p);                                                             \
     }
 
 // Panels of a head, strands, warpgroups of a strand, stages: as in plan/tactic/attention.rs.
-ATTENTION(attention_wgmma_64_1_1, 1, 1, 1, 4, 3)
-ATTENTION(attention_wgmma_64_1_2, 1, 1, 2, 4, 1)
-ATTENTION(attention_wgmma_64_4_1, 1, 4, 1, 2, 1)
-ATTENTION(attention_wgmma_128_1_1, 2, 1, 1, 2, 2)
-ATTENTION(attention_wgmma_128_1_2, 2, 1, 2, 2, 1)
+ATTENTION(1, 1, 1, 4, 3)
+ATTENTION(1, 1, 2, 3, 2)
+ATTENTION(1, 1, 4, 4, 1)
+ATTENTION(1, 4, 1, 2, 1)
+ATTENTION(2, 1, 1, 2, 2)
+ATTENTION(2, 1, 2, 2, 1)

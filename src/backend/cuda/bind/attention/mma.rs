@@ -88,7 +88,11 @@ impl Kernel for AttentionMma {
         }
         let of = |index: usize| chunk.view(at, it.inputs[index]);
         let [queries, keys, values] = [of(0)?, of(1)?, of(2)?];
-        let runs = [queries.in_pieces(row_axis + 1), keys.in_pieces(row_axis), values.in_pieces(row_axis + 1)];
+        let runs = [
+            queries.in_pieces(row_axis + 1),
+            keys.in_pieces(row_axis),
+            values.in_pieces(row_axis + 1),
+        ];
         let params = Params {
             y: chunk.view(at, it.output)?,
             queries,
