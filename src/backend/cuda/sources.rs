@@ -109,6 +109,8 @@ pub const UNITS: &[Unit] = &[
 /// Every header, by name in ascending order.
 pub const HEADERS: &[Header] = &[
     header!("attention.cuh"),
+    header!("attention_sums.cuh"),
+    header!("attention_weights.cuh"),
     header!("boxes.cuh"),
     header!("chain.cuh"),
     header!("cluster.cuh"),

@@ -38,8 +38,10 @@ pub const WGMMA_KEYS: u32 = 64;
 const PANELS: [u32; 2] = [64, 128];
 /// The teams of warpgroups.
 pub const TEAMS: [Team; 3] = [team(1, 2), team(1, 1), team(STRANDS, 1)];
-/// Blocks of two warpgroups, and of one, that occupy a large GPU: smaller ones, or strands, only where there would be fewer.
-const BUSY: [u64; 2] = [528, 132];
+/// Most keys that warpgroups do not share out, unlike warps.
+const FEW_BLOCKS: u32 = 4 * WGMMA_KEYS;
+/// Blocks of one warpgroup that a large GPU has room for at once, and of strands: where there are more, other teams do better.
+const ROOM: [u64; 2] = [396, 132];
 
 /// How warpgroups share out queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,11 @@ impl Team {
         WGMMA_QUERIES * u32::from(self.groups)
     }
 
+    /// Its threads: 128 a warpgroup.
+    pub fn threads(self) -> u32 {
+        128 * u32::from(self.strands * self.groups)
+    }
+
     /// Blocks of keys, and of values, that a strand has in shared memory.
     pub fn stages(self, head: u32) -> u32 {
         match self.groups {
@@ -76,7 +83,7 @@ impl Team {
 
     /// True if there is a kernel for a head of [`Matrices::panels`].
     pub fn serves(self, head: u32) -> bool {
-        self.strands == 1 || head == PANELS[0]
+        self == team(1, 1) || head == PANELS[0]
     }
 
     fn tactic(self) -> Tactic {
@@ -223,12 +230,13 @@ pub(super) fn class(operator: &Operator, wgmma: bool) -> Option<ArithmeticClass>
     let leading: u64 = (1..rank.saturating_sub(2)).map(|a| u64::from(shape.dim(a))).product();
     let keys = it.inputs[1].layout.shape.dim(rank - 1);
     let few = leading * u64::from(rows.div_ceil(FULL.1)) < FULL.0;
-    let split_k = if few && keys > FEW_KEYS { STRANDS } else { 1 };
-    // Without room for strands, few queries of long keys are the other kernels'.
-    let panels = it.panels().filter(|&head| wgmma && (split_k == 1 || head == PANELS[0]));
+    let (family, enough) = match it.panels().filter(|_| wgmma) {
+        Some(head) => (Family::Wgmma, keys > FEW_BLOCKS && head == PANELS[0]),
+        None => (Family::TensorCore, keys > FEW_KEYS),
+    };
     Some(ArithmeticClass {
-        family: if panels.is_some() { Family::Wgmma } else { Family::TensorCore },
-        split_k,
+        family,
+        split_k: if few && enough { STRANDS } else { 1 },
     })
 }
 
@@ -252,10 +260,11 @@ fn teams(it: &Matrices<'_>, split_k: u16) -> Vec<Tactic> {
     let blocks = |t: Team| it.count() * u64::from(it.rows().div_ceil(t.queries()));
     let serves = |t: &Team| t.serves(head) && (t.strands == 1 || t.strands == split_k);
     let [pairs, single, strands] = TEAMS;
-    let order = match () {
-        _ if blocks(pairs) >= BUSY[0] => [pairs, single, strands],
-        _ if blocks(single) >= BUSY[1] => [single, pairs, strands],
-        _ => [strands, single, pairs],
+    let order = match split_k {
+        1 if blocks(single) <= ROOM[0] => [single, pairs, strands],
+        1 => [pairs, single, strands],
+        _ if blocks(strands) <= ROOM[1] => [strands, single, pairs],
+        _ => [pairs, strands, single],
     };
     order.into_iter().filter(serves).map(Team::tactic).collect()
 }

@@ -8,10 +8,10 @@
 // Weights are rounded to f16 before they meet the values; everything else is f32: scores take sixteen elements of a key at a
 // time in ascending order, sums of values sixteen keys at a time.
 #include "attention.cuh"
+#include "attention_weights.cuh"
 #include "chain.cuh"
 #include "turned.cuh"
 
-constexpr float LOG2_E = 1.44269504f;
 
 struct AttentionMma {
     View y;                    // [..,M,E]; as the other tensors from the chunk's first leading coordinates on
@@ -40,15 +40,6 @@ static_assert(sizeof(AttentionMma) == 5 * 88 + 72 + 40, "mirrored in bind/attent
 template <u32 HEAD, u32 WIDTH, u32 STRANDS>
 constexpr u32 KEYS = STRANDS == 1 ? 64 : HEAD + WIDTH <= 128 ? 32 : 16;
 
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// What a maximum is subtracted as: a row whose keys are all masked so far has none.
-__device__ __forceinline__ float finite(float greatest) { return greatest == __uint_as_float(0xff800000u) ? 0.0f : greatest; }
-
 extern __shared__ uint4 shared_pieces[];
 
 // A warp has TILES times sixteen queries, a block GROUPS such warps a strand.
@@ -58,7 +49,6 @@ __device__ __forceinline__ void attend(const AttentionMma& p) {
     constexpr u32 BLOCK = KEYS<HEAD, WIDTH, STRANDS>, STEP = BLOCK * STRANDS;
     constexpr u32 HEAD_PITCH = HEAD + ROW_GAP, WIDTH_PITCH = WIDTH + ROW_GAP;
     constexpr u32 STAGE = STEP * (HEAD_PITCH + WIDTH_PITCH);
-    const float LOWEST = __uint_as_float(0xff800000u);
     __shared__ float strand_greatest[STRANDS][QUERIES], strand_sum[STRANDS][QUERIES];
     // Queries, then two stages of keys and values; at last, in place of the stages, each strand's sums.
     const u32 queries = shared_address(shared_pieces), stages = queries + 2 * QUERIES * HEAD_PITCH;
@@ -102,7 +92,7 @@ __device__ __forceinline__ void attend(const AttentionMma& p) {
 #pragma unroll
                 for (u32 i = 0; i < 4; ++i) total[t][n][i] = 0.0f;
             }
-            greatest[t][0] = greatest[t][1] = LOWEST;
+            greatest[t][0] = greatest[t][1] = lowest();
             sum[t][0] = sum[t][1] = 0.0f;
         }
         // A stage is brought while the one before it is worked on.
@@ -165,7 +155,7 @@ __device__ __forceinline__ void attend(const AttentionMma& p) {
 #pragma unroll
                     for (u32 n = 0; n < BLOCK / 8; ++n) {
 #pragma unroll
-                        for (u32 i = 0; i < 4; ++i) s[t][n][i] = key + n * 8 + i % 2 < p.count ? s[t][n][i] : LOWEST;
+                        for (u32 i = 0; i < 4; ++i) s[t][n][i] = key + n * 8 + i % 2 < p.count ? s[t][n][i] : lowest();
                     }
                 }
 #pragma unroll

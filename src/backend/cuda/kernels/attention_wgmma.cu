@@ -1,17 +1,17 @@
 // Attention of halves by warpgroup products: scores and weights never leave the registers.
 //
 // A warpgroup takes 64 queries and walks blocks of 64 keys with a running maximum, rescaling its sums when that grows (Milakov
-// and Gimelshein 2018; Dao et al. 2022). While the tensor cores multiply the weights of a block by its values, they already
-// compute the scores of the next (Shah et al. 2024). Blocks are shared out into as many segments as the class of the operator
+// and Gimelshein 2018; Dao et al. 2022). Scores of a block are computed together with the weighed values of the one before, and
+// several warpgroups of a multiprocessor take turns at the tensor cores (Shah et al. 2024). Blocks are shared out into as many segments as the class of the operator
 // has splits, each with sums of its own, which are joined in ascending order: by one warpgroup that walks them all, or by
 // `STRANDS` warpgroups with a segment each, with the same bits. Blocks and segments follow from the shape alone, and rows know
 // nothing of each other: so results depend neither on tiles nor on chunks nor on the grid.
 //
-// Weights are rounded to f16 before they meet the values; everything else is f32.
+// Weights are rounded to f16 before they meet the values; everything else is f32. Queries, keys and values come by the copy
+// engine, or piece by piece where it cannot walk them.
 #include "attention.cuh"
-#include "hopper.cuh"
+#include "attention_sums.cuh"
 #include "run.cuh"
-#include "wgmma.cuh"
 
 struct AttentionWgmma {
     TensorMap maps[3];         // queries, keys, values: their last axis, rows, then the leading axes from the last on
@@ -37,7 +37,6 @@ struct AttentionWgmma {
 
 static_assert(sizeof(AttentionWgmma) == 3 * 128 + 5 * 88 + 72 + 40 + 24, "mirrored in bind/attention/wgmma.rs");
 
-constexpr u32 BLOCK = 64;          // keys
 constexpr u32 QUERIES = 64;        // of a warpgroup
 constexpr u32 WARPGROUP = 128;     // threads
 constexpr u32 PANEL = 64;          // halves of a row that lie together in shared memory
@@ -46,21 +45,8 @@ constexpr u32 BOX = 64 * ROW_BYTES;  // bytes of 64 rows of a panel: what a map'
 constexpr u32 PIECE = 16;          // bytes that lie together under the swizzle
 constexpr u32 PIECES = ROW_BYTES / PIECE;
 constexpr u32 MAPPED_LEADING = 3;  // leading axes of a map
-constexpr float LOG2_E = 1.44269504f;
-constexpr u32 FRAGMENTS = BLOCK / 8;  // of a block's scores: eight keys each
 
 enum Input : u32 { QUERY, KEY, VALUE };
-
-__device__ __forceinline__ float lowest() { return __uint_as_float(0xff800000u); }
-
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// What a maximum is subtracted as: a row whose keys are all masked so far has none.
-__device__ __forceinline__ float finite(float greatest) { return greatest == lowest() ? 0.0f : greatest; }
 
 // A number that all threads of a warp have, so that the compiler knows, too.
 __device__ __forceinline__ u32 uniform(u32 x) { return __shfl_sync(0xffffffffu, x, 0); }
@@ -68,13 +54,6 @@ __device__ __forceinline__ u32 uniform(u32 x) { return __shfl_sync(0xffffffffu, 
 template <u32 THREADS>
 __device__ __forceinline__ void meet(u32 barrier) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
-}
-
-// Keeps the compiler from moving reads of sums ahead of the end of the products.
-template <u32 N>
-__device__ __forceinline__ void settle(float (&d)[N]) {
-#pragma unroll
-    for (u32 i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 // Four 8x8 matrices of halves; lane `l` gives the address of row `l % 8` of matrix `l / 8`.
@@ -85,34 +64,12 @@ __device__ __forceinline__ void load_matrices(u32 (&registers)[4], u32 shared) {
                  : "memory");
 }
 
-__device__ __forceinline__ void store_four(u32 address, float a, float b, float c, float d) {
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
-}
-
 // A box of 64 rows of a panel.
 __device__ __forceinline__ void copy_panel(u32 to, const TensorMap* map, u32 barrier, i32 column, i32 row, const i32 (&matrix)[MAPPED_LEADING]) {
     asm volatile(
         "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
         "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(matrix[2]), "r"(matrix[1]), "r"(matrix[0])
         : "memory");
-}
-
-// D = A * B, plus D if `more`, for 64 rows and 64 columns: A in registers, B in shared memory by its descriptor, its rows of K
-// (K innermost) or of columns (TURNED).
-template <u32 TURNED>
-__device__ __forceinline__ void multiply_64(float* d, const u32 (&a)[4], u32 b, u32 more) {
-    asm volatile(
-        "{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.u32 p, %38, 0;\n"
-        "mov.b64 b, {%36, %37};\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, b, p, 1, 1, %39;\n}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(SWIZZLED_MATRIX), "r"(more), "n"(TURNED));
 }
 
 // Rows of halves that have no map.
@@ -151,87 +108,11 @@ __device__ __forceinline__ void gather_panels(u32 shared, const Rows& from, u32 
     copy_fence();
 }
 
-// Weighed values of two rows (lane / 4 and 8 below it) and what they are weighed by: element 4 n + 2 half + i is of row `half`
-// and column 8 n + lane % 4 * 2 + i. Sums of weights are of the lane's own keys.
-template <u32 HEAD>
-struct Sums {
-    float total[HEAD / 2];
-    float greatest[2];
-    float sum[2];
-};
-
-// Leaves a thread's sums in shared memory, those of THREADS threads side by side.
-template <u32 HEAD, u32 THREADS>
-__device__ __forceinline__ void leave(u32 shared, const Sums<HEAD>& from) {
-#pragma unroll
-    for (u32 n = 0; n < HEAD / 8; ++n) {
-        store_four(shared + n * THREADS * 16, from.total[4 * n], from.total[4 * n + 1], from.total[4 * n + 2], from.total[4 * n + 3]);
-    }
-    store_four(shared + HEAD / 8 * THREADS * 16, from.greatest[0], from.greatest[1], from.sum[0], from.sum[1]);
-}
-
-// Joins sums of HEAD columns that were left in shared memory, from fragment `first` on, with `it`: sums of segments that follow
-// them (LEFT_LATER: that they follow).
-template <u32 HEAD, u32 PART, u32 THREADS, bool LEFT_LATER>
-__device__ __forceinline__ void join(u32 shared, u32 first, Sums<PART>& it, float unit) {
-    const float4 left = load_four(shared + HEAD / 8 * THREADS * 16);
-    const float greatest[2] = {left.x, left.y}, sum[2] = {left.z, left.w};
-    float of_left[2] = {}, of_it[2] = {};
-    const auto both = [&](float there, float here, u32 half) {
-        return LEFT_LATER ? __fmaf_rn(there, of_left[half], __fmul_rn(here, of_it[half])) : __fmaf_rn(here, of_it[half], __fmul_rn(there, of_left[half]));
-    };
-#pragma unroll
-    for (u32 half = 0; half < 2; ++half) {
-        const float most = fmaxf(greatest[half], it.greatest[half]), base = finite(most);
-        of_left[half] = power_of_two(__fmul_rn(__fsub_rn(greatest[half], base), unit));
-        of_it[half] = power_of_two(__fmul_rn(__fsub_rn(it.greatest[half], base), unit));
-        it.greatest[half] = most;
-        it.sum[half] = both(sum[half], it.sum[half], half);
-    }
-#pragma unroll
-    for (u32 n = 0; n < PART / 8; ++n) {
-        const float4 four = load_four(shared + (first + n) * THREADS * 16);
-        it.total[4 * n] = both(four.x, it.total[4 * n], 0);
-        it.total[4 * n + 1] = both(four.y, it.total[4 * n + 1], 0);
-        it.total[4 * n + 2] = both(four.z, it.total[4 * n + 2], 1);
-        it.total[4 * n + 3] = both(four.w, it.total[4 * n + 3], 1);
-    }
-}
-
-// Adds a mask to the scaled scores of a thread's two rows; `line` is the first element of row 0, rows from `rows` on read the last.
-__device__ __forceinline__ void add_mask(float (&s)[BLOCK / 2], const View& mask, u32 row_axis, i64 line, u32 query, u32 rows, u32 key, u32 count) {
-    const i64 step = mask.strides[row_axis + 1];
-#pragma unroll
-    for (u32 half = 0; half < 2; ++half) {
-        const u32 below = query + half * 8, row = below < rows ? below : rows - 1;
-        const u64 from = mask.address + 2 * (line + row * mask.strides[row_axis]);
-        u32 bits[FRAGMENTS];
-        if (step == 1 && from % 4 == 0 && key + (FRAGMENTS - 1) * 8 + 1 < count) {
-#pragma unroll
-            for (u32 n = 0; n < FRAGMENTS; ++n) bits[n] = *reinterpret_cast<const u32*>(from + 2 * (key + n * 8));
-        } else {
-#pragma unroll
-            for (u32 n = 0; n < FRAGMENTS; ++n) {
-                const u32 at = key + n * 8, last = count - 1;
-                const u32 low = *pointer_to<u16>(from, (at < last ? at : last) * step);
-                const u32 high = *pointer_to<u16>(from, (at + 1 < last ? at + 1 : last) * step);
-                bits[n] = low | high << 16;
-            }
-        }
-#pragma unroll
-        for (u32 n = 0; n < FRAGMENTS; ++n) {
-            float& low = s[4 * n + 2 * half];
-            float& high = s[4 * n + 2 * half + 1];
-            low = __fmaf_rn(half_to_float(static_cast<u16>(bits[n])), LOG2_E, low);
-            high = __fmaf_rn(half_to_float(static_cast<u16>(bits[n] >> 16)), LOG2_E, high);
-        }
-    }
-}
-
 extern __shared__ uint4 shared_pieces[];
 
-// A block of threads has STRANDS * GROUPS warpgroups: those of a strand share keys and values, those of a group queries.
-template <u32 PANELS, u32 STRANDS, u32 GROUPS, u32 STAGES>
+// A block of threads has STRANDS * GROUPS warpgroups: those of a strand share keys and values, those of a group queries. PLAIN
+// ones have maps of everything, no mask and a scale above zero, and registers to spare.
+template <u32 PANELS, u32 STRANDS, u32 GROUPS, u32 STAGES, bool PLAIN>
 __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     constexpr u32 HEAD = PANELS * PANEL, TEAM = WARPGROUP * GROUPS, THREADS = TEAM * STRANDS;
     constexpr u32 ROWS = GROUPS * QUERIES, SIDE = PANELS * BOX;
@@ -247,7 +128,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     const u32 queries_there = shared_address(barriers), keys_there = queries_there + 8 + strand * (2 * STAGES * 8);
     const u32 values_there = keys_there + STAGES * 8;
     const bool leader = thread == 0;
-    const auto mapped = [&](Input input) { return (p.mapped >> input & 1) != 0; };
+    const auto mapped = [&](Input input) { return PLAIN || (p.mapped >> input & 1) != 0; };
     if (leader) {
         if (strand == 0) barrier_init(queries_there, mapped(QUERY) ? 1 : THREADS);
 #pragma unroll
@@ -262,10 +143,10 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     const u32 begin = STRANDS == 1 ? 0 : strand * p.segment;
     const u32 end = STRANDS == 1 || begin + p.segment > blocks ? blocks : begin + p.segment;
     const u32 turns = end > begin ? end - begin : 0;
-    const bool masked = p.mask.address != 0;
+    const bool masked = !PLAIN && p.mask.address != 0;
     // Scores meet the scale in the exponent, or before it where they are not greatest together with it.
     const float scale = __fmul_rn(p.scale, LOG2_E);
-    const bool scaled = masked || !(scale > 0.0f);
+    const bool scaled = masked || (!PLAIN && !(scale > 0.0f));
     const float unit = scaled ? 1.0f : scale;
     __syncthreads();
     u32 phase = 0;     // of the queries' barrier
@@ -533,16 +414,16 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     }
 }
 
-#define ATTENTION(PANELS, STRANDS, GROUPS, STAGES, RESIDENT)                                                    \
-    extern "C" __global__ void __launch_bounds__(128 * STRANDS * GROUPS, RESIDENT)                              \
-        attention_wgmma_##PANELS##_##STRANDS##_##GROUPS(const __grid_constant__ AttentionWgmma p) {             \
-        attend<PANELS, STRANDS, GROUPS, STAGES>(p);                                                             \
+#define ATTENTION(NAME, PANELS, STRANDS, GROUPS, STAGES, PLAIN, RESIDENT)                                                            \
+    extern "C" __global__ void __launch_bounds__(128 * STRANDS * GROUPS, RESIDENT) NAME(const __grid_constant__ AttentionWgmma p) {   \
+        attend<PANELS, STRANDS, GROUPS, STAGES, PLAIN>(p);                                                                           \
     }
 
 // Panels of a head, strands, warpgroups of a strand, stages: as in plan/tactic/attention.rs.
-ATTENTION(1, 1, 1, 4, 3)
-ATTENTION(1, 1, 2, 3, 2)
-ATTENTION(1, 1, 4, 4, 1)
-ATTENTION(1, 4, 1, 2, 1)
-ATTENTION(2, 1, 1, 2, 2)
-ATTENTION(2, 1, 2, 2, 1)
+ATTENTION(attention_wgmma_1_1_1, 1, 1, 1, 4, false, 3)
+ATTENTION(attention_wgmma_1_4_1, 1, 4, 1, 2, false, 1)
+ATTENTION(attention_wgmma_2_1_1, 2, 1, 1, 2, false, 2)
+ATTENTION(attention_wgmma_1_1_1_plain, 1, 1, 1, 4, true, 3)
+ATTENTION(attention_wgmma_1_1_2_plain, 1, 1, 2, 3, true, 2)
+ATTENTION(attention_wgmma_1_4_1_plain, 1, 4, 1, 2, true, 1)
+ATTENTION(attention_wgmma_2_1_1_plain, 2, 1, 1, 2, true, 2)

@@ -9,8 +9,6 @@ use crate::plan::tactic::attention::{Matrices, Team, WGMMA_KEYS, matrices};
 use crate::primitive::{Primitive, Region};
 use bytemuck::{Pod, Zeroable};
 
-/// Threads of a warpgroup.
-const WARPGROUP: u32 = 128;
 /// What the swizzle counts from multiples of, and shared memory begins at any part of.
 const ALIGNMENT: u32 = 1024;
 
@@ -73,8 +71,8 @@ fn seen(operator: &Operator) -> Result<(Matrices<'_>, u32), BindError> {
 /// Bytes of dynamic shared memory: the queries, each strand's blocks of keys and values, and every thread's sums where those of
 /// several segments are joined.
 fn shared(head: u32, team: Team, segments: u32) -> u32 {
-    let (block, threads) = (2 * head * WGMMA_KEYS, WARPGROUP * u32::from(team.strands * team.groups));
-    let sums = if segments > 1 { threads * 16 * (head / 8 + 1) } else { 0 };
+    let block = 2 * head * WGMMA_KEYS;
+    let sums = if segments > 1 { team.threads() * 16 * (head / 8 + 1) } else { 0 };
     ALIGNMENT + 2 * head * team.queries() + u32::from(team.strands) * 2 * team.stages(head) * block + sums
 }
 
@@ -114,9 +112,7 @@ impl Kernel for AttentionWgmma {
         let chunk = Chunk::of(&it.output.layout.shape, region);
         let row_axis = chunk.row_axis;
         let columns = it.output.layout.shape.dim(row_axis + 1);
-        let (steps, slices) = (chunk.rows.div_ceil(self.team.queries()), columns.div_ceil(head));
-        let tiles = chunk.tiles(u64::from(steps) * u64::from(slices))?;
-        if tiles == 0 {
+        if chunk.rows == 0 || chunk.matrices() == 0 {
             return Ok(Vec::new());
         }
         let of = |index: usize| chunk.view(at, it.inputs[index]);
@@ -128,6 +124,12 @@ impl Kernel for AttentionWgmma {
             map(&values, &chunk, row_axis, column_axis),
         ];
         let mapped = (0..3).map(|i| u32::from(tiled[i].is_some()) << i).sum();
+        // The kernels of plain operators have registers for more warpgroups; with the same bits.
+        let plain = tiled.iter().all(Option::is_some) && it.mask.is_none() && self.scale > 0.0;
+        let groups = if plain { self.team.groups } else { 1 };
+        let team = Team { groups, ..self.team };
+        let (steps, slices) = (chunk.rows.div_ceil(team.queries()), columns.div_ceil(head));
+        let tiles = chunk.tiles(u64::from(steps) * u64::from(slices))?;
         let encode = |map: &Option<TiledMap>| map.as_ref().map_or(Ok(TensorMap([0; 16])), |map| at.maps.tiled(map));
         let count = keys.extents[row_axis + 1];
         let segment = self.operator.class.range(count, WGMMA_KEYS) / WGMMA_KEYS;
@@ -153,16 +155,15 @@ impl Kernel for AttentionWgmma {
             mapped,
             padding: [0; 6],
         };
-        let Team { strands, groups } = self.team;
-        let threads = WARPGROUP * u32::from(strands * groups);
+        let (panels, strands, suffix) = (head / BOX, team.strands, if plain { "_plain" } else { "" });
         Ok(vec![Launch {
-            shared: shared(head, self.team, count.div_ceil(segment * WGMMA_KEYS)),
+            shared: shared(head, team, count.div_ceil(segment * WGMMA_KEYS)),
             ..Launch::new(
                 "attention_wgmma",
-                format!("attention_wgmma_{}_{strands}_{groups}", head / BOX),
+                format!("attention_wgmma_{panels}_{strands}_{groups}{suffix}"),
                 tiles,
                 width,
-                threads,
+                team.threads(),
                 &params,
             )
         }])
