@@ -40,8 +40,8 @@ const PANELS: [u32; 2] = [64, 128];
 pub const TEAMS: [Team; 3] = [team(1, 2), team(1, 1), team(STRANDS, 1)];
 /// Most keys that warpgroups do not share out, unlike warps.
 const FEW_BLOCKS: u32 = 4 * WGMMA_KEYS;
-/// Blocks of one warpgroup that a large GPU has room for at once, and of strands: where there are more, other teams do better.
-const ROOM: [u64; 2] = [396, 132];
+/// Blocks of one warpgroup that a large GPU has room for at once: where there are more, two warpgroups share keys.
+const ROOM: u64 = 396;
 
 /// How warpgroups share out queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,10 +261,9 @@ fn teams(it: &Matrices<'_>, split_k: u16) -> Vec<Tactic> {
     let serves = |t: &Team| t.serves(head) && (t.strands == 1 || t.strands == split_k);
     let [pairs, single, strands] = TEAMS;
     let order = match split_k {
-        1 if blocks(single) <= ROOM[0] => [single, pairs, strands],
+        1 if blocks(single) <= ROOM => [single, pairs, strands],
         1 => [pairs, single, strands],
-        _ if blocks(strands) <= ROOM[1] => [strands, single, pairs],
-        _ => [pairs, strands, single],
+        _ => [strands, pairs, single],
     };
     order.into_iter().filter(serves).map(Team::tactic).collect()
 }

@@ -131,7 +131,6 @@ impl Kernel for Attention {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::MAX_RANK;
 
     #[test]
     fn the_struct_has_the_sources_bytes() {
