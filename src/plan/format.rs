@@ -348,6 +348,8 @@ pub enum Kernel {
     AttentionMma,
     /// GPU: matrix product of two computed tensors of halves by `mma.sync`.
     PairMma,
+    /// GPU: attention of halves by `wgmma`, whose scores never leave the registers.
+    AttentionWgmma,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

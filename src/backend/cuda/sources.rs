@@ -65,6 +65,7 @@ pub const UNITS: &[Unit] = &[
     unit!("argmax"),
     unit!("attention"),
     unit!("attention_mma"),
+    unit!("attention_wgmma", HOPPER),
     unit!("conv_deep", HOPPER),
     unit!("conv_mma"),
     unit!("conv_parts"),
@@ -108,6 +109,9 @@ pub const UNITS: &[Unit] = &[
 /// Every header, by name in ascending order.
 pub const HEADERS: &[Header] = &[
     header!("activations.cuh"),
+    header!("attention.cuh"),
+    header!("attention_sums.cuh"),
+    header!("attention_weights.cuh"),
     header!("boxes.cuh"),
     header!("chain.cuh"),
     header!("cluster.cuh"),
@@ -176,6 +180,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::Squeeze, &["squeeze"]),
     (Kernel::Stem, &["stem"]),
     (Kernel::AttentionMma, &["attention_mma"]),
+    (Kernel::AttentionWgmma, &["attention_wgmma"]),
     (Kernel::PairMma, &["pair_mma"]),
     (Kernel::Normalise, &["normalise", "normalise_rows"]),
     (Kernel::Reduce, &["reduce"]),

@@ -30,6 +30,70 @@ const TWICE_DEPTH: u32 = 64;
 /// Blocks that occupy a large GPU, and of those whose warps have twice the queries: smaller ones only where there would be fewer.
 const OCCUPIED: [u64; 2] = [80, 320];
 
+/// Queries of a warpgroup.
+const WGMMA_QUERIES: u32 = 64;
+/// Keys of a block that warpgroups walk.
+pub const WGMMA_KEYS: u32 = 64;
+/// Elements of a key and of a value that there are warpgroup kernels for, and the most of which strands have room.
+const PANELS: [u32; 2] = [64, 128];
+/// The teams of warpgroups.
+pub const TEAMS: [Team; 3] = [team(1, 2), team(1, 1), team(STRANDS, 1)];
+/// Most keys that warpgroups do not share out, unlike warps.
+const FEW_BLOCKS: u32 = 4 * WGMMA_KEYS;
+/// Blocks of one warpgroup that a large GPU has room for at once: where there are more, two warpgroups share keys.
+const ROOM: u64 = 396;
+
+/// How warpgroups share out queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Team {
+    /// Parts of the keys at once.
+    pub strands: u16,
+    /// Warpgroups of a strand.
+    pub groups: u16,
+}
+
+const fn team(strands: u16, groups: u16) -> Team {
+    Team { strands, groups }
+}
+
+impl Team {
+    /// The team that a tactic names.
+    pub fn of(tactic: Tactic) -> Option<Team> {
+        TEAMS.into_iter().find(|t| tactic == t.tactic())
+    }
+
+    /// Its queries.
+    pub fn queries(self) -> u32 {
+        WGMMA_QUERIES * u32::from(self.groups)
+    }
+
+    /// Its threads: 128 a warpgroup.
+    pub fn threads(self) -> u32 {
+        128 * u32::from(self.strands * self.groups)
+    }
+
+    /// Blocks of keys, and of values, that a strand has in shared memory.
+    pub fn stages(self, head: u32) -> u32 {
+        match self.groups {
+            _ if self.strands > 1 || head > PANELS[0] => 2,
+            1 => 4,
+            _ => 3,
+        }
+    }
+
+    /// True if there is a kernel for a head of [`Matrices::panels`].
+    pub fn serves(self, head: u32) -> bool {
+        self == team(1, 1) || head == PANELS[0]
+    }
+
+    fn tactic(self) -> Tactic {
+        Tactic {
+            tile: (self.queries() as u16, self.strands),
+            ..Tactic::of(Kernel::AttentionWgmma)
+        }
+    }
+}
+
 /// How the queries of a block are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -107,6 +171,27 @@ pub struct Matrices<'a> {
     pub head: Head,
 }
 
+impl Matrices<'_> {
+    /// Elements of a key and of a value, or a part of one, of the warpgroup kernels that take it.
+    pub fn panels(&self) -> Option<u32> {
+        let last = |v: &View| v.layout.shape.dim(v.layout.shape.rank() - 1);
+        let (depth, width) = (last(self.inputs[0]), last(self.output));
+        let [least, most] = PANELS;
+        (depth <= most).then_some(if depth.max(width) <= least { least } else { most })
+    }
+
+    /// Matrices of all samples.
+    fn count(&self) -> u64 {
+        let shape = self.output.layout.shape;
+        (0..shape.rank() - 2).map(|a| u64::from(shape.dim(a))).product()
+    }
+
+    fn rows(&self) -> u32 {
+        let shape = self.output.layout.shape;
+        shape.dim(shape.rank() - 2)
+    }
+}
+
 /// Reads the operator; says what it lacks.
 pub fn matrices(operator: &Operator) -> Result<Matrices<'_>, Misfit> {
     let [call] = operator.calls.as_slice() else {
@@ -137,7 +222,7 @@ pub fn matrices(operator: &Operator) -> Result<Matrices<'_>, Misfit> {
 }
 
 /// The class of the attentions that the kernels take.
-pub(super) fn class(operator: &Operator) -> Option<ArithmeticClass> {
+pub(super) fn class(operator: &Operator, wgmma: bool) -> Option<ArithmeticClass> {
     let it = matrices(operator).ok()?;
     let (shape, rank) = (it.output.layout.shape, it.output.layout.shape.rank());
     // Of a matrix alone the batch axis is the rows.
@@ -145,24 +230,42 @@ pub(super) fn class(operator: &Operator) -> Option<ArithmeticClass> {
     let leading: u64 = (1..rank.saturating_sub(2)).map(|a| u64::from(shape.dim(a))).product();
     let keys = it.inputs[1].layout.shape.dim(rank - 1);
     let few = leading * u64::from(rows.div_ceil(FULL.1)) < FULL.0;
+    let (family, enough) = match it.panels().filter(|_| wgmma) {
+        Some(head) => (Family::Wgmma, keys > FEW_BLOCKS && head == PANELS[0]),
+        None => (Family::TensorCore, keys > FEW_KEYS),
+    };
     Some(ArithmeticClass {
-        family: Family::TensorCore,
-        split_k: if few && keys > FEW_KEYS { STRANDS } else { 1 },
+        family,
+        split_k: if few && enough { STRANDS } else { 1 },
     })
 }
 
 /// The tactics of the kernels, best first.
 pub(super) fn menu(operator: &Operator) -> Vec<Tactic> {
     let Ok(it) = matrices(operator) else { return Vec::new() };
+    if operator.class.family == Family::Wgmma {
+        return teams(&it, operator.class.split_k);
+    }
     let all: &[Block] = if operator.class.split_k > 1 { &SHARED } else { &WHOLE };
-    let shape = it.output.layout.shape;
-    let rows = shape.dim(shape.rank() - 2);
-    let leading: u64 = (0..shape.rank() - 2).map(|a| u64::from(shape.dim(a))).product();
-    let occupies = |b: &&Block| leading * u64::from(rows.div_ceil(b.queries())) >= OCCUPIED[usize::from(b.tiles > 1)];
+    let occupies = |b: &&Block| it.count() * u64::from(it.rows().div_ceil(b.queries())) >= OCCUPIED[usize::from(b.tiles > 1)];
     let fits = |b: &&Block| b.tiles == 1 || it.head.depth <= TWICE_DEPTH;
     let (full, rest): (Vec<&Block>, Vec<&Block>) = all.iter().filter(fits).partition(occupies);
     // Of those that leave multiprocessors idle the smallest is best.
     full.into_iter().chain(rest.into_iter().rev()).map(|b| b.tactic()).collect()
+}
+
+/// The teams of warpgroups, best first: with the same bits.
+fn teams(it: &Matrices<'_>, split_k: u16) -> Vec<Tactic> {
+    let Some(head) = it.panels() else { return Vec::new() };
+    let blocks = |t: Team| it.count() * u64::from(it.rows().div_ceil(t.queries()));
+    let serves = |t: &Team| t.serves(head) && (t.strands == 1 || t.strands == split_k);
+    let [pairs, single, strands] = TEAMS;
+    let order = match split_k {
+        1 if blocks(single) <= ROOM => [single, pairs, strands],
+        1 => [pairs, single, strands],
+        _ => [strands, pairs, single],
+    };
+    order.into_iter().filter(serves).map(Team::tactic).collect()
 }
 
 /// Checks that the kernels take the operator in its class with such a tile.
@@ -187,5 +290,13 @@ mod tests {
         assert_eq!(of(129, 8), None);
         let smallest = |strands| HEADS.iter().map(|h| h.keys(strands)).min();
         assert_eq!((smallest(1), smallest(4)), (Some(64), Some(16)));
+    }
+
+    #[test]
+    fn tactics_name_teams() {
+        for team in TEAMS {
+            assert_eq!(Team::of(team.tactic()), Some(team));
+        }
+        assert_eq!(Team::of(block(4, 1).tactic()), None);
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
         };
     }
     squeeze::class(plan, operator)
-        .or_else(|| attention::class(operator))
+        .or_else(|| attention::class(operator, wgmma))
         .or_else(|| pair::class(plan, operator))
         .or_else(|| plain::class(plan, operator))
         .unwrap_or(FMA)
@@ -225,7 +225,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(operator.calls.len() == 1 && operator.class.split_k <= 1, Misfit::Tail)?;
             recurrent::product(plan, operator)
         }
-        (Kernel::AttentionMma, P::Attention { .. }) => attention::fits(tactic, operator),
+        (Kernel::AttentionMma | Kernel::AttentionWgmma, P::Attention { .. }) => attention::fits(tactic, operator),
         (Kernel::PairMma, P::MatMul) => pair::fits(tactic, plan, operator),
         (Kernel::Prepare, P::Prepare(_) | P::Crop(_))
         | (Kernel::Decode, P::DecodeYolox { .. } | P::Nms(_) | P::TopK | P::ArgMax { .. }) => {
@@ -245,7 +245,7 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
         Kernel::ConvMma | Kernel::ConvParts | Kernel::AttentionMma | Kernel::PairMma => Family::TensorCore,
-        Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::ConvPatch => Family::Wgmma,
+        Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::ConvPatch | Kernel::AttentionWgmma => Family::Wgmma,
         _ => Family::Fma,
     }
 }

@@ -136,7 +136,7 @@ impl Footprint {
                 let all = shape(operator);
                 Tiles::Elements((all.elements() / u64::from(all.batch().max(1)) / u64::from(all.dim(1).max(1))).max(1))
             }
-            Kernel::AttentionMma => {
+            Kernel::AttentionMma | Kernel::AttentionWgmma => {
                 let all = shape(operator);
                 Tiles::Elements((pixels * u64::from(all.dim(all.rank().saturating_sub(1)))).max(1))
             }

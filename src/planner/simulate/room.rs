@@ -69,6 +69,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::Squeeze => block(512, 64, 3 << 10),
         Kernel::Attention => block(256, 48, 4 << 10),
         Kernel::AttentionMma => block(256, 128, 78 << 10),
+        Kernel::AttentionWgmma => block(128, 168, 73 << 10),
         Kernel::PairMma => block(128, 112, 31 << 10),
         Kernel::Reduce => block(256, 128, 9 << 10),
         Kernel::Elementwise | Kernel::Copy => block(256, 64, 0),

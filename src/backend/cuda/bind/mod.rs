@@ -5,7 +5,6 @@
 //! parameters mirror a struct of the kernel's source.
 
 mod attention;
-mod attention_mma;
 mod constants;
 pub mod conv_mma;
 mod conv_parts;
@@ -367,9 +366,10 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Squeeze => squeeze::compile(packer, operator),
         Named::Resize => resize::compile(packer, operator),
         Named::Normalise => normalise::compile(operator),
-        Named::Attention => attention::compile(operator),
+        Named::Attention => attention::plain::compile(operator),
         Named::PairMma => pair_mma::compile(operator),
-        Named::AttentionMma => attention_mma::compile(operator),
+        Named::AttentionMma => attention::mma::compile(operator),
+        Named::AttentionWgmma => attention::wgmma::compile(operator),
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),

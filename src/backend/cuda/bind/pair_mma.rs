@@ -2,7 +2,7 @@
 
 use super::generic::{ElementBox, check, input, optional_input, output};
 use super::tail::Tail;
-use super::views::{DeviceView, Divisor};
+use super::views::{DeviceView, Divisor, PIECE};
 use super::{Addresses, BindError, Kernel, Launch};
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
@@ -18,8 +18,6 @@ const STAGES: u32 = 4;
 const DEPTHS: [u32; 2] = [64, BLOCK_K];
 /// Halves behind a row in shared memory.
 const ROW_GAP: u32 = 8;
-/// Bytes that are loaded at once.
-const PIECE: u64 = 16;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -67,12 +65,10 @@ impl Reading {
         let run = |axis: usize| view.strides[axis] == 1 || view.extents[axis] == 1;
         let turned = !run(k) && run(line);
         let along = if turned { line } else { k };
-        let apart = (0..MAX_RANK).filter(|&a| a != along).map(|a| view.strides[a].unsigned_abs() * 2);
         let skipped = if turned { u64::from(first) * 2 } else { 0 };
-        let pieces = apart.chain([view.address, skipped]).all(|bytes| bytes.is_multiple_of(PIECE));
         Reading {
             turned,
-            wide: run(along) && pieces,
+            wide: view.in_pieces(along) && skipped.is_multiple_of(PIECE),
         }
     }
 

@@ -6,6 +6,11 @@ use crate::plan::format::View;
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
+/// Bytes that kernels load at once.
+pub const PIECE: u64 = 16;
+/// Bytes of an f16.
+const HALF: u64 = 2;
+
 /// The number of an element type in `kernels/types.cuh`.
 pub fn dtype_number(dtype: DType) -> u32 {
     match dtype {
@@ -43,6 +48,13 @@ impl DeviceView {
             strides: strides(view),
             extents: std::array::from_fn(|axis| view.layout.shape.dim(axis)),
         })
+    }
+
+    /// True if halves along `axis` lie side by side in runs from multiples of [`PIECE`] on: kernels load them in whole pieces.
+    pub fn in_pieces(&self, axis: usize) -> bool {
+        let steps = (0..MAX_RANK).filter(|&a| a != axis).map(|a| self.strides[a].unsigned_abs() * HALF);
+        let run = self.strides[axis] == 1 || self.extents[axis] == 1;
+        run && steps.chain([self.address]).all(|bytes| bytes.is_multiple_of(PIECE))
     }
 }
 
@@ -130,6 +142,24 @@ mod tests {
         assert_eq!((offset_of!(DeviceView, strides), offset_of!(DeviceView, extents)), (16, 64));
         assert_eq!((size_of::<Camera>(), size_of::<SlotBlock>()), (32, 16 + 32 * 16));
         assert_eq!((offset_of!(Camera, format), offset_of!(SlotBlock, cameras)), (20, 16));
+    }
+
+    #[test]
+    fn halves_lie_in_pieces() {
+        let view = |address, strides, extents| DeviceView {
+            address,
+            dtype: dtype_number(DType::F16),
+            rank: 3,
+            strides,
+            extents,
+        };
+        let of = |address, strides| view(address, strides, [2, 3, 24, 1, 1, 1]);
+        assert!(of(32, [80, 24, 1, 0, 0, 0]).in_pieces(2));
+        assert!(!of(34, [80, 24, 1, 0, 0, 0]).in_pieces(2), "the first between pieces");
+        assert!(!of(32, [80, 26, 1, 0, 0, 0]).in_pieces(2), "later ones between pieces");
+        assert!(!of(32, [80, 24, 2, 0, 0, 0]).in_pieces(2), "elements apart");
+        assert!(of(32, [8, 1, 16, 0, 0, 0]).in_pieces(1), "runs along another axis");
+        assert!(view(32, [8, 16, 0, 0, 0, 0], [2, 3, 1, 1, 1, 1]).in_pieces(2), "runs of one");
     }
 
     #[test]

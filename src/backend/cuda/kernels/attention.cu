@@ -8,8 +8,8 @@
 //
 // Narrow heads over few keys have a kernel of their own with the same sums: a query a lane, so that nothing passes between
 // lanes, and a block of one warp, so that heads spread over the multiprocessors.
+#include "attention.cuh"
 #include "chain.cuh"
-#include "divide.cuh"
 #include "math.cuh"
 #include "run.cuh"
 
@@ -21,7 +21,6 @@ constexpr u32 KEYS = 32;                         // of a step
 constexpr u32 KEY_PITCH = KEYS + 1;              // keeps neighbouring d of a key in different banks
 constexpr u32 MAX_WIDTH = 96;                    // of a value
 constexpr u32 COLUMNS = MAX_WIDTH / 32;          // of a value, in a lane
-constexpr u32 LEADING = MAX_RANK - 2;
 
 struct Attention {
     View y;                    // [..,M,E]; as the other tensors from the chunk's first leading coordinates on
@@ -56,22 +55,14 @@ extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS) attention(const 
     const u32 row_axis = p.row_axis, column_axis = p.row_axis + 1;
     const float lowest = __uint_as_float(0xff800000u);
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        u32 rest = divide(tile, p.steps);
-        const u32 first = (tile - rest * p.steps.divisor) * QUERIES;
-        i64 y_at = 0, q_at = 0, k_at = 0, v_at = 0;
-#pragma unroll
-        for (u32 i = 0; i < LEADING; ++i) {
-            const u32 axis = LEADING - 1 - i;
-            const u32 above = divide(rest, p.leading[axis]);
-            const i64 at = rest - above * p.leading[axis].divisor;
-            // Axes from the row axis on have an extent of 1 here.
-            y_at += at * p.y.strides[axis], q_at += at * p.queries.strides[axis];
-            k_at += at * p.keys.strides[axis], v_at += at * p.values.strides[axis];
-            rest = above;
-        }
+        const u32 matrix = divide(tile, p.steps);
+        const u32 first = (tile - matrix * p.steps.divisor) * QUERIES;
+        const View* const views[] = {&p.y, &p.queries, &p.keys, &p.values};
+        const Matrices<4> from = matrices_of<4>(matrix, p.leading, views);
+        const i64 k_at = from.at[2], v_at = from.at[3];
         const u32 rows = p.rows - first < QUERIES ? p.rows - first : QUERIES;
-        y_at += static_cast<i64>(p.first_row + first) * p.y.strides[row_axis];
-        q_at += static_cast<i64>(p.first_row + first) * p.queries.strides[row_axis];
+        const i64 y_at = from.at[0] + static_cast<i64>(p.first_row + first) * p.y.strides[row_axis];
+        const i64 q_at = from.at[1] + static_cast<i64>(p.first_row + first) * p.queries.strides[row_axis];
         // A matrix of `lines` by `run` elements into rows of shared memory, `pitch` apart.
         const auto fetch = [&](const View& from, i64 at, i64 line_step, i64 run_step, u32 lines, u32 run, auto place) {
             for (u32 i = threadIdx.x; i < lines * run; i += ATTENTION_THREADS) {
@@ -220,20 +211,13 @@ __device__ __forceinline__ void attend(const Attention& p) {
     const u32 lane = threadIdx.x, row_axis = p.row_axis, column_axis = p.row_axis + 1;
     bool waited = false;
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        u32 rest = divide(tile, p.steps);
-        const u32 row = (tile - rest * p.steps.divisor) * 32 + lane;
-        i64 y_at = 0, q_at = 0, k_at = 0, v_at = 0;
-#pragma unroll
-        for (u32 i = 0; i < LEADING; ++i) {
-            const u32 axis = LEADING - 1 - i;
-            const u32 above = divide(rest, p.leading[axis]);
-            const i64 at = rest - above * p.leading[axis].divisor;
-            y_at += at * p.y.strides[axis], q_at += at * p.queries.strides[axis];
-            k_at += at * p.keys.strides[axis], v_at += at * p.values.strides[axis];
-            rest = above;
-        }
-        y_at += static_cast<i64>(p.first_row + row) * p.y.strides[row_axis];
-        q_at += static_cast<i64>(p.first_row + row) * p.queries.strides[row_axis];
+        const u32 matrix = divide(tile, p.steps);
+        const u32 row = (tile - matrix * p.steps.divisor) * 32 + lane;
+        const View* const views[] = {&p.y, &p.queries, &p.keys, &p.values};
+        const Matrices<4> from = matrices_of<4>(matrix, p.leading, views);
+        const i64 k_at = from.at[2], v_at = from.at[3];
+        const i64 y_at = from.at[0] + static_cast<i64>(p.first_row + row) * p.y.strides[row_axis];
+        const i64 q_at = from.at[1] + static_cast<i64>(p.first_row + row) * p.queries.strides[row_axis];
         if (!waited) {
             wait_for_predecessors();
             release_successors();

@@ -7,12 +7,11 @@
 //
 // Weights are rounded to f16 before they meet the values; everything else is f32: scores take sixteen elements of a key at a
 // time in ascending order, sums of values sixteen keys at a time.
+#include "attention.cuh"
+#include "attention_weights.cuh"
 #include "chain.cuh"
-#include "divide.cuh"
 #include "turned.cuh"
 
-constexpr u32 LEADING = MAX_RANK - 2;
-constexpr float LOG2_E = 1.44269504f;
 
 struct AttentionMma {
     View y;                    // [..,M,E]; as the other tensors from the chunk's first leading coordinates on
@@ -41,15 +40,6 @@ static_assert(sizeof(AttentionMma) == 5 * 88 + 72 + 40, "mirrored in bind/attent
 template <u32 HEAD, u32 WIDTH, u32 STRANDS>
 constexpr u32 KEYS = STRANDS == 1 ? 64 : HEAD + WIDTH <= 128 ? 32 : 16;
 
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// What a maximum is subtracted as: a row whose keys are all masked so far has none.
-__device__ __forceinline__ float finite(float greatest) { return greatest == __uint_as_float(0xff800000u) ? 0.0f : greatest; }
-
 extern __shared__ uint4 shared_pieces[];
 
 // A warp has TILES times sixteen queries, a block GROUPS such warps a strand.
@@ -59,7 +49,6 @@ __device__ __forceinline__ void attend(const AttentionMma& p) {
     constexpr u32 BLOCK = KEYS<HEAD, WIDTH, STRANDS>, STEP = BLOCK * STRANDS;
     constexpr u32 HEAD_PITCH = HEAD + ROW_GAP, WIDTH_PITCH = WIDTH + ROW_GAP;
     constexpr u32 STAGE = STEP * (HEAD_PITCH + WIDTH_PITCH);
-    const float LOWEST = __uint_as_float(0xff800000u);
     __shared__ float strand_greatest[STRANDS][QUERIES], strand_sum[STRANDS][QUERIES];
     // Queries, then two stages of keys and values; at last, in place of the stages, each strand's sums.
     const u32 queries = shared_address(shared_pieces), stages = queries + 2 * QUERIES * HEAD_PITCH;
@@ -74,25 +63,15 @@ __device__ __forceinline__ void attend(const AttentionMma& p) {
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
         const u32 strip = divide(tile, p.slices);
         const u32 first_column = (tile - strip * p.slices.divisor) * WIDTH;
-        u32 rest = divide(strip, p.steps);
-        const u32 first = (strip - rest * p.steps.divisor) * QUERIES;
-        i64 y_at = 0, q_at = 0, k_at = 0, v_at = 0, mask_at = 0;
-#pragma unroll
-        for (u32 i = 0; i < LEADING; ++i) {
-            const u32 axis = LEADING - 1 - i;
-            const u32 above = divide(rest, p.leading[axis]);
-            const i64 at = rest - above * p.leading[axis].divisor;
-            // Axes from the row axis on have an extent of 1 here.
-            y_at += at * p.y.strides[axis], q_at += at * p.queries.strides[axis];
-            k_at += at * p.keys.strides[axis], v_at += at * p.values.strides[axis];
-            mask_at += at * p.mask.strides[axis];
-            rest = above;
-        }
-        const u32 row = p.first_row + first;
-        q_at += static_cast<i64>(row) * p.queries.strides[row_axis];
-        y_at += static_cast<i64>(row) * p.y.strides[row_axis] + static_cast<i64>(first_column) * p.y.strides[column_axis];
-        v_at += static_cast<i64>(first_column) * p.values.strides[column_axis];
-        mask_at += static_cast<i64>(row) * p.mask.strides[row_axis];
+        const u32 matrix = divide(strip, p.steps);
+        const u32 first = (strip - matrix * p.steps.divisor) * QUERIES;
+        const View* const views[] = {&p.y, &p.queries, &p.keys, &p.values, &p.mask};
+        const Matrices<5> from = matrices_of<5>(matrix, p.leading, views);
+        const i64 row = p.first_row + first, k_at = from.at[2];
+        const i64 y_at = from.at[0] + row * p.y.strides[row_axis] + static_cast<i64>(first_column) * p.y.strides[column_axis];
+        const i64 q_at = from.at[1] + row * p.queries.strides[row_axis];
+        const i64 v_at = from.at[3] + static_cast<i64>(first_column) * p.values.strides[column_axis];
+        const i64 mask_at = from.at[4] + row * p.mask.strides[row_axis];
         const u32 rows = p.rows - first, columns = p.width - first_column;
         const Rows from_queries{p.queries.address + 2 * q_at, p.queries.strides[row_axis], p.queries.strides[column_axis], rows, p.depth, (p.wide & 1) != 0};
         const Rows from_keys{p.keys.address + 2 * k_at, p.keys.strides[column_axis], p.keys.strides[row_axis], p.count, p.depth, (p.wide & 2) != 0};
@@ -113,7 +92,7 @@ __device__ __forceinline__ void attend(const AttentionMma& p) {
 #pragma unroll
                 for (u32 i = 0; i < 4; ++i) total[t][n][i] = 0.0f;
             }
-            greatest[t][0] = greatest[t][1] = LOWEST;
+            greatest[t][0] = greatest[t][1] = lowest();
             sum[t][0] = sum[t][1] = 0.0f;
         }
         // A stage is brought while the one before it is worked on.
@@ -176,7 +155,7 @@ __device__ __forceinline__ void attend(const AttentionMma& p) {
 #pragma unroll
                     for (u32 n = 0; n < BLOCK / 8; ++n) {
 #pragma unroll
-                        for (u32 i = 0; i < 4; ++i) s[t][n][i] = key + n * 8 + i % 2 < p.count ? s[t][n][i] : LOWEST;
+                        for (u32 i = 0; i < 4; ++i) s[t][n][i] = key + n * 8 + i % 2 < p.count ? s[t][n][i] : lowest();
                     }
                 }
 #pragma unroll

@@ -1,24 +1,20 @@
 //! Attention on tensor cores: `kernels/attention_mma.cu`.
 
-use super::generic::{check, head};
-use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, Kernel, Launch};
-use crate::limits::MAX_RANK;
-use crate::plan::format::{Operator, View};
+use super::super::generic::{check, head};
+use super::super::views::{DeviceView, Divisor};
+use super::super::{Addresses, BindError, Kernel, Launch};
+use super::{Chunk, LEADING};
+use crate::plan::format::Operator;
 use crate::plan::tactic::attention::{Block, Head, Matrices, matrices};
 use crate::primitive::{Primitive, Region};
 use bytemuck::{Pod, Zeroable};
 
-/// Axes before a matrix's.
-const LEADING: usize = MAX_RANK - 2;
 /// Threads of a warp.
 const WARP: u32 = 32;
 /// Halves behind a row in shared memory.
 const ROW_GAP: u32 = 8;
 /// Stages of keys and values in shared memory.
 const STAGES: u32 = 2;
-/// Bytes that are loaded at once.
-const PIECE: u64 = 16;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -79,57 +75,35 @@ fn shared(head: Head, strands: u16, block: Block) -> u32 {
     2 * block.queries() * (head.depth + ROW_GAP) + stages.max(sums)
 }
 
-/// True if the elements along `axis` are runs from multiples of [`PIECE`] on.
-fn wide(view: &DeviceView, axis: usize) -> bool {
-    let steps = (0..MAX_RANK).filter(|&a| a != axis).map(|a| view.strides[a].unsigned_abs() * 2);
-    let apart = steps.chain([view.address]).all(|bytes| bytes.is_multiple_of(PIECE));
-    (view.strides[axis] == 1 || view.extents[axis] == 1) && apart
-}
-
 impl Kernel for AttentionMma {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let it = seen(&self.operator)?;
-        let shape = it.output.layout.shape;
-        let row_axis = shape.rank() - 2;
-        // A matrix alone is cut along its batch axis, which its rows are.
-        let chunk = match shape.rank() {
-            2 => region.batch.clone(),
-            3 | 4 => region.rows.clone(),
-            _ => 0..shape.dim(row_axis),
-        };
-        let first_batch = if row_axis > 0 { region.batch.start } else { 0 };
-        let leading = |axis: usize| match axis {
-            _ if axis >= row_axis => 1,
-            0 => region.batch.len() as u32,
-            _ => shape.dim(axis),
-        };
-        let (rows, columns) = (chunk.len() as u32, shape.dim(row_axis + 1));
-        let (steps, slices) = (rows.div_ceil(self.block.queries()), columns.div_ceil(it.head.width));
-        let matrices: u64 = (0..LEADING).map(|axis| u64::from(leading(axis))).product();
-        let tiles = u32::try_from(matrices.saturating_mul(u64::from(steps) * u64::from(slices)));
-        let tiles = tiles.ok().filter(|&n| n < 1 << 31).ok_or(BindError::Large("a chunk"))?;
+        let chunk = Chunk::of(&it.output.layout.shape, region);
+        let row_axis = chunk.row_axis;
+        let columns = it.output.layout.shape.dim(row_axis + 1);
+        let (steps, slices) = (chunk.rows.div_ceil(self.block.queries()), columns.div_ceil(it.head.width));
+        let tiles = chunk.tiles(u64::from(steps) * u64::from(slices))?;
         if tiles == 0 {
             return Ok(Vec::new());
         }
-        let from_first = |view: &View| -> Result<DeviceView, BindError> {
-            let mut seen = DeviceView::new(at, view)?;
-            let bytes = seen.strides[0] * i64::from(first_batch) * view.dtype.bytes() as i64;
-            seen.address = seen.address.checked_add_signed(bytes).ok_or(BindError::Reference)?;
-            Ok(seen)
-        };
-        let [queries, keys, values] = [from_first(it.inputs[0])?, from_first(it.inputs[1])?, from_first(it.inputs[2])?];
-        let runs = [wide(&queries, row_axis + 1), wide(&keys, row_axis), wide(&values, row_axis + 1)];
+        let of = |index: usize| chunk.view(at, it.inputs[index]);
+        let [queries, keys, values] = [of(0)?, of(1)?, of(2)?];
+        let runs = [
+            queries.in_pieces(row_axis + 1),
+            keys.in_pieces(row_axis),
+            values.in_pieces(row_axis + 1),
+        ];
         let params = Params {
-            y: from_first(it.output)?,
+            y: chunk.view(at, it.output)?,
             queries,
             keys,
             values,
-            mask: it.mask.map(from_first).transpose()?.unwrap_or_default(),
-            leading: std::array::from_fn(|axis| Divisor::new(leading(axis))),
+            mask: it.mask.map(|mask| chunk.view(at, mask)).transpose()?.unwrap_or_default(),
+            leading: chunk.divisors(),
             steps: Divisor::new(steps),
             slices: Divisor::new(slices),
-            first_row: chunk.start,
-            rows,
+            first_row: chunk.first_row,
+            rows: chunk.rows,
             row_axis: row_axis as u32,
             depth: queries.extents[row_axis + 1],
             count: keys.extents[row_axis + 1],

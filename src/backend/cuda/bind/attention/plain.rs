@@ -1,9 +1,9 @@
 //! Attention: `kernels/attention.cu`.
 
-use super::generic::{check, head, input, output};
-use super::views::{DeviceView, Divisor, dtype_number};
-use super::{Addresses, BindError, Kernel, Launch};
-use crate::limits::MAX_RANK;
+use super::super::generic::{check, head, input, output};
+use super::super::views::{DeviceView, Divisor, dtype_number};
+use super::super::{Addresses, BindError, Kernel, Launch};
+use super::{Chunk, LEADING};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::MAX_ATTENTION_WIDTH;
 use crate::primitive::{Primitive, Region};
@@ -17,15 +17,11 @@ const QUERIES: u32 = 32;
 /// Keys of a step, and how far apart in memory the elements of a key lie.
 const KEYS: u32 = 32;
 const KEY_PITCH: u32 = KEYS + 1;
-/// Axes before a matrix's.
-const LEADING: usize = MAX_RANK - 2;
 /// Elements of the keys and values that have kernels of their own, and most keys of these.
 const NARROW: [u32; 2] = [8, 16];
 const NARROW_KEYS: u32 = 64;
 /// Threads of a block of theirs: a query each.
 const NARROW_THREADS: u32 = 32;
-/// Bytes that these kernels load at once.
-const PIECE: u64 = 16;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -51,11 +47,7 @@ impl Params {
     /// True if the kernels of narrow heads can read and write it: halves, whose heads lie in one run of whole pieces each.
     fn is_narrow(&self) -> bool {
         let (rows, columns) = (self.row_axis as usize, self.row_axis as usize + 1);
-        let whole = |view: &DeviceView, head: usize| {
-            let steps = (0..MAX_RANK).filter(|&a| a != head).map(|a| view.strides[a].unsigned_abs() * 2);
-            let apart = steps.chain([view.address]).all(|bytes| bytes.is_multiple_of(PIECE));
-            view.dtype == dtype_number(DType::F16) && view.strides[head] == 1 && apart
-        };
+        let whole = |view: &DeviceView, head: usize| view.dtype == dtype_number(DType::F16) && view.in_pieces(head);
         let heads = [
             (&self.y, columns),
             (&self.queries, columns),
@@ -100,49 +92,26 @@ fn extents(operator: &Operator) -> Result<(u32, u32), BindError> {
 impl Kernel for Attention {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let y = output(&self.operator, 0)?;
-        let shape = y.layout.shape;
-        let row_axis = shape.rank() - 2;
-        // A matrix alone is cut along its batch axis, which its rows are.
-        let chunk = match shape.rank() {
-            2 => region.batch.clone(),
-            3 | 4 => region.rows.clone(),
-            _ => 0..shape.dim(row_axis),
-        };
-        let first_batch = if row_axis > 0 { region.batch.start } else { 0 };
-        let leading = |axis: usize| match axis {
-            _ if axis >= row_axis => 1,
-            0 => region.batch.len() as u32,
-            _ => shape.dim(axis),
-        };
-        let rows = chunk.len() as u32;
-        let steps = rows.div_ceil(QUERIES);
-        let matrices: u64 = (0..LEADING).map(|axis| u64::from(leading(axis))).product();
-        let tiles = u32::try_from(matrices * u64::from(steps)).ok().filter(|&n| n < 1 << 31);
-        let tiles = tiles.ok_or(BindError::Large("a chunk"))?;
+        let chunk = Chunk::of(&y.layout.shape, region);
+        let steps = chunk.rows.div_ceil(QUERIES);
+        let tiles = chunk.tiles(u64::from(steps))?;
         let (depth, columns) = extents(&self.operator)?;
         if tiles == 0 || columns == 0 {
             return Ok(Vec::new());
         }
-        let from_first = |view: &View| -> Result<DeviceView, BindError> {
-            let mut seen = DeviceView::new(at, view)?;
-            let elements = seen.strides[0] * i64::from(first_batch);
-            let bytes = elements * view.dtype.bytes() as i64;
-            seen.address = seen.address.checked_add_signed(bytes).ok_or(BindError::Reference)?;
-            Ok(seen)
-        };
         let keys = input(&self.operator, 1)?;
         let params = Params {
-            y: from_first(y)?,
-            queries: from_first(input(&self.operator, 0)?)?,
-            keys: from_first(keys)?,
-            values: from_first(input(&self.operator, 2)?)?,
-            leading: std::array::from_fn(|axis| Divisor::new(leading(axis))),
+            y: chunk.view(at, y)?,
+            queries: chunk.view(at, input(&self.operator, 0)?)?,
+            keys: chunk.view(at, keys)?,
+            values: chunk.view(at, input(&self.operator, 2)?)?,
+            leading: chunk.divisors(),
             steps: Divisor::new(steps),
-            first_row: chunk.start,
-            rows,
-            row_axis: row_axis as u32,
+            first_row: chunk.first_row,
+            rows: chunk.rows,
+            row_axis: chunk.row_axis as u32,
             depth,
-            count: keys.layout.shape.dim(row_axis + 1),
+            count: keys.layout.shape.dim(chunk.row_axis + 1),
             width: columns,
             tiles,
             scale: self.scale,
@@ -176,7 +145,7 @@ mod tests {
             dtype: dtype_number(DType::F16),
             rank: 4,
             strides: [21 * 64, 8, inner[0], inner[1], 0, 0],
-            extents: [1; MAX_RANK],
+            extents: [1, 8, 21, 21, 1, 1],
         };
         let params = |address| Params {
             y: view(256, [64, 1]),

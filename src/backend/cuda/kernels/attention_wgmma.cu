@@ -1,0 +1,429 @@
+// Attention of halves by warpgroup products: scores and weights never leave the registers.
+//
+// A warpgroup takes 64 queries and walks blocks of 64 keys with a running maximum, rescaling its sums when that grows (Milakov
+// and Gimelshein 2018; Dao et al. 2022). Scores of a block are computed together with the weighed values of the one before, and
+// several warpgroups of a multiprocessor take turns at the tensor cores (Shah et al. 2024). Blocks are shared out into as many segments as the class of the operator
+// has splits, each with sums of its own, which are joined in ascending order: by one warpgroup that walks them all, or by
+// `STRANDS` warpgroups with a segment each, with the same bits. Blocks and segments follow from the shape alone, and rows know
+// nothing of each other: so results depend neither on tiles nor on chunks nor on the grid.
+//
+// Weights are rounded to f16 before they meet the values; everything else is f32. Queries, keys and values come by the copy
+// engine, or piece by piece where it cannot walk them.
+#include "attention.cuh"
+#include "attention_sums.cuh"
+#include "run.cuh"
+
+struct AttentionWgmma {
+    TensorMap maps[3];         // queries, keys, values: their last axis, rows, then the leading axes from the last on
+    View y;                    // [..,M,E]; as the other tensors from the chunk's first leading coordinates on
+    View queries;              // [..,M,D]
+    View keys;                 // [..,D,K]
+    View values;               // [..,K,E]
+    View mask;                 // [..,M,K], added to the scores; address 0 for none
+    Divisor leading[LEADING];  // extents of the chunk's leading axes
+    Divisor matrices;          // their product
+    Divisor slices;            // parts of a matrix along the elements of its values
+    u32 first_row;             // rows of the chunk
+    u32 rows;
+    u32 row_axis;
+    u32 depth;
+    u32 count;    // of keys
+    u32 width;
+    u32 segment;  // blocks of keys
+    u32 tiles;
+    float scale;
+    u32 mapped;  // bits: queries, keys, values have maps
+};
+
+static_assert(sizeof(AttentionWgmma) == 3 * 128 + 5 * 88 + 72 + 40 + 24, "mirrored in bind/attention/wgmma.rs");
+
+constexpr u32 QUERIES = 64;        // of a warpgroup
+constexpr u32 WARPGROUP = 128;     // threads
+constexpr u32 PANEL = 64;          // halves of a row that lie together in shared memory
+constexpr u32 ROW_BYTES = 2 * PANEL;
+constexpr u32 BOX = 64 * ROW_BYTES;  // bytes of 64 rows of a panel: what a map's copy brings
+constexpr u32 PIECE = 16;          // bytes that lie together under the swizzle
+constexpr u32 PIECES = ROW_BYTES / PIECE;
+constexpr u32 MAPPED_LEADING = 3;  // leading axes of a map
+
+enum Input : u32 { QUERY, KEY, VALUE };
+
+// A number that all threads of a warp have, so that the compiler knows, too.
+__device__ __forceinline__ u32 uniform(u32 x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+template <u32 THREADS>
+__device__ __forceinline__ void meet(u32 barrier) {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
+}
+
+// Four 8x8 matrices of halves; lane `l` gives the address of row `l % 8` of matrix `l / 8`.
+__device__ __forceinline__ void load_matrices(u32 (&registers)[4], u32 shared) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+                 : "r"(shared)
+                 : "memory");
+}
+
+// A box of 64 rows of a panel.
+__device__ __forceinline__ void copy_panel(u32 to, const TensorMap* map, u32 barrier, i32 column, i32 row, const i32 (&matrix)[MAPPED_LEADING]) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(matrix[2]), "r"(matrix[1]), "r"(matrix[0])
+        : "memory");
+}
+
+// Rows of halves that have no map.
+struct Rows {
+    u64 address;
+    i64 step;    // elements from row to row
+    i64 inner;   // elements from one element of a row to the next
+    u32 rows;
+    u32 length;  // of a row
+};
+
+// Where a piece of a row lies in panels of so many rows.
+template <u32 ROWS>
+__device__ __forceinline__ u32 place(u32 row, u32 piece) {
+    return piece / PIECES * (ROWS * ROW_BYTES) + row * ROW_BYTES + (piece % PIECES ^ row % 8) * PIECE;
+}
+
+// Brings ROWS rows from row `first` on into panels, one half after the other; zeros where there are none.
+template <u32 ROWS, u32 PANELS, u32 THREADS>
+__device__ __forceinline__ void gather_panels(u32 shared, const Rows& from, u32 first, u32 thread) {
+#pragma unroll 1
+    for (u32 i = thread; i < ROWS * PANELS * PIECES; i += THREADS) {
+        const u32 row = i / (PANELS * PIECES), piece = i % (PANELS * PIECES);
+        u32 words[4] = {};
+#pragma unroll
+        for (u32 j = 0; j < 8; ++j) {
+            const u32 at = piece * 8 + j;
+            if (first + row >= from.rows || at >= from.length) continue;
+            const i64 element = static_cast<i64>(first + row) * from.step + static_cast<i64>(at) * from.inner;
+            words[j / 2] |= static_cast<u32>(*pointer_to<u16>(from.address, element)) << (j % 2 * 16);
+        }
+        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared + place<ROWS>(row, piece)), "r"(words[0]), "r"(words[1]),
+                     "r"(words[2]), "r"(words[3])
+                     : "memory");
+    }
+    copy_fence();
+}
+
+extern __shared__ uint4 shared_pieces[];
+
+// A block of threads has STRANDS * GROUPS warpgroups: those of a strand share keys and values, those of a group queries. PLAIN
+// ones have maps of everything, no mask and a scale above zero, and registers to spare.
+template <u32 PANELS, u32 STRANDS, u32 GROUPS, u32 STAGES, bool PLAIN>
+__device__ __forceinline__ void attend(const AttentionWgmma& p) {
+    constexpr u32 HEAD = PANELS * PANEL, TEAM = WARPGROUP * GROUPS, THREADS = TEAM * STRANDS;
+    constexpr u32 ROWS = GROUPS * QUERIES, SIDE = PANELS * BOX;
+    // Of a strand's fragments of values those that it finishes.
+    constexpr u32 OWN = HEAD / 8 / STRANDS;
+    __shared__ alignas(8) u64 barriers[1 + 2 * STAGES * STRANDS];
+    const u32 strand = uniform(threadIdx.x / TEAM), thread = threadIdx.x % TEAM, warp = uniform(thread / 32), lane = thread % 32;
+    // The swizzle counts from multiples of 1024 bytes.
+    const u32 queries = (shared_address(shared_pieces) + 1023) / 1024 * 1024;
+    // STAGES blocks of keys of this strand, then as many of values; behind those of all strands a thread's sums.
+    const u32 keys = queries + GROUPS * SIDE + strand * (2 * STAGES * SIDE), values = keys + STAGES * SIDE;
+    const u32 stash = queries + GROUPS * SIDE + STRANDS * 2 * STAGES * SIDE + threadIdx.x * 16;
+    const u32 queries_there = shared_address(barriers), keys_there = queries_there + 8 + strand * (2 * STAGES * 8);
+    const u32 values_there = keys_there + STAGES * 8;
+    const bool leader = thread == 0;
+    const auto mapped = [&](Input input) { return PLAIN || (p.mapped >> input & 1) != 0; };
+    if (leader) {
+        if (strand == 0) barrier_init(queries_there, mapped(QUERY) ? 1 : THREADS);
+#pragma unroll
+        for (u32 i = 0; i < STAGES; ++i) {
+            barrier_init(keys_there + i * 8, mapped(KEY) ? 1 : TEAM);
+            barrier_init(values_there + i * 8, mapped(VALUE) ? 1 : TEAM);
+        }
+        barrier_init_fence();
+    }
+    const u32 row_axis = p.row_axis, column_axis = p.row_axis + 1;
+    const u32 blocks = (p.count + BLOCK - 1) / BLOCK;
+    const u32 begin = STRANDS == 1 ? 0 : strand * p.segment;
+    const u32 end = STRANDS == 1 || begin + p.segment > blocks ? blocks : begin + p.segment;
+    const u32 turns = end > begin ? end - begin : 0;
+    const bool masked = !PLAIN && p.mask.address != 0;
+    // Scores meet the scale in the exponent, or before it where they are not greatest together with it.
+    const float scale = __fmul_rn(p.scale, LOG2_E);
+    const bool scaled = masked || (!PLAIN && !(scale > 0.0f));
+    const float unit = scaled ? 1.0f : scale;
+    __syncthreads();
+    u32 phase = 0;     // of the queries' barrier
+    u32 fetched = 0;   // blocks of keys, and of values, before this tile's
+    bool waited = false;
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        // Tiles with few rows come last.
+        const u32 strip = divide(tile, p.slices);
+        const u32 first_column = (tile - strip * p.slices.divisor) * HEAD;
+        const u32 step = divide(strip, p.matrices), first = step * ROWS;
+        const u32 matrix = strip - step * p.matrices.divisor;
+        // The matrix of a tensor, from the chunk's first one on.
+        const auto from = [&](const View& view) {
+            const View* const views[] = {&view};
+            return matrices_of<1>(matrix, p.leading, views).at[0];
+        };
+        const i64 row = p.first_row + first;
+        const u32 rows = p.rows - first, columns = p.width - first_column;
+        // The matrix's place along the leading axes of a map: axes of one position have no other.
+        const auto copy = [&](Input input, const View& view, u32 to, u32 barrier, u32 column, u32 first_of_rows) {
+            i32 at[MAPPED_LEADING];
+            u32 rest = matrix;
+#pragma unroll
+            for (u32 i = 0; i < MAPPED_LEADING; ++i) {
+                const u32 axis = MAPPED_LEADING - 1 - i, above = divide(rest, p.leading[axis]);
+                at[axis] = axis < row_axis && view.extents[axis] > 1 ? rest - above * p.leading[axis].divisor : 0;
+                rest = above;
+            }
+#pragma unroll
+            for (u32 panel = 0; panel < PANELS; ++panel) {
+                copy_panel(to + panel * (input == QUERY ? GROUPS * BOX : BOX), &p.maps[input], barrier, column + panel * PANEL, first_of_rows, at);
+            }
+        };
+        const auto fetch_keys = [&](u32 turn) {
+            const u32 slot = (fetched + turn) % STAGES, to = keys + slot * SIDE, barrier = keys_there + slot * 8;
+            if (mapped(KEY)) {
+                if (!leader) return;
+                barrier_arrive_expecting(barrier, SIDE);
+                copy(KEY, p.keys, to, barrier, 0, (begin + turn) * BLOCK);
+            } else {
+                const Rows rows_of{p.keys.address + 2 * from(p.keys), p.keys.strides[column_axis], p.keys.strides[row_axis], p.count, p.depth};
+                gather_panels<BLOCK, PANELS, TEAM>(to, rows_of, (begin + turn) * BLOCK, thread);
+                barrier_arrive(barrier);
+            }
+        };
+        const auto fetch_values = [&](u32 turn) {
+            const u32 slot = (fetched + turn) % STAGES, to = values + slot * SIDE, barrier = values_there + slot * 8;
+            if (mapped(VALUE)) {
+                if (!leader) return;
+                barrier_arrive_expecting(barrier, SIDE);
+                copy(VALUE, p.values, to, barrier, first_column, (begin + turn) * BLOCK);
+            } else {
+                const i64 at = from(p.values) + static_cast<i64>(first_column) * p.values.strides[column_axis];
+                const Rows rows_of{p.values.address + 2 * at, p.values.strides[row_axis], p.values.strides[column_axis], p.count, columns};
+                gather_panels<BLOCK, PANELS, TEAM>(to, rows_of, (begin + turn) * BLOCK, thread);
+                barrier_arrive(barrier);
+            }
+        };
+        const auto keys_wait = [&](u32 turn) { barrier_wait(keys_there + (fetched + turn) % STAGES * 8, (fetched + turn) / STAGES % 2); };
+        const auto values_wait = [&](u32 turn) { barrier_wait(values_there + (fetched + turn) % STAGES * 8, (fetched + turn) / STAGES % 2); };
+        if (!waited) {
+            wait_for_predecessors();
+            release_successors();
+            waited = true;
+        } else {
+            copy_fence();
+            __syncthreads();
+        }
+        if (mapped(QUERY)) {
+            if (threadIdx.x == 0) {
+                barrier_arrive_expecting(queries_there, GROUPS * SIDE);
+#pragma unroll
+                for (u32 group = 0; group < GROUPS; ++group) copy(QUERY, p.queries, queries + group * BOX, queries_there, 0, row + group * QUERIES);
+            }
+        } else {
+            const i64 at = from(p.queries) + row * p.queries.strides[row_axis];
+            const Rows rows_of{p.queries.address + 2 * at, p.queries.strides[row_axis], p.queries.strides[column_axis], rows, p.depth};
+            gather_panels<ROWS, PANELS, THREADS>(queries, rows_of, 0, threadIdx.x);
+            barrier_arrive(queries_there);
+        }
+#pragma unroll 1
+        for (u32 i = 0; i < STAGES && i < turns; ++i) {
+            fetch_keys(i);
+            fetch_values(i);
+        }
+        const i64 mask_at = masked ? from(p.mask) + row * p.mask.strides[row_axis] : 0;
+        Sums<HEAD> part;
+#pragma unroll
+        for (u32 i = 0; i < HEAD / 2; ++i) part.total[i] = 0.0f;
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) part.greatest[half] = lowest(), part.sum[half] = 0.0f;
+        barrier_wait(queries_there, phase);
+        phase ^= 1;
+        // Warps without rows go along with the products of the others.
+        const u32 top = warp * 16;
+        const bool present = top < rows;
+        u32 q[HEAD / 16][4];
+#pragma unroll
+        for (u32 k = 0; k < HEAD / 16; ++k) load_matrices(q[k], queries + place<ROWS>(top + lane % 16, k * 2 + lane / 16));
+        float s[BLOCK / 2];
+#pragma unroll
+        for (u32 i = 0; i < BLOCK / 2; ++i) s[i] = 0.0f;
+        const auto score = [&](u32 turn) {
+            const u32 b = swizzled_matrix(keys + (fetched + turn) % STAGES * SIDE);
+#pragma unroll
+            for (u32 k = 0; k < HEAD / 16; ++k) multiply_64<0>(s, q[k], b + k / 4 * (BOX / 16) + k % 4 * 2, k > 0);
+        };
+        if (turns > 0) {
+            keys_wait(0);
+            products_begin();
+            score(0);
+            products_commit();
+            products_wait<0>();
+            settle(s);
+        }
+        u32 in_segment = 0;
+        bool stashed = false;
+        for (u32 turn = 0; turn < turns; ++turn) {
+            if (STRANDS == 1 && in_segment == p.segment) {
+                if (stashed) join<HEAD, HEAD, THREADS, false>(stash, 0, part, unit);
+                leave<HEAD, THREADS>(stash, part);
+                stashed = true;
+                in_segment = 0;
+                part.greatest[0] = part.greatest[1] = lowest();
+            }
+            float most[2] = {};
+            u32 a[BLOCK / 16][4];
+            if (present) {
+                // Element 4 n + 2 half + i: query lane / 4 + half * 8, key 8 n + lane % 4 * 2 + i.
+                const u32 key = (begin + turn) * BLOCK + lane % 4 * 2, left = p.count - (begin + turn) * BLOCK;
+                if (scaled) {
+#pragma unroll
+                    for (u32 i = 0; i < BLOCK / 2; ++i) s[i] = __fmul_rn(s[i], scale);
+                    if (masked) add_mask(s, p.mask, row_axis, mask_at, top + lane / 4, rows, key, p.count);
+                }
+                if (left < BLOCK) {
+#pragma unroll
+                    for (u32 i = 0; i < BLOCK / 2; ++i) s[i] = lane % 4 * 2 + i / 4 * 8 + i % 2 < left ? s[i] : lowest();
+                }
+#pragma unroll
+                for (u32 half = 0; half < 2; ++half) {
+                    float parts[4];
+#pragma unroll
+                    for (u32 n = 0; n < FRAGMENTS; ++n) {
+                        const float greater = fmaxf(s[4 * n + 2 * half], s[4 * n + 2 * half + 1]);
+                        parts[n % 4] = n < 4 ? greater : fmaxf(parts[n % 4], greater);
+                    }
+                    most[half] = fmaxf(fmaxf(parts[0], parts[1]), fmaxf(parts[2], parts[3]));
+                    most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffffu, most[half], 1));
+                    most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffffu, most[half], 2));
+                    most[half] = fmaxf(most[half], part.greatest[half]);
+                }
+                float factor[2], shift[2];
+#pragma unroll
+                for (u32 half = 0; half < 2; ++half) {
+                    const float base = finite(most[half]);
+                    factor[half] = in_segment > 0 ? power_of_two(__fmul_rn(__fsub_rn(part.greatest[half], base), unit)) : 0.0f;
+                    shift[half] = -__fmul_rn(base, unit);
+                    part.greatest[half] = most[half];
+                }
+                // Sums of which no maximum grew stay as they are.
+                if (in_segment > 0 && __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
+#pragma unroll
+                    for (u32 i = 0; i < HEAD / 2; ++i) part.total[i] = __fmul_rn(part.total[i], factor[i / 2 % 2]);
+                }
+#pragma unroll
+                for (u32 half = 0; half < 2; ++half) {
+                    float weights[4];
+#pragma unroll
+                    for (u32 n = 0; n < FRAGMENTS; ++n) {
+                        const float low = power_of_two(__fmaf_rn(s[4 * n + 2 * half], unit, shift[half]));
+                        const float high = power_of_two(__fmaf_rn(s[4 * n + 2 * half + 1], unit, shift[half]));
+                        const float both = __fadd_rn(low, high);
+                        weights[n % 4] = n < 4 ? both : __fadd_rn(weights[n % 4], both);
+                        a[n / 2][n % 2 * 2 + half] = two_rounded(low, high);
+                    }
+                    const float all = __fadd_rn(__fadd_rn(weights[0], weights[1]), __fadd_rn(weights[2], weights[3]));
+                    part.sum[half] = in_segment > 0 ? __fmaf_rn(part.sum[half], factor[half], all) : all;
+                }
+            } else {
+#pragma unroll
+                for (u32 i = 0; i < BLOCK / 4; ++i) a[i / 4][i % 4] = 0;
+            }
+            // Nobody reads the keys of this turn any more, nor the values of the one before.
+            const bool more_values = turn > 0 && turn - 1 + STAGES < turns, more_keys = turn + STAGES < turns;
+            if (more_values || more_keys) meet<TEAM>(1 + strand);
+            if (turn + 1 < turns) keys_wait(turn + 1);
+            values_wait(turn);
+            products_begin();
+            score(turn + 1);  // of whatever lies there after the last
+            const u32 b = swizzled_matrix(values + (fetched + turn) % STAGES * SIDE);
+#pragma unroll
+            for (u32 k = 0; k < BLOCK / 16; ++k) {
+#pragma unroll
+                for (u32 panel = 0; panel < PANELS; ++panel) {
+                    multiply_64<1>(part.total + panel * 32, a[k], b + panel * (BOX / 16) + k * ROW_BYTES, k > 0 || in_segment > 0);
+                }
+            }
+            products_commit();
+            if (more_values) fetch_values(turn - 1 + STAGES);
+            if (more_keys) fetch_keys(turn + STAGES);
+            products_wait<0>();
+            settle(s);
+            settle(part.total);
+            ++in_segment;
+        }
+        fetched += turns;
+        if constexpr (STRANDS == 1) {
+            if (stashed) join<HEAD, HEAD, THREADS, false>(stash, 0, part, unit);
+        } else {
+            // Each strand leaves its sums, and takes a share of the columns of all.
+            leave<HEAD, THREADS>(stash, part);
+            __syncthreads();
+        }
+        Sums<OWN * 8> all;
+        if constexpr (STRANDS == 1) {
+            all = part;
+        } else {
+            const u32 theirs = stash - strand * TEAM * 16;
+#pragma unroll
+            for (u32 i = 0; i < OWN * 4; ++i) all.total[i] = 0.0f;
+            all.sum[0] = all.sum[1] = 0.0f;
+            all.greatest[0] = all.greatest[1] = lowest();
+#pragma unroll 1
+            for (u32 other = 0; other < STRANDS && other * p.segment < blocks; ++other) {
+                join<HEAD, OWN * 8, THREADS, true>(theirs + other * TEAM * 16, strand * OWN, all, unit);
+            }
+        }
+        if (!present) continue;
+        // In place of the warp's queries, then to memory in pieces.
+        const u32 own = STRANDS == 1 ? 0 : strand * OWN;
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            float sum = __fadd_rn(all.sum[half], __shfl_xor_sync(0xffffffffu, all.sum[half], 1));
+            sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
+            const float share = __frcp_rn(sum);
+            const u32 r = top + lane / 4 + half * 8;
+#pragma unroll
+            for (u32 n = 0; n < OWN; ++n) {
+                const u32 bits = two_rounded(__fmul_rn(all.total[4 * n + 2 * half], share), __fmul_rn(all.total[4 * n + 2 * half + 1], share));
+                asm volatile("st.shared.b32 [%0], %1;" ::"r"(queries + place<ROWS>(r, own + n) + lane % 4 * 4), "r"(bits) : "memory");
+            }
+        }
+        __syncwarp();
+        const i64 inner = p.y.strides[column_axis];
+        u16* const y = reinterpret_cast<u16*>(p.y.address) + from(p.y) + row * p.y.strides[row_axis] + first_column * inner;
+#pragma unroll
+        for (u32 i = lane; i < 16 * OWN; i += 32) {
+            const u32 r = top + i / OWN, piece = own + i % OWN, column = piece * 8;
+            if (r >= rows || column >= columns) continue;
+            uint4 bits;
+            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                         : "r"(queries + place<ROWS>(r, piece))
+                         : "memory");
+            u16* const to = y + static_cast<i64>(r) * p.y.strides[row_axis] + column * inner;
+            if (inner == 1 && columns - column >= 8 && reinterpret_cast<u64>(to) % 16 == 0) {
+                *reinterpret_cast<uint4*>(to) = bits;
+                continue;
+            }
+            const u32 words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll 1
+            for (u32 j = 0; j < 8 && column + j < columns; ++j) to[static_cast<i64>(j) * inner] = static_cast<u16>(words[j / 2] >> (j % 2 * 16));
+        }
+    }
+}
+
+#define ATTENTION(NAME, PANELS, STRANDS, GROUPS, STAGES, PLAIN, RESIDENT)                                                            \
+    extern "C" __global__ void __launch_bounds__(128 * STRANDS * GROUPS, RESIDENT) NAME(const __grid_constant__ AttentionWgmma p) {   \
+        attend<PANELS, STRANDS, GROUPS, STAGES, PLAIN>(p);                                                                           \
+    }
+
+// Panels of a head, strands, warpgroups of a strand, stages: as in plan/tactic/attention.rs.
+ATTENTION(attention_wgmma_1_1_1, 1, 1, 1, 4, false, 3)
+ATTENTION(attention_wgmma_1_4_1, 1, 4, 1, 2, false, 1)
+ATTENTION(attention_wgmma_2_1_1, 2, 1, 1, 2, false, 2)
+ATTENTION(attention_wgmma_1_1_1_plain, 1, 1, 1, 4, true, 3)
+ATTENTION(attention_wgmma_1_1_2_plain, 1, 1, 2, 3, true, 2)
+ATTENTION(attention_wgmma_1_4_1_plain, 1, 4, 1, 2, true, 1)
+ATTENTION(attention_wgmma_2_1_1_plain, 2, 1, 1, 2, true, 2)
