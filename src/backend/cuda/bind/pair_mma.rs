@@ -13,7 +13,7 @@ use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block.
 const THREADS: u32 = 128;
-/// Stages of K in shared memory.
+/// Most stages of K in shared memory; a short K takes fewer, so that more blocks share an SM.
 const STAGES: u32 = 4;
 /// K of a block in shared memory where one strand works on a tile, and where several do.
 const DEPTHS: [u32; 2] = [64, BLOCK_K];
@@ -117,13 +117,14 @@ impl Kernel for PairMma {
             padding: 0,
         };
         let block = DEPTHS[usize::from(strands > 1)];
-        let stages = 2 * STAGES * strands * (of_a.halves(side, block) + of_b.halves(side, block));
+        let stages = params.range.div_ceil(block).clamp(1, STAGES);
+        let operands = 2 * stages * strands * (of_a.halves(side, block) + of_b.halves(side, block));
         let sums = 4 * strands * side * (side + ROW_GAP);
         // In the kernel's words, b is turned where its columns do not lie side by side.
         let forms = (u8::from(of_a.turned), u8::from(!of_b.turned));
         let function = format!("pair_{side}_{strands}_{}{}", forms.0, forms.1);
         Ok(vec![Launch {
-            shared: stages.max(sums),
+            shared: operands.max(sums),
             ..Launch::new("pair_mma", function, params.tiles, width, THREADS, &params)
         }])
     }
