@@ -144,12 +144,15 @@ __device__ __forceinline__ void pair(const PairMma& p) {
         for (u32 i = 0; i < 32; ++i) d[i / 16][i / 4 % 4][i % 4] = 0.0f;
         __syncthreads();
 #pragma unroll 1
-        for (u32 turn = 0; turn < STAGES - 1; ++turn) fetch(turn);
-#pragma unroll 1
-        for (u32 turn = 0; turn < turns; ++turn) {
-            wait_copies<STAGES - 2>();
-            __syncthreads();  // everybody's copies are there, and the stage before has been read
-            fetch(turn + STAGES - 1);
+        for (u32 next = 0; next < turns + STAGES - 1; ++next) {
+            const bool full = next + 1 >= STAGES;
+            if (full) {
+                wait_copies<STAGES - 2>();
+                __syncthreads();  // everybody's copies are there, and the stage before has been read
+            }
+            fetch(next);
+            if (!full) continue;
+            const u32 turn = next + 1 - STAGES;
             const u32 at_a = stages + 2 * (turn % STAGES * STAGE + strand * (A_BLOCK + B_BLOCK)), at_b = at_a + 2 * A_BLOCK;
 #pragma unroll
             for (u32 k = 0; k < DEPTH; k += 16) {
