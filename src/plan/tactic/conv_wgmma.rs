@@ -42,32 +42,33 @@ pub struct WgmmaTile {
     pub chains: Chains,
 }
 
-const fn one(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
-    WgmmaTile {
+const fn entry(tile: (u16, u16), stages: u16, blocks: u16, chains: Chains) -> Option<WgmmaTile> {
+    Some(WgmmaTile {
         tile,
         stages,
         blocks,
-        chains: Chains::One,
-    }
+        chains,
+    })
 }
 
-const fn turns(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
-    WgmmaTile {
-        chains: Chains::InTurn,
-        ..one(tile, stages, blocks)
-    }
+const fn one(tile: (u16, u16), stages: u16, blocks: u16) -> Option<WgmmaTile> {
+    entry(tile, stages, blocks, Chains::One)
 }
 
-const fn cluster(tile: (u16, u16), stages: u16, blocks: u16) -> WgmmaTile {
-    WgmmaTile {
-        chains: Chains::Cluster,
-        ..one(tile, stages, blocks)
-    }
+const fn turns(tile: (u16, u16), stages: u16, blocks: u16) -> Option<WgmmaTile> {
+    entry(tile, stages, blocks, Chains::InTurn)
 }
 
-/// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
-pub const MENU: &[WgmmaTile] = &[
-    one((128, 256), 4, 1),
+const fn cluster(tile: (u16, u16), stages: u16, blocks: u16) -> Option<WgmmaTile> {
+    entry(tile, stages, blocks, Chains::Cluster)
+}
+
+/// The place of a kernel that was never worth its bytes. Plans with a tactic that names it are refused; tables are not asked.
+const RETIRED: Option<WgmmaTile> = None;
+
+/// The menu. A tactic's `variant` is the place in it: only ever append, or retire what no table found to be the fastest.
+const MENU: &[Option<WgmmaTile>] = &[
+    RETIRED,
     one((128, 128), 5, 1),
     one((128, 128), 3, 2),
     one((128, 64), 6, 1),
@@ -88,11 +89,11 @@ pub const MENU: &[WgmmaTile] = &[
     cluster((128, 64), 6, 1),
     cluster((64, 128), 6, 1),
     cluster((64, 64), 8, 1),
-    cluster((64, 32), 4, 3),
+    RETIRED,
     one((192, 128), 4, 1),
     one((192, 64), 5, 1),
-    one((256, 128), 3, 1),
-    one((256, 64), 4, 1),
+    RETIRED,
+    RETIRED,
     cluster((64, 64), 6, 2),
     cluster((64, 32), 8, 2),
     one((128, 32), 2, 3),
@@ -100,6 +101,10 @@ pub const MENU: &[WgmmaTile] = &[
     one((64, 32), 4, 3),
     turns((128, 32), 4, 2),
     turns((64, 32), 4, 3),
+    one((128, 96), 6, 1),
+    one((128, 160), 5, 1),
+    one((192, 160), 4, 1),
+    turns((128, 96), 6, 1),
 ];
 
 impl WgmmaTile {
@@ -117,21 +122,29 @@ impl WgmmaTile {
 
     /// The entry for a launch that is too narrow for a cluster: the same tile and bits, the chains in turn.
     pub fn without_cluster(&self) -> Option<&'static WgmmaTile> {
-        MENU.iter().find(|e| e.tile == self.tile && e.chains == Chains::InTurn)
+        WgmmaTile::all().find(|e| e.tile == self.tile && e.chains == Chains::InTurn)
     }
 
     /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
     pub fn of(tactic: Tactic) -> Option<&'static WgmmaTile> {
-        let entry = MENU.get(usize::from(tactic.variant))?;
+        let entry = MENU.get(usize::from(tactic.variant))?.as_ref()?;
         (tactic.kernel == Kernel::ConvWgmma && tactic.tile == entry.tile).then_some(entry)
+    }
+
+    /// The entries of the menu.
+    pub fn all() -> impl Iterator<Item = &'static WgmmaTile> {
+        MENU.iter().flatten()
     }
 
     /// The tactics of the whole menu.
     pub fn tactics() -> impl Iterator<Item = Tactic> {
-        MENU.iter().enumerate().map(|(variant, entry)| Tactic {
-            kernel: Kernel::ConvWgmma,
-            tile: entry.tile,
-            variant: variant as u16,
+        let places = (0..).zip(MENU);
+        places.filter_map(|(variant, place)| {
+            Some(Tactic {
+                kernel: Kernel::ConvWgmma,
+                tile: place.as_ref()?.tile,
+                variant,
+            })
         })
     }
 }
@@ -228,10 +241,9 @@ impl WgmmaTile {
             _ => (1, FINISH * (pixels / 64) * across.div_ceil(64)),
         };
         let tiles = (samples * rows * columns).div_ceil(pixels) * channels.div_ceil(across) * side_by_side;
-        let area = (pixels / 64) * across.div_ceil(64);
         // Narrow tiles are bound by what they read of shared memory.
         let wide = across.max(64);
-        let block = area * 128 * (NARROW + wide) / (NARROW - 128 + wide);
+        let block = pixels * wide * 128 * (NARROW + wide) / (64 * 64 * (NARROW - 128 + wide));
         // Blocks that share a multiprocessor share its products, and wait for their copies side by side.
         let wave = |resident: u64| match resident {
             0 => 0,
@@ -251,7 +263,7 @@ mod tests {
     fn every_entry_is_a_kernel_of_the_source() {
         let source = include_str!("../../backend/cuda/kernels/conv_wgmma.cu");
         let mut kernels = 0;
-        for entry in MENU {
+        for entry in WgmmaTile::all() {
             let list = match entry.chains {
                 Chains::One => "ONE",
                 Chains::InTurn => "TURNS",
@@ -269,7 +281,7 @@ mod tests {
 
     #[test]
     fn tactics_name_entries_and_clusters_can_be_undone() {
-        for (tactic, entry) in WgmmaTile::tactics().zip(MENU) {
+        for (tactic, entry) in WgmmaTile::tactics().zip(WgmmaTile::all()) {
             assert_eq!(WgmmaTile::of(tactic), Some(entry));
             let wrong = Tactic {
                 tile: (entry.tile.0 + 64, entry.tile.1),
@@ -278,5 +290,11 @@ mod tests {
             assert_eq!(WgmmaTile::of(wrong), None);
             assert!(entry.chains != Chains::Cluster || entry.without_cluster().is_some_and(|e| e.chains == Chains::InTurn));
         }
+        let retired = MENU.iter().position(Option::is_none).map(|variant| Tactic {
+            kernel: Kernel::ConvWgmma,
+            tile: (256, 128),
+            variant: variant as u16,
+        });
+        assert_eq!(retired.and_then(WgmmaTile::of), None);
     }
 }

@@ -1,6 +1,7 @@
 //! Matrix products on ordinary arithmetic units: `kernels/matmul.cu`.
 
-use super::generic::{ElementBox, check, input, optional_input, output};
+use super::generic::check;
+use super::matrices::Matrices;
 use super::tail::Tail;
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch};
@@ -48,40 +49,24 @@ pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
 
 impl Kernel for MatMul {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let view = output(&self.operator, 0)?;
-        let outputs = ElementBox::new(view, region)?;
-        if outputs.count == 0 {
+        let Some(product) = Matrices::new(at, &self.operator, region, [SIDE; 2])? else {
             return Ok(Vec::new());
-        }
-        let row_axis = view.layout.shape.rank().checked_sub(2).ok_or(BindError::Reference)?;
-        let a = DeviceView::new(at, input(&self.operator, 0)?)?;
-        let bias = optional_input(&self.operator, 2)
-            .map(|view| DeviceView::new(at, view))
-            .transpose()?;
-        let (rows, columns) = (outputs.extents[row_axis].divisor, outputs.extents[row_axis + 1].divisor);
-        let mut outer = outputs.extents;
-        outer[row_axis..].fill(Divisor::new(1));
-        let tiles = [rows, columns].map(|n| n.div_ceil(SIDE));
-        let matrices: u64 = outer.iter().map(|d| u64::from(d.divisor)).product();
-        let count = matrices * u64::from(tiles[0]) * u64::from(tiles[1]);
+        };
         let params = Params {
-            y: DeviceView::new(at, view)?,
-            a,
-            b: DeviceView::new(at, input(&self.operator, 1)?)?,
-            bias: bias.unwrap_or_default(),
+            y: product.y,
+            a: product.a,
+            b: product.b,
+            bias: product.bias,
             tail: Tail::new(at, &self.operator)?,
-            start: outputs.start,
-            outer,
-            tiles_down: Divisor::new(tiles[0]),
-            tiles_across: Divisor::new(tiles[1]),
-            row_axis: row_axis as u32,
-            rows,
-            columns,
-            depth: a.extents[row_axis + 1],
-            tiles: u32::try_from(count)
-                .ok()
-                .filter(|&n| n < 1 << 31)
-                .ok_or(BindError::Large("a product"))?,
+            start: product.start,
+            outer: product.outer,
+            tiles_down: Divisor::new(product.tiles[0]),
+            tiles_across: Divisor::new(product.tiles[1]),
+            row_axis: product.row_axis as u32,
+            rows: product.rows,
+            columns: product.columns,
+            depth: product.depth,
+            tiles: product.count,
             padding: 0,
         };
         Ok(vec![Launch::new("matmul", "matmul", params.tiles, width, THREADS, &params)])

@@ -20,6 +20,7 @@ pub mod epilogue;
 mod generic;
 mod groups;
 mod matmul;
+mod matrices;
 mod matvec;
 mod normalise;
 mod pair_mma;

@@ -1,6 +1,7 @@
 //! Products of two computed matrices of halves: `kernels/pair_mma.cu`.
 
-use super::generic::{ElementBox, check, input, optional_input, output};
+use super::generic::check;
+use super::matrices::Matrices;
 use super::tail::Tail;
 use super::views::{DeviceView, Divisor, PIECE};
 use super::{Addresses, BindError, Kernel, Launch};
@@ -12,7 +13,7 @@ use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block.
 const THREADS: u32 = 128;
-/// Stages of K in shared memory.
+/// Most stages of K in shared memory; a short K takes fewer, so that more blocks share an SM.
 const STAGES: u32 = 4;
 /// K of a block in shared memory where one strand works on a tile, and where several do.
 const DEPTHS: [u32; 2] = [64, BLOCK_K];
@@ -84,60 +85,42 @@ impl Reading {
 
 impl Kernel for PairMma {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let view = output(&self.operator, 0)?;
-        let outputs = ElementBox::new(view, region)?;
-        if outputs.count == 0 {
-            return Ok(Vec::new());
-        }
-        let row_axis = view.layout.shape.rank().checked_sub(2).ok_or(BindError::Reference)?;
-        let a = DeviceView::new(at, input(&self.operator, 0)?)?;
-        let b = DeviceView::new(at, input(&self.operator, 1)?)?;
-        let bias = optional_input(&self.operator, 2)
-            .map(|view| DeviceView::new(at, view))
-            .transpose()?;
-        let (rows, columns) = (outputs.extents[row_axis].divisor, outputs.extents[row_axis + 1].divisor);
-        let mut outer = outputs.extents;
-        outer[row_axis..].fill(Divisor::new(1));
         let side = u32::from(self.operator.tactic.tile.0.max(1));
         let strands = u32::from(self.operator.class.split_k.max(1));
-        let tiles = [rows, columns].map(|n| n.div_ceil(side));
-        let matrices: u64 = outer.iter().map(|d| u64::from(d.divisor)).product();
-        let count = matrices.saturating_mul(u64::from(tiles[0]) * u64::from(tiles[1]));
-        let depth = a.extents[row_axis + 1];
-        let (of_a, of_b) = (
-            Reading::of(&a, row_axis, row_axis + 1, outputs.start[row_axis]),
-            Reading::of(&b, row_axis + 1, row_axis, 0),
-        );
+        let Some(product) = Matrices::new(at, &self.operator, region, [side; 2])? else {
+            return Ok(Vec::new());
+        };
+        let row_axis = product.row_axis;
+        let of_a = Reading::of(&product.a, row_axis, row_axis + 1, product.start[row_axis]);
+        let of_b = Reading::of(&product.b, row_axis + 1, row_axis, 0);
         let params = Params {
-            y: DeviceView::new(at, view)?,
-            a,
-            b,
-            bias: bias.unwrap_or_default(),
+            y: product.y,
+            a: product.a,
+            b: product.b,
+            bias: product.bias,
             tail: Tail::new(at, &self.operator)?,
-            start: outputs.start,
-            outer,
-            tiles_down: Divisor::new(tiles[0]),
-            tiles_across: Divisor::new(tiles[1]),
+            start: product.start,
+            outer: product.outer,
+            tiles_down: Divisor::new(product.tiles[0]),
+            tiles_across: Divisor::new(product.tiles[1]),
             row_axis: row_axis as u32,
-            rows,
-            columns,
-            depth,
-            range: self.operator.class.range(depth, BLOCK_K),
-            tiles: u32::try_from(count)
-                .ok()
-                .filter(|&n| n < 1 << 31)
-                .ok_or(BindError::Large("a product"))?,
+            rows: product.rows,
+            columns: product.columns,
+            depth: product.depth,
+            range: self.operator.class.range(product.depth, BLOCK_K),
+            tiles: product.count,
             wide: u32::from(of_a.wide) | u32::from(of_b.wide) << 1,
             padding: 0,
         };
         let block = DEPTHS[usize::from(strands > 1)];
-        let stages = 2 * STAGES * strands * (of_a.halves(side, block) + of_b.halves(side, block));
+        let stages = params.range.div_ceil(block).clamp(1, STAGES);
+        let operands = 2 * stages * strands * (of_a.halves(side, block) + of_b.halves(side, block));
         let sums = 4 * strands * side * (side + ROW_GAP);
         // In the kernel's words, b is turned where its columns do not lie side by side.
         let forms = (u8::from(of_a.turned), u8::from(!of_b.turned));
         let function = format!("pair_{side}_{strands}_{}{}", forms.0, forms.1);
         Ok(vec![Launch {
-            shared: stages.max(sums),
+            shared: operands.max(sums),
             ..Launch::new("pair_mma", function, params.tiles, width, THREADS, &params)
         }])
     }

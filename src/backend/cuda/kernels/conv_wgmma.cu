@@ -5,7 +5,7 @@
 //   K        taps in row-major order, inside a tap the input channels in blocks of 64 (zeros behind the last channel)
 //
 // One warp keeps a ring of stages full: pixels come through an im2col map, whose zeros outside the image are the padding;
-// weights come packed in the order in which they are read, already swizzled (bind/conv_wgmma.rs). One to four warpgroups
+// weights come packed in the order in which they are read, already swizzled (bind/conv_wgmma.rs). One to three warpgroups
 // multiply, 64 rows each. Every output is one chain of products in ascending K, cut into `splits` chains that are added in
 // order: so neither tile nor grid nor chunk changes a bit. (Rows of taps that lie outside for a whole tile are left out; they
 // would add zeros, as long as weights are finite.) The splits of a tile are computed one after another by one
@@ -27,13 +27,16 @@ constexpr u32 BARRIER_BYTES = 256;
 // Who sums the chains of a tile: there is one chain, one block sums them in turn, or a cluster's blocks side by side.
 enum class Chains { ONE, IN_TURN, CLUSTER };
 
-// A tile of M pixels and N channels, and how many K blocks are in flight.
-template <u32 M, u32 N, u32 DEPTH>
+// A tile of M pixels and N channels, how many K blocks are in flight, and how many blocks share an SM.
+template <u32 M, u32 N, u32 DEPTH, u32 BLOCKS>
 struct Shape {
     static constexpr u32 TILE_M = M, TILE_N = N, STAGES = DEPTH;
     static constexpr u32 WARPGROUPS = M / WARPGROUP_ROWS;
     static constexpr u32 WORKERS = WARPGROUPS * WARPGROUP;  // threads that multiply
     static constexpr u32 THREADS = WORKERS + WARP;
+    // Registers of a thread, given to four warps at a time, and whether there are some for what the next strip needs.
+    static constexpr u32 REGISTERS = 65536 / ((THREADS + WARPGROUP - 1) / WARPGROUP * WARPGROUP * BLOCKS);
+    static constexpr bool ROOMY = REGISTERS >= N / 2 + 64;
     static constexpr u32 IMAGE_BYTES = M * K_BYTES, WEIGHT_BYTES = N * K_BYTES;
     static constexpr u32 STAGE_BYTES = IMAGE_BYTES + WEIGHT_BYTES;
     // Shared memory: stages, barriers, and then a strip for each warp, or in a cluster the chains' sums of a part of the tile.
@@ -41,7 +44,6 @@ struct Shape {
     static constexpr u32 SUMS = BARRIERS + DEPTH * 16;      // barrier that counts the bytes of other blocks' sums
     static constexpr u32 STRIPS = BARRIERS + BARRIER_BYTES;
     static constexpr u32 SHARE = STRIPS, SHARE_ROW_BYTES = N * 4, SHARE_BYTES = M * SHARE_ROW_BYTES;
-    static_assert(SHARE_BYTES <= BARRIERS, "a chain's sums fit the stages");
     static_assert(SUMS + 8 <= STRIPS, "barriers fit");
 };
 
@@ -342,8 +344,43 @@ __device__ __forceinline__ void store_any(const ConvWgmmaParams& p, const Tile& 
     store_general(p.epilogue, sums, live, place_at, strip, t.channel, p.channels, lane);
 }
 
+// Asks for the biases of a tile, so that they lie in the first cache when its sums are there.
+template <class S>
+__device__ __forceinline__ void touch_biases(const ConvWgmmaParams& p, const Tile& t, u32 lane) {
+    constexpr u32 LINE = 32;  // floats
+    if (p.epilogue.bias == 0 || lane * LINE >= S::TILE_N || t.channel + lane * LINE >= p.channels) return;
+    u32 unused;
+    asm volatile("ld.global.b32 %0, [%1];" : "=r"(unused) : "l"(p.epilogue.bias + 4ull * (t.channel + lane * LINE)));
+}
+
+// Stores the sums of a warp from `FIRST` on the plain way, a strip at a time. What the first strip needs is there if `EARLY`; what
+// the next one needs is on its way while a strip is stored, if there are registers for it.
+template <class S, bool EARLY, u32 FIRST = 0, class Ahead>
+__device__ __forceinline__ void store_strips(const ConvWgmmaParams& p, const Tile& t, const float (&sums)[S::TILE_N / 2], Ahead& ahead,
+                                             const WarpRows& rows, u32 strip, u32 lane) {
+    constexpr u32 LEFT = S::TILE_N - 2 * FIRST, WIDTH = LEFT < STRIP ? LEFT : STRIP;
+    const Epilogue& e = p.epilogue;
+    const u32 channel = t.channel + 2 * FIRST;
+    if (channel >= p.channels) return;
+    const auto fetch = [&](auto& to, u32 from) {
+        load_biases(to, e, from, p.channels, lane);
+        if (S::ROOMY && is_join(e)) load_joined(to, e, rows, from, p.channels, lane);
+    };
+    if constexpr (!EARLY) fetch(ahead, channel);
+    fragment_to_strip<FIRST, WIDTH / 2>(sums, ahead.bias, e, strip, lane);
+    if constexpr (LEFT > WIDTH) {
+        StripAhead<(LEFT - WIDTH < STRIP ? LEFT - WIDTH : STRIP)> next;
+        if constexpr (S::ROOMY) fetch(next, channel + WIDTH);
+        strip_to_output<EARLY || S::ROOMY>(e, ahead, rows, strip, channel, p.channels, lane);
+        store_strips<S, S::ROOMY, FIRST + WIDTH / 2>(p, t, sums, next, rows, strip, lane);
+    } else {
+        strip_to_output<EARLY || S::ROOMY>(e, ahead, rows, strip, channel, p.channels, lane);
+    }
+}
+
 template <class S, Chains CHAINS, bool PLAIN>
 __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
+    static_assert(CHAINS != Chains::CLUSTER || S::SHARE_BYTES <= S::BARRIERS, "a chain's sums fit the stages");
     // The swizzle's pattern begins at multiples of 1024 bytes, as dynamic shared memory does where nothing else is shared.
     extern __shared__ __align__(1024) u8 stages[];
     const u32 base = shared_address(stages);
@@ -398,7 +435,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             // What the tail needs besides the sums is on its way while they are made; of large tiles it would take registers.
             constexpr bool EARLY = S::TILE_M == WARPGROUP_ROWS && S::TILE_N <= STRIP;
             GroupAhead group_ahead;
-            StripAhead<STRIP_WIDTH<S::TILE_N / 2>> strip_ahead;
+            StripAhead<(S::TILE_N < STRIP ? S::TILE_N : STRIP)> strip_ahead;
             WarpRows rows = {};
             if constexpr (PLAIN && CHAINS == Chains::CLUSTER) {
                 const TileGroup g = group_at<S>(rank * part, threadIdx.x);
@@ -408,6 +445,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 load_biases(strip_ahead, p.epilogue, t.channel, p.channels, lane);
                 if (is_join(p.epilogue)) load_joined(strip_ahead, p.epilogue, rows, t.channel, p.channels, lane);
             }
+            if constexpr (PLAIN && !EARLY && CHAINS != Chains::CLUSTER) touch_biases<S>(p, t, lane);
             Blocks live = {0, p.k_blocks};
             if (p.height != 0) live = live_blocks(p, t);
             const u32 own = CHAINS == Chains::ONE ? live.count() : chain_blocks(p, live, rank).count();
@@ -437,7 +475,11 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 if (!last) cluster_arrive();
             } else if constexpr (PLAIN) {
                 if constexpr (!EARLY) rows = warp_rows(p, t, first_row, lane);
-                store_plain<EARLY>(p.epilogue, sums, strip_ahead, rows, strip, t.channel, p.channels, lane);
+                if constexpr (S::ROOMY || S::TILE_N % STRIP != 0) {
+                    store_strips<S, EARLY>(p, t, sums, strip_ahead, rows, strip, lane);
+                } else {
+                    store_plain<EARLY>(p.epilogue, sums, strip_ahead, rows, strip, t.channel, p.channels, lane);
+                }
             } else {
                 store_any<S>(p, t, sums, first_row, strip, lane);
             }
@@ -449,9 +491,9 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
 // Kernels of the menu (plan/tactic/conv_wgmma.rs): pixels, channels, stages, blocks that share an SM, chains. Each stands
 // twice: for tails that are stored the plain way, and for any.
 #define CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, CHAINS, NAME, PLAIN)                                                   \
-    extern "C" __global__ void __launch_bounds__(Shape<M, N, STAGES>::THREADS, BLOCKS)                                 \
+    extern "C" __global__ void __launch_bounds__(Shape<M, N, STAGES, BLOCKS>::THREADS, BLOCKS)                                 \
         conv_wgmma_##M##x##N##_s##STAGES##_b##BLOCKS##_##NAME(const __grid_constant__ ConvWgmmaParams p) {             \
-        convolve<Shape<M, N, STAGES>, Chains::CHAINS, PLAIN>(p);                                                       \
+        convolve<Shape<M, N, STAGES, BLOCKS>, Chains::CHAINS, PLAIN>(p);                                                       \
     }
 #define CONV_WGMMA_ONE(M, N, STAGES, BLOCKS)                                                                           \
     CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, ONE, one, true)                                                            \
@@ -463,7 +505,6 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, CLUSTER, cluster, true)                                                    \
     CONV_WGMMA_KERNEL(M, N, STAGES, BLOCKS, CLUSTER, cluster_any, false)
 
-CONV_WGMMA_ONE(128, 256, 4, 1)
 CONV_WGMMA_ONE(128, 128, 5, 1)
 CONV_WGMMA_ONE(128, 128, 3, 2)
 CONV_WGMMA_ONE(128, 64, 6, 1)
@@ -484,11 +525,8 @@ CONV_WGMMA_CLUSTER(128, 128, 4, 1)
 CONV_WGMMA_CLUSTER(128, 64, 6, 1)
 CONV_WGMMA_CLUSTER(64, 128, 6, 1)
 CONV_WGMMA_CLUSTER(64, 64, 8, 1)
-CONV_WGMMA_CLUSTER(64, 32, 4, 3)
 CONV_WGMMA_ONE(192, 128, 4, 1)
 CONV_WGMMA_ONE(192, 64, 5, 1)
-CONV_WGMMA_ONE(256, 128, 3, 1)
-CONV_WGMMA_ONE(256, 64, 4, 1)
 CONV_WGMMA_CLUSTER(64, 64, 6, 2)
 CONV_WGMMA_CLUSTER(64, 32, 8, 2)
 CONV_WGMMA_ONE(128, 32, 2, 3)
@@ -496,3 +534,7 @@ CONV_WGMMA_ONE(64, 32, 2, 6)
 CONV_WGMMA_ONE(64, 32, 4, 3)
 CONV_WGMMA_TURNS(128, 32, 4, 2)
 CONV_WGMMA_TURNS(64, 32, 4, 3)
+CONV_WGMMA_ONE(128, 96, 6, 1)
+CONV_WGMMA_ONE(128, 160, 5, 1)
+CONV_WGMMA_ONE(192, 160, 4, 1)
+CONV_WGMMA_TURNS(128, 96, 6, 1)

@@ -69,6 +69,29 @@ __device__ __noinline__ void follow(const PairMma& p, float (&values)[8], const 
     tail_run(p.tail, values, count, at, axis);
 }
 
+// The same at a row and a column of the chunk, of the matrix at `outer`. Works on copies: what a call takes by reference lies in
+// memory everywhere.
+__device__ __forceinline__ void follow_at(const PairMma& p, float (&values)[8], const u32 (&outer)[MAX_RANK], u32 row, u32 column, u32 count) {
+    float copies[8];
+    u32 at[MAX_RANK];
+#pragma unroll
+    for (u32 j = 0; j < 8; ++j) copies[j] = values[j];
+#pragma unroll
+    for (u32 axis = 0; axis < MAX_RANK; ++axis) {
+        at[axis] = axis == p.row_axis ? p.start[axis] + row : axis == p.row_axis + 1 ? column : outer[axis];
+    }
+    follow(p, copies, at, count);
+#pragma unroll
+    for (u32 j = 0; j < 8; ++j) values[j] = copies[j];
+}
+
+// Eight sums, 16 bytes at a time.
+__device__ __forceinline__ void load_sums(float (&values)[8], const float* from) {
+    const float4 low = reinterpret_cast<const float4*>(from)[0], high = reinterpret_cast<const float4*>(from)[1];
+    values[0] = low.x, values[1] = low.y, values[2] = low.z, values[3] = low.w;
+    values[4] = high.x, values[5] = high.y, values[6] = high.z, values[7] = high.w;
+}
+
 // SIDE outputs of a tile along rows and columns. A is turned where its rows lie side by side, B where its columns do not.
 template <u32 SIDE, u32 STRANDS, bool A_TURNED, bool B_TURNED>
 __device__ __forceinline__ void pair(const PairMma& p) {
@@ -103,7 +126,9 @@ __device__ __forceinline__ void pair(const PairMma& p) {
         const u64 a = p.a.address + 2 * (element_of(p.a.strides, at) + static_cast<i64>(p.start[p.row_axis] + first_row) * a_row);
         const u64 b = p.b.address + 2 * (element_of(p.b.strides, at) + static_cast<i64>(first_column) * b_column);
         const u32 rows = p.rows - first_row, columns = p.columns - first_column;
+        // Beyond the last turn an empty group, so that groups and turns count alike.
         const auto fetch = [&](u32 turn) {
+            if (turn >= turns) return commit_copies();
             u32 to = stages + 2 * (turn % STAGES * STAGE);
 #pragma unroll
             for (u32 s = 0; s < STRANDS; ++s) {
@@ -112,18 +137,22 @@ __device__ __forceinline__ void pair(const PairMma& p) {
                 fetch_block<SIDE, DEPTH, !B_TURNED>(to + 2 * A_BLOCK, b, b_column, b_k, columns, k, end, p.wide & 2);
                 to += 2 * (A_BLOCK + B_BLOCK);
             }
+            commit_copies();
         };
         float d[2][4][4];
 #pragma unroll
         for (u32 i = 0; i < 32; ++i) d[i / 16][i / 4 % 4][i % 4] = 0.0f;
         __syncthreads();
+#pragma unroll 1
         for (u32 next = 0; next < turns + STAGES - 1; ++next) {
-            if (next < turns) fetch(next);
-            commit_copies();
-            if (next + 1 < STAGES) continue;
+            const bool full = next + 1 >= STAGES;
+            if (full) {
+                wait_copies<STAGES - 2>();
+                __syncthreads();  // everybody's copies are there, and the stage before has been read
+            }
+            fetch(next);
+            if (!full) continue;
             const u32 turn = next + 1 - STAGES;
-            wait_copies<STAGES - 1>();
-            __syncthreads();
             const u32 at_a = stages + 2 * (turn % STAGES * STAGE + strand * (A_BLOCK + B_BLOCK)), at_b = at_a + 2 * A_BLOCK;
 #pragma unroll
             for (u32 k = 0; k < DEPTH; k += 16) {
@@ -148,8 +177,8 @@ __device__ __forceinline__ void pair(const PairMma& p) {
                     for (u32 j = 0; j < 4; ++j) multiply(d[i][j], x[i], w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]);
                 }
             }
-            __syncthreads();
         }
+        __syncthreads();
 #pragma unroll
         for (u32 i = 0; i < 2; ++i) {
 #pragma unroll
@@ -160,28 +189,24 @@ __device__ __forceinline__ void pair(const PairMma& p) {
             }
         }
         __syncthreads();
+        const i64 y_row = p.y.strides[p.row_axis], y_column = p.y.strides[column_axis];
+        const i64 y = element_of(p.y.strides, at) + static_cast<i64>(p.start[p.row_axis] + first_row) * y_row + static_cast<i64>(first_column) * y_column;
 #pragma unroll 1
         for (u32 i = threadIdx.x; i < SIDE * (SIDE / 8); i += PAIR_THREADS) {
             const u32 row = i / (SIDE / 8), column = i % (SIDE / 8) * 8;
             if (row >= rows || column >= columns) continue;
             float values[8];
-#pragma unroll
-            for (u32 j = 0; j < 8; ++j) values[j] = sums[row * PITCH + column + j];
+            load_sums(values, sums + row * PITCH + column);
 #pragma unroll
             for (u32 s = 1; s < STRANDS; ++s) {
+                float more[8];
+                load_sums(more, sums + (s * SIDE + row) * PITCH + column);
 #pragma unroll
-                for (u32 j = 0; j < 8; ++j) values[j] = __fadd_rn(values[j], sums[(s * SIDE + row) * PITCH + column + j]);
+                for (u32 j = 0; j < 8; ++j) values[j] = __fadd_rn(values[j], more[j]);
             }
             const u32 left = columns - column, count = left < 8 ? left : 8;
-            u32 here[MAX_RANK];
-#pragma unroll
-            for (u32 axis = 0; axis < MAX_RANK; ++axis) {
-                here[axis] = axis == p.row_axis    ? p.start[axis] + first_row + row
-                             : axis == column_axis ? first_column + column
-                                                   : at[axis];
-            }
-            if (p.bias.address != 0 || p.tail.calls > 0) follow(p, values, here, count);
-            store_run(p.y.address, p.y.dtype, element_of(p.y.strides, here), count, values, p.y.strides[column_axis]);
+            if (p.bias.address != 0 || p.tail.calls > 0) follow_at(p, values, at, first_row + row, first_column + column, count);
+            store_run(p.y.address, p.y.dtype, y + row * y_row + column * y_column, count, values, y_column);
         }
     }
 }

@@ -12,7 +12,7 @@ fn params_have_the_sources_bytes() {
 #[test]
 fn blocks_of_every_entry_fit_an_sm() {
     // 227 KiB of a block, 228 KiB of an SM with 1 KiB kept for each block; 64 Ki registers are the compiler's business.
-    for entry in crate::plan::tactic::conv_wgmma::MENU {
+    for entry in WgmmaTile::all() {
         assert!(entry.shared() <= 227 << 10, "{entry:?}: {}", entry.shared());
         let resident = u32::from(entry.blocks) * (entry.shared() + 1024);
         assert!(resident <= 228 << 10, "{entry:?}: {resident}");
