@@ -72,6 +72,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::AttentionWgmma => block(128, 168, 73 << 10),
         Kernel::PairMma => block(128, 112, 31 << 10),
         Kernel::Reduce => block(256, 128, 9 << 10),
+        Kernel::Normalise => block(128, 96, 1 << 10),
         Kernel::Elementwise | Kernel::Copy => block(256, 64, 0),
         Kernel::MatMul => block(128, 112, 9 << 10),
         Kernel::MatVec => block(128, 152, 9 << 10),

@@ -19,7 +19,7 @@ const WARP: u32 = 32;
 const RUN: u32 = 256;
 /// Neighbours that a thread reads at once.
 const EACH: u32 = 8;
-/// Most elements of a row of halves that a block of [`THREADS`] has; longer ones have one of [`LONG_THREADS`].
+/// Most elements of a row of halves that a block of [`THREADS`] has; longer ones, and rows side by side, have [`LONG_THREADS`].
 const LONG_ROW: u32 = 8192;
 const LONG_THREADS: u32 = 512;
 
@@ -210,7 +210,8 @@ impl Kernel for Normalise {
             first: 0,
             groups: Divisor::new(1),
         };
-        let params = self.columns(params, rows).filter(|_| halves).unwrap_or(params);
+        let columns = self.columns(params, rows).filter(|_| halves);
+        let (params, block) = columns.map_or((params, block), |columns| (columns, LONG_THREADS));
         let tiles = params.frame.tiles;
         Ok(vec![Launch::new("normalise", "normalise", tiles, width, block, &params)])
     }

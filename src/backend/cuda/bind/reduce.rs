@@ -79,7 +79,6 @@ impl Reduce {
         let (share, splits) = self.ranges(count);
         let per_block = if splits == THREADS { 1 } else { ROWS };
         let extent = |part: usize| parts.get(part).map_or(1, |&(extent, _)| extent);
-        let halves = input(&self.operator, 0)?.dtype == DType::F16;
         Ok(Params {
             frame: Frame::new(at, &self.operator, rows, per_block)?,
             x,
@@ -94,7 +93,7 @@ impl Reduce {
             share,
             splits,
             kind: reduce_number(self.kind),
-            whole: u32::from(halves && parts.len() == 1 && parts[0].1 == 1),
+            whole: u32::from(parts.len() == 1 && parts[0].1 == 1),
             padding: 0,
         })
     }

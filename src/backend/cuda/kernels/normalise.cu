@@ -123,36 +123,53 @@ __device__ __forceinline__ Moments of_halves(const Normalise& p, i64 from, bool 
     return alike(mean, reciprocal_deviation(total(true, mean), p.count, p.epsilon));
 }
 
-// Of eight rows of halves side by side, the first of which begins at element `from`.
+// Of eight rows of halves side by side, the first of which begins at element `from`. Where there are fewer places than threads,
+// each has some of a place's positions.
 __device__ __forceinline__ Moments of_columns(const Normalise& p, i64 from, float* shared) {
-    const u32 lane = threadIdx.x % 32;
-    const u32 runs = blockDim.x / 32;
+    const u32 places = p.extent > LONG_ROW ? LONG_THREADS : NORMALISE_THREADS;
+    const u32 place = threadIdx.x % places, part = threadIdx.x / places, lane = threadIdx.x % 32;
+    const u32 own = EACH * places / LONG_THREADS;  // positions of a place, and afterwards rows
     const i64 step = p.x.strides[p.axis];
     const auto total = [&](bool squares, const float(&mean)[EACH], float(&sum)[EACH]) {
+        float sums[EACH];
 #pragma unroll 1
-        for (u32 k = 0; k < EACH; ++k) {
-            float sums[EACH] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+        for (u32 k = part * own; k < part * own + own; ++k) {
+#pragma unroll
+            for (u32 row = 0; row < EACH; ++row) sums[row] = 0.0f;
 #pragma unroll 8
-            for (u32 i = threadIdx.x * EACH + k; i < p.extent; i += blockDim.x * EACH) {
+            for (u32 i = place * EACH + k; i < p.extent; i += places * EACH) {
                 float v[EACH];
                 widen(*reinterpret_cast<const uint4*>(pointer_to<u16>(p.x.address, from + static_cast<i64>(i) * step)), v);
 #pragma unroll
                 for (u32 row = 0; row < EACH; ++row) sums[row] = taken(squares, mean[row], sums[row], v[row]);
             }
 #pragma unroll
-            for (u32 row = 0; row < EACH; ++row) sum[row] = k == 0 ? sums[row] : __fadd_rn(sum[row], sums[row]);
+            for (u32 row = 0; row < EACH; ++row) {
+                sum[row] = k == 0 ? sums[row] : __fadd_rn(sum[row], sums[row]);
+                if (own < EACH) shared[(k * EACH + row) * places + place] = sums[row];
+            }
         }
+        if (own < EACH) {
+            __syncthreads();
+            for (u32 row = part * own; row < part * own + own; ++row) {
+                float all = shared[row * places + place];
 #pragma unroll
-        for (u32 row = 0; row < EACH; ++row) shared[row * LONG_THREADS + threadIdx.x] = sum[row];
+                for (u32 k = 1; k < EACH; ++k) all = __fadd_rn(all, shared[(k * EACH + row) * places + place]);
+                shared[row * places + place] = all;
+            }
+        } else {
+#pragma unroll
+            for (u32 row = 0; row < EACH; ++row) shared[row * places + place] = sum[row];
+        }
         __syncthreads();
 #pragma unroll
         for (u32 row = 0; row < EACH; ++row) {
-            sum[row] = all_places(runs, [&](u32 run) { return shared[row * LONG_THREADS + run * 32 + lane]; });
+            sum[row] = all_places(places / 32, [&](u32 run) { return shared[row * places + run * 32 + lane]; });
         }
         __syncthreads();
     };
-    Moments moments;
-    total(false, moments.mean, moments.mean);
+    Moments moments = alike(0.0f, 0.0f);
+    total(false, moments.scale, moments.mean);
 #pragma unroll
     for (u32 row = 0; row < EACH; ++row) moments.mean[row] = __fmul_rn(moments.mean[row], p.count);
     total(true, moments.mean, moments.scale);
@@ -162,7 +179,7 @@ __device__ __forceinline__ Moments of_columns(const Normalise& p, i64 from, floa
 }
 
 extern "C" __global__ void __launch_bounds__(LONG_THREADS) normalise(const __grid_constant__ Normalise p) {
-    __shared__ float shared[EACH * LONG_THREADS];
+    __shared__ float shared[EACH * EACH * NORMALISE_THREADS];
     wait_for_predecessors();
     release_successors();
     const Generic& g = p.common;

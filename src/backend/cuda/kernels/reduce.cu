@@ -30,7 +30,7 @@ struct Reduce {
     u32 share;          // of a range
     u32 splits;
     u32 kind;
-    u32 whole;          // x is f16, and its whole groups of neighbours, or all it has from an element on 16 bytes on, lie on 16 bytes
+    u32 whole;          // columns: x is f16, its whole groups of neighbours on 16 bytes; rows: what is reduced lies side by side
     u32 padding;
 };
 
@@ -147,54 +147,72 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 3) reduce_columns(c
     }
 }
 
+// Reduces a range of the row that begins at element `from`.
+__device__ __forceinline__ float reduce_row(const Reduce& p, i64 from, u32 first, u32 end) {
+    float sum = start_of(p.kind);
+    u32 i = first;
+    if (!p.whole) {
+#pragma unroll 4
+        for (; i < end; ++i) sum = joined(p.kind, sum, load_float(p.x.address, p.x.dtype, from + reduced_element(p, i)));
+        return sum;
+    }
+    if (p.x.dtype == F16) {
+        const u16* const row = pointer_to<u16>(p.x.address, from);
+        const auto single = [&] { sum = joined(p.kind, sum, half_to_float(row[i])), ++i; };
+        while (i < end && reinterpret_cast<u64>(row + i) % 16 != 0) single();
+#pragma unroll 4
+        for (; i + GROUP <= end; i += GROUP) {
+            float x[GROUP];
+            widen(*reinterpret_cast<const uint4*>(row + i), x);
+#pragma unroll
+            for (u32 k = 0; k < GROUP; ++k) sum = joined(p.kind, sum, x[k]);
+        }
+        while (i < end) single();
+        return sum;
+    }
+    const float* const row = pointer_to<float>(p.x.address, from);
+#pragma unroll 8
+    for (; i < end; ++i) sum = joined(p.kind, sum, row[i]);
+    return sum;
+}
+
 // Anything else: a thread reduces a range of a row of elements, a warp a row, or the block one of many ranges.
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_rows(const __grid_constant__ Reduce p) {
-    __shared__ float totals[REDUCE_ROWS];
+    __shared__ float partials[REDUCE_ROWS][MAX_SPLITS + 1];
     const Generic& g = p.common;
     const bool many = p.splits == MANY_SPLITS;
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const u32 range = many ? threadIdx.x : lane, front = many ? warp * MAX_SPLITS : 0;
+    const u32 range = many ? threadIdx.x : lane;
+    const auto place = [&](u32 row, u32(&at)[MAX_RANK]) { coordinates(g.box, row < g.box.count ? row : 0, at); };
     wait_for_predecessors();
     release_successors();
     for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
-        const u32 row = many ? tile : tile * REDUCE_ROWS + warp;
-        const bool present = row < g.box.count;
         u32 at[MAX_RANK];
-        coordinates(g.box, present ? row : 0, at);
-        const i64 from = element_of(p.x.strides, at);
-        float sum = start_of(p.kind);
+        place(many ? tile : tile * REDUCE_ROWS + warp, at);
         const u32 first = range * p.share, end = first + p.share < p.count ? first + p.share : p.count;
-        u32 i = first;
-        const auto single = [&] { sum = joined(p.kind, sum, load_float(p.x.address, p.x.dtype, from + reduced_element(p, i))), ++i; };
-        if (p.whole && range < p.splits) {
-            const u64 begin = p.x.address + 2 * from;
-            while (i < end && (begin + 2 * i) % 16 != 0) single();
-#pragma unroll 4
-            for (; i + GROUP <= end && i < end; i += GROUP) {
-                float x[GROUP];
-                widen(*reinterpret_cast<const uint4*>(begin + 2 * i), x);
-#pragma unroll
-                for (u32 k = 0; k < GROUP; ++k) sum = joined(p.kind, sum, x[k]);
-            }
-        }
-        if (range < p.splits) {
-#pragma unroll 4
-            while (i < end) single();
-        }
-        float total = __shfl_sync(0xffffffffu, sum, 0);
+        if (range < p.splits) partials[warp][lane] = reduce_row(p, element_of(p.x.strides, at), first, end);
+        __syncthreads();
+        // A thread for each row, or for each run of ranges.
+        const u32 row = many ? tile : tile * REDUCE_ROWS + threadIdx.x, front = many ? threadIdx.x * MAX_SPLITS : 0;
+        if (threadIdx.x < REDUCE_ROWS) {
+            float total = partials[threadIdx.x][0];
 #pragma unroll 8
-        for (u32 other = 1; other < MAX_SPLITS; ++other) {
-            const float next = __shfl_sync(0xffffffffu, sum, other);
-            if (front + other < p.splits && (front + other) * p.share < p.count) total = joined(p.kind, total, next);
-        }
-        if (many) {
-            if (lane == 0) totals[warp] = total;
-            __syncthreads();
-            for (u32 other = 1; other < REDUCE_ROWS && other * MAX_SPLITS * p.share < p.count; ++other) {
-                total = warp == 0 ? joined(p.kind, total, totals[other]) : total;
+            for (u32 other = 1; other < MAX_SPLITS; ++other) {
+                const float next = partials[threadIdx.x][other];
+                if (front + other < p.splits && (front + other) * p.share < p.count) total = joined(p.kind, total, next);
             }
-            __syncthreads();
+            if (many) {
+                partials[threadIdx.x][0] = total;
+                __syncwarp((1u << REDUCE_ROWS) - 1);
+                for (u32 run = 1; run < REDUCE_ROWS && run * MAX_SPLITS * p.share < p.count; ++run) {
+                    total = joined(p.kind, total, partials[run][0]);
+                }
+            }
+            if (row < g.box.count && (threadIdx.x == 0 || !many)) {
+                place(row, at);
+                finish(p, total, at);
+            }
         }
-        if (lane == 0 && present && (warp == 0 || !many)) finish(p, total, at);
+        __syncthreads();
     }
 }
