@@ -128,14 +128,18 @@ __device__ __forceinline__ void store(const ConvPatchParams& p, const Tile& t, u
     };
     const auto load = [&](u32 i) { return load_strip(strip + i * AT_ONCE * K_BYTES); };
     const u64 other = place(e.joined), other_step = e.joined.row * ROWS_AT_ONCE * 2;
-    if (!is_clip(e)) {
+    // The choice of a function stands before the turns.
+    const auto turns = [&](const auto& f) {
 #pragma unroll 1
         for (u32 i = 0; i < TURNS; ++i) {
             if (!live(i)) continue;
-            uint4 bits = apply_to_group(load(i), e);
+            uint4 bits = each_half(load(i), f);
             if (is_join(e)) bits = join(bits, *reinterpret_cast<const uint4*>(other + i * other_step), e);
             *reinterpret_cast<uint4*>(to + i * step) = bits;
         }
+    };
+    if (!is_clip(e)) {
+        with_unusual(e, turns, [&] { with_usual(e, turns); });
     } else if (is_join(e)) {
         uint4 joined[TURNS];
 #pragma unroll

@@ -182,10 +182,11 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, StripAhead<WI
         const u64 to = Turns::address(e.output, rows.output, channel, i, lane);
         if (Turns::is_live(rows, channel, channels, i, lane)) *reinterpret_cast<uint4*>(to) = bits;
     };
-    if (!is_clip(e)) {
+    // The choice of a function stands before the turns, which would else wait for its branches again and again.
+    const auto turns = [&](const auto& f) {
 #pragma unroll 1
         for (u32 i = 0; i < Turns::TURNS; ++i) {
-            uint4 bits = apply_to_group(piece(i), e);
+            uint4 bits = each_half(piece(i), f);
             if (is_join(e)) {
                 if constexpr (EARLY) {
                     bits = join(bits, ahead.next(), e);
@@ -196,6 +197,9 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, StripAhead<WI
             }
             put(i, bits);
         }
+    };
+    if (!is_clip(e)) {
+        with_unusual(e, turns, [&] { with_usual(e, turns); });
     } else if (is_join(e)) {
         if constexpr (!EARLY) load_joined(ahead, e, rows, channel, channels, lane);
 #pragma unroll
