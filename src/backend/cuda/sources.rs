@@ -37,6 +37,8 @@ pub struct Header {
 
 /// The GPUs that have `wgmma` and the tensor memory accelerator.
 const HOPPER: &[&str] = &["sm_90a"];
+/// The GPUs that have not.
+const OTHERS: &[&str] = &["sm_80", "sm_87", "sm_89", "sm_110", "sm_120"];
 
 macro_rules! unit {
     ($name:literal) => {
@@ -64,7 +66,7 @@ macro_rules! header {
 pub const UNITS: &[Unit] = &[
     unit!("argmax"),
     unit!("attention"),
-    unit!("attention_mma"),
+    unit!("attention_mma", OTHERS),
     unit!("attention_wgmma", HOPPER),
     unit!("conv_deep", HOPPER),
     unit!("conv_mma"),

@@ -27,3 +27,8 @@ __device__ __forceinline__ Matrices<COUNT> matrices_of(u32 number, const Divisor
     }
     return found;
 }
+
+__device__ __forceinline__ i64 matrix_of(u32 number, const Divisor (&leading)[LEADING], const View& view) {
+    const View* const views[] = {&view};
+    return matrices_of<1>(number, leading, views).at[0];
+}

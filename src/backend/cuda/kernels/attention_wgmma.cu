@@ -108,6 +108,12 @@ __device__ __forceinline__ void gather_panels(u32 shared, const Rows& from, u32 
     copy_fence();
 }
 
+// True if the copy engine brings an input.
+template <bool PLAIN>
+__device__ __forceinline__ bool mapped(const AttentionWgmma& p, Input input) {
+    return PLAIN || (p.mapped >> input & 1) != 0;
+}
+
 extern __shared__ uint4 shared_pieces[];
 
 // A block of threads has STRANDS * GROUPS warpgroups: those of a strand share keys and values, those of a group queries. PLAIN
@@ -128,13 +134,12 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     const u32 queries_there = shared_address(barriers), keys_there = queries_there + 8 + strand * (2 * STAGES * 8);
     const u32 values_there = keys_there + STAGES * 8;
     const bool leader = thread == 0;
-    const auto mapped = [&](Input input) { return PLAIN || (p.mapped >> input & 1) != 0; };
     if (leader) {
-        if (strand == 0) barrier_init(queries_there, mapped(QUERY) ? 1 : THREADS);
+        if (strand == 0) barrier_init(queries_there, mapped<PLAIN>(p, QUERY) ? 1 : THREADS);
 #pragma unroll
         for (u32 i = 0; i < STAGES; ++i) {
-            barrier_init(keys_there + i * 8, mapped(KEY) ? 1 : TEAM);
-            barrier_init(values_there + i * 8, mapped(VALUE) ? 1 : TEAM);
+            barrier_init(keys_there + i * 8, mapped<PLAIN>(p, KEY) ? 1 : TEAM);
+            barrier_init(values_there + i * 8, mapped<PLAIN>(p, VALUE) ? 1 : TEAM);
         }
         barrier_init_fence();
     }
@@ -158,11 +163,6 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
         const u32 first_column = (tile - strip * p.slices.divisor) * HEAD;
         const u32 step = divide(strip, p.matrices), first = step * ROWS;
         const u32 matrix = strip - step * p.matrices.divisor;
-        // The matrix of a tensor, from the chunk's first one on.
-        const auto from = [&](const View& view) {
-            const View* const views[] = {&view};
-            return matrices_of<1>(matrix, p.leading, views).at[0];
-        };
         const i64 row = p.first_row + first;
         const u32 rows = p.rows - first, columns = p.width - first_column;
         // The matrix's place along the leading axes of a map: axes of one position have no other.
@@ -182,24 +182,26 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
         };
         const auto fetch_keys = [&](u32 turn) {
             const u32 slot = (fetched + turn) % STAGES, to = keys + slot * SIDE, barrier = keys_there + slot * 8;
-            if (mapped(KEY)) {
-                if (!leader) return;
-                barrier_arrive_expecting(barrier, SIDE);
-                copy(KEY, p.keys, to, barrier, 0, (begin + turn) * BLOCK);
+            if (mapped<PLAIN>(p, KEY)) {
+                if (leader) {
+                    barrier_arrive_expecting(barrier, SIDE);
+                    copy(KEY, p.keys, to, barrier, 0, (begin + turn) * BLOCK);
+                }
             } else {
-                const Rows rows_of{p.keys.address + 2 * from(p.keys), p.keys.strides[column_axis], p.keys.strides[row_axis], p.count, p.depth};
+                const Rows rows_of{p.keys.address + 2 * matrix_of(matrix, p.leading, p.keys), p.keys.strides[column_axis], p.keys.strides[row_axis], p.count, p.depth};
                 gather_panels<BLOCK, PANELS, TEAM>(to, rows_of, (begin + turn) * BLOCK, thread);
                 barrier_arrive(barrier);
             }
         };
         const auto fetch_values = [&](u32 turn) {
             const u32 slot = (fetched + turn) % STAGES, to = values + slot * SIDE, barrier = values_there + slot * 8;
-            if (mapped(VALUE)) {
-                if (!leader) return;
-                barrier_arrive_expecting(barrier, SIDE);
-                copy(VALUE, p.values, to, barrier, first_column, (begin + turn) * BLOCK);
+            if (mapped<PLAIN>(p, VALUE)) {
+                if (leader) {
+                    barrier_arrive_expecting(barrier, SIDE);
+                    copy(VALUE, p.values, to, barrier, first_column, (begin + turn) * BLOCK);
+                }
             } else {
-                const i64 at = from(p.values) + static_cast<i64>(first_column) * p.values.strides[column_axis];
+                const i64 at = matrix_of(matrix, p.leading, p.values) + static_cast<i64>(first_column) * p.values.strides[column_axis];
                 const Rows rows_of{p.values.address + 2 * at, p.values.strides[row_axis], p.values.strides[column_axis], p.count, columns};
                 gather_panels<BLOCK, PANELS, TEAM>(to, rows_of, (begin + turn) * BLOCK, thread);
                 barrier_arrive(barrier);
@@ -215,14 +217,14 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             copy_fence();
             __syncthreads();
         }
-        if (mapped(QUERY)) {
+        if (mapped<PLAIN>(p, QUERY)) {
             if (threadIdx.x == 0) {
                 barrier_arrive_expecting(queries_there, GROUPS * SIDE);
 #pragma unroll
                 for (u32 group = 0; group < GROUPS; ++group) copy(QUERY, p.queries, queries + group * BOX, queries_there, 0, row + group * QUERIES);
             }
         } else {
-            const i64 at = from(p.queries) + row * p.queries.strides[row_axis];
+            const i64 at = matrix_of(matrix, p.leading, p.queries) + row * p.queries.strides[row_axis];
             const Rows rows_of{p.queries.address + 2 * at, p.queries.strides[row_axis], p.queries.strides[column_axis], rows, p.depth};
             gather_panels<ROWS, PANELS, THREADS>(queries, rows_of, 0, threadIdx.x);
             barrier_arrive(queries_there);
@@ -232,7 +234,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             fetch_keys(i);
             fetch_values(i);
         }
-        const i64 mask_at = masked ? from(p.mask) + row * p.mask.strides[row_axis] : 0;
+        const i64 mask_at = masked ? matrix_of(matrix, p.leading, p.mask) + row * p.mask.strides[row_axis] : 0;
         Sums<HEAD> part;
 #pragma unroll
         for (u32 i = 0; i < HEAD / 2; ++i) part.total[i] = 0.0f;
@@ -392,7 +394,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
         }
         __syncwarp();
         const i64 inner = p.y.strides[column_axis];
-        u16* const y = reinterpret_cast<u16*>(p.y.address) + from(p.y) + row * p.y.strides[row_axis] + first_column * inner;
+        u16* const y = reinterpret_cast<u16*>(p.y.address) + matrix_of(matrix, p.leading, p.y) + row * p.y.strides[row_axis] + first_column * inner;
 #pragma unroll
         for (u32 i = lane; i < 16 * OWN; i += 32) {
             const u32 r = top + i / OWN, piece = own + i % OWN, column = piece * 8;

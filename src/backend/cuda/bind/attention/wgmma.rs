@@ -72,7 +72,8 @@ fn seen(operator: &Operator) -> Result<(Matrices<'_>, u32), BindError> {
 /// several segments are joined.
 fn shared(head: u32, team: Team, segments: u32) -> u32 {
     let block = 2 * head * WGMMA_KEYS;
-    let sums = if segments > 1 { team.threads() * 16 * (head / 8 + 1) } else { 0 };
+    let joined = segments > 1 || team.strands > 1;
+    let sums = if joined { team.threads() * 16 * (head / 8 + 1) } else { 0 };
     ALIGNMENT + 2 * head * team.queries() + u32::from(team.strands) * 2 * team.stages(head) * block + sums
 }
 
@@ -212,6 +213,28 @@ mod tests {
             ..chunk
         };
         assert!(map(&view(512, [3600, 24, 72, 1, 0, 0]), &deep, 2, 3).is_none(), "too many axes");
+    }
+
+    #[test]
+    fn every_team_has_its_kernels() {
+        let source = include_str!("../../kernels/attention_wgmma.cu");
+        for (head, team) in [64, 128].into_iter().flat_map(|head| TEAMS.map(|team| (head, team))) {
+            let (panels, Team { strands, groups }, stages) = (head / BOX, team, team.stages(head));
+            let line = |suffix: &str, groups: u16, stages: u32, plain: bool| {
+                format!("(attention_wgmma_{panels}_{strands}_{groups}{suffix}, {panels}, {strands}, {groups}, {stages}, {plain}, ")
+            };
+            assert_eq!(
+                source.contains(&line("_plain", groups, stages, true)),
+                team.serves(head),
+                "{head} {team:?}"
+            );
+            // Of operators that are not plain every warpgroup has queries of its own.
+            let alone = Team { groups: 1, ..team };
+            assert!(
+                !alone.serves(head) || source.contains(&line("", 1, alone.stages(head), false)),
+                "{head} {team:?}"
+            );
+        }
     }
 
     #[test]
