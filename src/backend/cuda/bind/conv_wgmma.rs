@@ -290,7 +290,13 @@ impl Kernel for ConvWgmma {
         } else {
             1
         };
-        let clusters = match u32::from(width) / cluster {
+        // More blocks than find a place at once would begin with an empty ring where one that stays has its next tile's stages.
+        let places = match entry.chains {
+            Chains::Cluster => 0,
+            _ => at.multiprocessors.saturating_mul(u32::from(entry.blocks)),
+        };
+        let most = if width == 0 { places } else { u32::from(width) / cluster };
+        let clusters = match most {
             0 => params.tiles,
             most => params.tiles.min(most),
         };
