@@ -322,6 +322,7 @@ impl Builder<'_> {
                 slot: slot.areas.block.address,
                 workspace: Area::default(),
                 clusters: self.context.facts().capability.0 >= 9,
+                multiprocessors: self.deployment.table.board.units,
                 maps: &**self.context,
             },
             workspaces: &memory.workspaces,

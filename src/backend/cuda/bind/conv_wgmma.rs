@@ -66,6 +66,19 @@ impl WgmmaTile {
         };
         stages + BARRIER_BYTES + sums
     }
+
+    /// Clusters of a launch over so many tiles, `most` of them if that is not 0. Where chains need no cluster, no more blocks than
+    /// find places at once: those behind them would begin with an empty ring where one that stays has its next tile's stages.
+    fn clusters(&self, tiles: u32, most: u32, multiprocessors: u32) -> u32 {
+        let places = match self.chains {
+            Chains::Cluster => 0,
+            _ => multiprocessors.saturating_mul(u32::from(self.blocks)),
+        };
+        match if most == 0 { places } else { most } {
+            0 => tiles,
+            most => tiles.min(most),
+        }
+    }
 }
 
 /// An operator bound to an entry of the menu.
@@ -290,10 +303,7 @@ impl Kernel for ConvWgmma {
         } else {
             1
         };
-        let clusters = match u32::from(width) / cluster {
-            0 => params.tiles,
-            most => params.tiles.min(most),
-        };
+        let clusters = entry.clusters(params.tiles, u32::from(width) / cluster, at.multiprocessors);
         let function = entry.function(is_plain(&params.epilogue, params.channels));
         let launch = Launch::new("conv_wgmma", function, clusters * cluster, 0, entry.threads(), &params);
         Ok(vec![Launch {

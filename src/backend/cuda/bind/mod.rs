@@ -211,6 +211,8 @@ pub struct Addresses<'a> {
     pub workspace: Area,
     /// The GPU has clusters of blocks that share their memory (sm_90 and newer).
     pub clusters: bool,
+    /// Multiprocessors that launches may use; 0 where they are not known.
+    pub multiprocessors: u32,
     /// Descriptors.
     pub maps: &'a dyn TensorMaps,
 }

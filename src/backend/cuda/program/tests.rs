@@ -162,6 +162,7 @@ fn told_of(plan: Plan, faults: &[InjectedFault], change: impl FnOnce(&mut Frame<
             slot: 4000,
             workspace: Area::default(),
             clusters: false,
+            multiprocessors: 0,
             maps: &NoMaps,
         },
         workspaces: &[area(70), area(71)],

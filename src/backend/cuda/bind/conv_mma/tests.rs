@@ -140,6 +140,7 @@ impl Bench {
             slot: 0,
             workspace: area(1 << 50, kernel.workspace() as usize),
             clusters: false,
+            multiprocessors: 0,
             maps: &NoMaps,
         };
         let mut launches = kernel.launches(&at, region, width).unwrap();

@@ -21,6 +21,22 @@ fn blocks_of_every_entry_fit_an_sm() {
 }
 
 #[test]
+fn blocks_find_places_at_once() {
+    let entry = |chains, blocks| WgmmaTile {
+        tile: (128, 64),
+        stages: 4,
+        blocks,
+        chains,
+    };
+    let two = entry(Chains::One, 2);
+    assert_eq!(two.clusters(500, 0, 132), 264);
+    assert_eq!(two.clusters(100, 0, 132), 100, "fewer tiles than places");
+    assert_eq!(two.clusters(500, 40, 132), 40, "a launch width");
+    assert_eq!(two.clusters(500, 0, 0), 500, "an unknown GPU");
+    assert_eq!(entry(Chains::Cluster, 1).clusters(500, 0, 132), 500);
+}
+
+#[test]
 fn regions_become_runs_of_pixels() {
     let grid = [3, 10, 7];
     let region = |batch: std::ops::Range<u32>, rows: std::ops::Range<u32>| Region { batch, rows };

@@ -83,6 +83,7 @@ fn launch(bench: &Bench, operator: &Operator, region: &Region, width: u16) -> (L
         slot: 0,
         workspace: Area::default(),
         clusters: true,
+        multiprocessors: 0,
         maps: &SomeMaps,
     };
     assert_eq!(kernel.workspace(), 0);

@@ -66,6 +66,7 @@ impl Placed {
             slot: 0,
             workspace: Area::default(),
             clusters: false,
+            multiprocessors: 0,
             maps: &NoMaps,
         }
     }
@@ -205,6 +206,7 @@ fn recurrent(hidden: u32, width: u16) -> Launch {
     let placed = Placed::new(&case.bench, &packs, 1 << 40);
     let at = Addresses {
         clusters: true,
+        multiprocessors: 0,
         ..placed.addresses(&case.bench)
     };
     let whole = Region::whole(operator.outputs[0].layout.shape);

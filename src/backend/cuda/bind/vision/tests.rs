@@ -88,6 +88,7 @@ impl Rig {
             slot: SLOT,
             workspace: area(WORKSPACE, workspace),
             clusters: false,
+            multiprocessors: 0,
             maps: &NoMaps,
         };
         kernel.launches(&at, region, width)
