@@ -2,7 +2,7 @@
 
 use super::generic::{ElementBox, input, optional_input, output};
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError};
+use super::{Addresses, BindError, count};
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
 use crate::primitive::Region;
@@ -50,8 +50,6 @@ impl Matrices {
         let mut outer = outputs.extents;
         outer[row_axis..].fill(Divisor::new(1));
         let tiles = [rows.div_ceil(tile[0]), columns.div_ceil(tile[1])];
-        let matrices: u64 = outer.iter().map(|d| u64::from(d.divisor)).product();
-        let count = matrices.saturating_mul(u64::from(tiles[0]) * u64::from(tiles[1]));
         Ok(Some(Matrices {
             y: DeviceView::new(at, view)?,
             a,
@@ -64,10 +62,7 @@ impl Matrices {
             columns,
             depth: a.extents[row_axis + 1],
             tiles,
-            count: u32::try_from(count)
-                .ok()
-                .filter(|&n| n < 1 << 31)
-                .ok_or(BindError::Large("a product"))?,
+            count: count(outer.iter().map(|d| d.divisor).chain(tiles), "a product")?,
         }))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::generic::{ElementBox, Frame, check, head, input, output, reduce_number};
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, Kernel, Launch};
+use super::{Addresses, BindError, Kernel, Launch, count};
 use crate::plan::format::Operator;
 use crate::plan::tactic::reduction::{MAX_PARTS, Walk, walk};
 use crate::primitive::{Primitive, ReduceKind, Region};
@@ -73,8 +73,7 @@ impl Reduce {
     /// The parameters of a chunk of rows, each an output.
     fn params(&self, at: &Addresses<'_>, rows: ElementBox) -> Result<Params, BindError> {
         let parts = &self.walk.parts;
-        let count = parts.iter().try_fold(1u32, |n, &(extent, _)| n.checked_mul(extent));
-        let count = count.filter(|&n| n < 1 << 31).ok_or(BindError::Large("a reduction"))?;
+        let count = count(parts.iter().map(|&(extent, _)| extent), "a reduction")?;
         let x = DeviceView::new(at, input(&self.operator, 0)?)?;
         let (share, splits) = self.ranges(count);
         let per_block = if splits == THREADS { 1 } else { ROWS };

@@ -82,7 +82,7 @@ impl Kernel for AttentionMma {
         let row_axis = chunk.row_axis;
         let columns = it.output.layout.shape.dim(row_axis + 1);
         let (steps, slices) = (chunk.rows.div_ceil(self.block.queries()), columns.div_ceil(it.head.width));
-        let tiles = chunk.tiles(u64::from(steps) * u64::from(slices))?;
+        let tiles = chunk.tiles([steps, slices])?;
         if tiles == 0 {
             return Ok(Vec::new());
         }

@@ -5,7 +5,7 @@ pub mod plain;
 pub mod wgmma;
 
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError};
+use super::{Addresses, BindError, count};
 use crate::limits::MAX_RANK;
 use crate::plan::format::View;
 use crate::primitive::Region;
@@ -68,10 +68,9 @@ impl Chunk {
         self.leading.map(Divisor::new)
     }
 
-    /// Tiles of all matrices, `each` of one.
-    fn tiles(&self, each: u64) -> Result<u32, BindError> {
-        let tiles = u32::try_from(self.matrices().saturating_mul(each));
-        tiles.ok().filter(|&n| n < 1 << 31).ok_or(BindError::Large("a chunk"))
+    /// Tiles of all matrices, so many of one along each of its axes.
+    fn tiles(&self, each: [u32; 2]) -> Result<u32, BindError> {
+        count(self.leading.into_iter().chain(each), "a chunk")
     }
 }
 
@@ -84,13 +83,13 @@ mod tests {
         let chunk = |dims: &[u32], batch, rows| Chunk::of(&Shape::new(dims).unwrap(), &Region { batch, rows });
         let part = chunk(&[4, 3, 20, 8], 1..3, 5..12);
         assert_eq!((part.first_batch, part.first_row, part.rows, part.leading), (1, 5, 7, [2, 3, 1, 1]));
-        assert_eq!((part.matrices(), part.tiles(2).unwrap()), (6, 12));
+        assert_eq!((part.matrices(), part.tiles([2, 1]).unwrap()), (6, 12));
         // The rows of a matrix alone are its batches.
         let alone = chunk(&[20, 8], 4..9, 0..8);
         assert_eq!((alone.first_batch, alone.first_row, alone.rows, alone.leading), (0, 4, 5, [1; 4]));
         // Of more axes only the first is cut.
         let deep = chunk(&[4, 2, 3, 20, 8], 2..4, 0..2);
         assert_eq!((deep.first_row, deep.rows, deep.leading), (0, 20, [2, 2, 3, 1]));
-        assert!(deep.tiles(1 << 31).is_err());
+        assert!(deep.tiles([1 << 16, 1 << 15]).is_err());
     }
 }

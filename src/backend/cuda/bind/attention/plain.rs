@@ -94,7 +94,7 @@ impl Kernel for Attention {
         let y = output(&self.operator, 0)?;
         let chunk = Chunk::of(&y.layout.shape, region);
         let steps = chunk.rows.div_ceil(QUERIES);
-        let tiles = chunk.tiles(u64::from(steps))?;
+        let tiles = chunk.tiles([steps, 1])?;
         let (depth, columns) = extents(&self.operator)?;
         if tiles == 0 || columns == 0 {
             return Ok(Vec::new());

@@ -130,7 +130,7 @@ impl Kernel for AttentionWgmma {
         let groups = if plain { self.team.groups } else { 1 };
         let team = Team { groups, ..self.team };
         let (steps, slices) = (chunk.rows.div_ceil(team.queries()), columns.div_ceil(head));
-        let tiles = chunk.tiles(u64::from(steps) * u64::from(slices))?;
+        let tiles = chunk.tiles([steps, slices])?;
         let encode = |map: &Option<TiledMap>| map.as_ref().map_or(Ok(TensorMap([0; 16])), |map| at.maps.tiled(map));
         let count = keys.extents[row_axis + 1];
         let segment = self.operator.class.range(count, WGMMA_KEYS) / WGMMA_KEYS;
