@@ -23,7 +23,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub const MAGIC: [u8; 8] = *b"PLATOON\0";
 /// Version of the format that this program writes, and the only one it reads. Raised with every change of
 /// [`super::format`] or [`super::table`].
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Length of the header in bytes.
 pub const HEADER: usize = 60;
 
