@@ -102,6 +102,8 @@ fn cmake_finds_an_installed_library() {
     install(&prefix);
     for (name, kind) in [("shared", "OFF"), ("static", "ON")] {
         let out = folder("cmake").join(name);
+        // What another checkout configured there would be refused.
+        let _ = std::fs::remove_dir_all(&out);
         let mut configure = Command::new("cmake");
         configure
             .arg("-S")

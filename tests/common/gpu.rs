@@ -10,15 +10,36 @@ use platoon::board::{BackendKind, BoardRecord};
 use platoon::planner::boards;
 use platoon::runtime::Options;
 use platoon::units::Nanos;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Where kernel archives lie if not in the repository's own plans.
 const KERNELS: &str = "PLATOON_KERNELS";
 
-/// The GPU. Where there is none, says that test `test` waits for one; that fails where `PLATOON_KERNELS` says that there is one.
+/// Held for reading by every test that needs the GPU, for writing by one that leaves the others nothing of it.
+static GPU: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    /// What this test, or the one before on the same thread, holds of it.
+    static SHARE: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// The GPU to this test alone: it begins when the others have ended, and they wait for it.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    SHARE.with_borrow_mut(Option::take);
+    GPU.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The GPU, shared with other tests until this one ends. Where there is none, says that test `test` waits for one; that fails where `PLATOON_KERNELS` says that there is one.
 pub fn need(test: &str) -> Option<Facts> {
     match raw::probe() {
-        Ok(facts) => Some(facts),
+        Ok(facts) => {
+            SHARE.with_borrow_mut(|share| {
+                share.get_or_insert_with(|| GPU.read().unwrap_or_else(PoisonError::into_inner));
+            });
+            Some(facts)
+        }
         Err(error) => {
             assert!(std::env::var_os(KERNELS).is_none(), "{test}: {KERNELS} is set, but {error}");
             eprintln!("NO GPU {test}: it waits for one ({error})");

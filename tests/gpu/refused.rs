@@ -12,40 +12,16 @@ use platoon::plan::deployment::Deployment;
 use platoon::plan::format::Digest;
 use platoon::planner::boards;
 use platoon::runtime::{Engine, OpenError, Options};
-use std::sync::Arc;
 
 /// Device memory that is left when the rest is taken: half of what the networks' weights alone need.
 const LEFT: u64 = 4 << 20;
 
-/// Times that memory is taken and an engine opened, before a test says that it opens in any.
-const ATTEMPTS: usize = 20;
-
-/// The error of a deployment; `None` if it opens.
-fn opened(machine: &Machine, deployment: Deployment, options: &Options) -> Option<CudaError> {
-    match Engine::over(deployment, &*machine.backend, options) {
-        Err(OpenError::Prepare(PrepareError::Cuda(error))) => Some(error),
-        Err(other) => panic!("{}", told(&other)),
-        Ok(engine) => {
-            engine.close();
-            None
-        }
-    }
-}
-
 /// The error of a deployment that does not open.
 fn refusal(machine: &Machine, deployment: Deployment, options: &Options) -> CudaError {
-    opened(machine, deployment, options).expect("it does not open")
-}
-
-/// Takes the device's memory in ever smaller pieces, until little is left.
-fn take(context: &Arc<Context>, taken: &mut Vec<DeviceMemory>) {
-    let free = || context.free_memory().unwrap();
-    let mut piece = free().saturating_sub(LEFT);
-    while free() > LEFT && piece > LEFT / 4 {
-        match DeviceMemory::new(context, piece) {
-            Ok(memory) => taken.push(memory),
-            Err(_) => piece /= 2,
-        }
+    match Engine::over(deployment, &*machine.backend, options) {
+        Err(OpenError::Prepare(PrepareError::Cuda(error))) => error,
+        Err(other) => panic!("{}", told(&other)),
+        Ok(_) => panic!("it opens"),
     }
 }
 
@@ -108,19 +84,25 @@ fn memory_that_is_not_to_be_had_is_an_error_and_no_fault() {
         let machine = Machine::gpu(&gpu::need(test).unwrap());
         let context = Context::open().unwrap_or_else(|e| panic!("{e}"));
         context.enter().unwrap();
+        let deployment = urban(&machine);
+        let free = context.free_memory().unwrap();
         let mut taken = Vec::new();
-        // Tests beside this one give memory back while it is taken; then the engine opens in that, and it is taken too.
-        let attempt = |_| {
-            take(&context, &mut taken);
-            opened(&machine, urban(&machine), &Options::default())
-        };
-        let error = (0..ATTEMPTS).find_map(attempt).expect("it does not open");
+        // Others may take and give memory meanwhile: ever smaller pieces, until little is left.
+        let mut piece = free - LEFT;
+        while context.free_memory().unwrap() > LEFT && piece > LEFT / 4 {
+            match DeviceMemory::new(&context, piece) {
+                Ok(memory) => taken.push(memory),
+                Err(_) => piece /= 2,
+            }
+        }
+        let error = refusal(&machine, deployment, &Options::default());
         let memory = matches!(error, CudaError::Memory { .. } | CudaError::Exhausted { .. });
         assert!(memory, "{error:?}");
         drop(taken);
         works(&machine);
     });
     if gpu::need(test).is_some() {
+        let _alone = gpu::alone();
         child::run(child::command(test));
         data::ran(test, "all but a little of the GPU's memory taken");
     }
