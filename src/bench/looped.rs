@@ -2,9 +2,13 @@
 //!
 //! Pictures and tensors are in the slots before the clock is read. The host's cost is what binding and launching take: taking
 //! a slot, describing its images, submission. A frame goes from there until its last result is there.
+//!
+//! A host that others interrupt makes both uneven, whatever runs on it: what it does to a computation and a wait of the same length
+//! is measured too.
 
 use super::inputs::{self, Picture};
 use super::measure::Samples;
+use super::noise::Noise;
 use super::report::Provenance;
 use super::{BenchError, ours};
 use crate::backend::{Submission, Wait};
@@ -14,7 +18,8 @@ use crate::planner::Compiled;
 use crate::runtime::{Engine, ImageHeader, Options};
 use crate::units::Nanos;
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 /// Uncounted frames at the start of a loop.
 const WARM: usize = 100;
@@ -57,6 +62,14 @@ const SEGMENTS: Way = Way {
     submission: Submission::Segments,
     ..WHOLE
 };
+
+/// No frames at all: the host computes and waits for as long as frames of the first way take it.
+const ALONE: Way = Way {
+    name: "the host alone",
+    ..WHOLE
+};
+/// Numbers drawn while the length of one draw is measured.
+const DRAWS: u32 = 100_000;
 
 /// The ways that are measured.
 pub const fn ways(gpu: bool) -> &'static [Way] {
@@ -159,6 +172,36 @@ pub fn measure(compiled: &Compiled, board: &BoardRecord, options: &Options, way:
     looped.host.extend(host);
     looped.frame.extend(frame);
     Ok(looped)
+}
+
+/// What interruptions of the host alone make of frames that take it as long as the middle one of `like`.
+pub fn alone(like: &Looped, frames: usize) -> Looped {
+    let mut noise = Noise::new(0);
+    let mut draw = |count: u32| (0..count).for_each(|_| _ = black_box(noise.bits()));
+    let start = Instant::now();
+    draw(DRAWS);
+    let each = nanos(start.elapsed().as_nanos()).0.max(1);
+    let draws = (like.host.median().0 * u64::from(DRAWS) / each).min(u64::from(u32::MAX)) as u32;
+    let length = Duration::from_nanos(like.frame.median().0);
+    let (mut host, mut frame) = (Vec::with_capacity(frames), Vec::with_capacity(frames));
+    for _ in 0..frames {
+        let start = Instant::now();
+        draw(draws);
+        host.push(nanos(start.elapsed().as_nanos()));
+        while start.elapsed() < length {
+            std::hint::spin_loop();
+        }
+        frame.push(nanos(start.elapsed().as_nanos()));
+    }
+    let mut alone = Looped {
+        name: like.name.clone(),
+        way: ALONE,
+        host: Samples::default(),
+        frame: Samples::default(),
+    };
+    alone.host.extend(host);
+    alone.frame.extend(frame);
+    alone
 }
 
 fn header(picture: &Picture) -> ImageHeader {
@@ -265,6 +308,9 @@ mod tests {
             let looped = measure(&compiled, &board, &options, *way, 7).unwrap();
             assert_eq!((looped.host.count(), looped.frame.count()), (7, 7));
             assert!(looped.host.median() > Nanos(0) && looped.frame.min() > looped.host.min());
+            let alone = alone(&looped, 5);
+            assert_eq!((alone.host.count(), alone.frame.count()), (5, 5));
+            assert!(alone.frame.min() >= looped.frame.median());
         }
     }
 }

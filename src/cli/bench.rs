@@ -63,8 +63,8 @@ clock, of both sides; compare these.
 What --export writes, src/bench/zoo/compare.py compares with torchvision on the same weights.
 
 --loop runs frame after frame, 10000 unless --frames says otherwise: at once as on board, on a GPU also without the progress words
-of segments, with a host that sleeps meanwhile, and segment by segment. `host` is what binding and launching take, without the
-pixels' copy. There is no peer.")]
+of segments, with a host that sleeps meanwhile, and segment by segment; last the host alone, which computes and waits for as long.
+`host` is what binding and launching take, without the pixels' copy. There is no peer.")]
 pub struct Arguments {
     /// A task set to compare, or a row of the table; may be given several times [default: all]
     #[arg(long, value_name = "NAME")]

@@ -21,7 +21,7 @@ pub fn measure(
     let ways = looped::ways(gpu);
     let mut report = Report {
         provenance,
-        loops: Vec::with_capacity(compiled.len() * ways.len()),
+        loops: Vec::with_capacity(compiled.len() * (ways.len() + 1)),
     };
     let bar = ProgressBar::new((compiled.len() * ways.len()) as u64);
     for one in compiled {
@@ -29,6 +29,10 @@ pub fn measure(
             bar.set_message(format!("{}: {}", one.plan.task_set, way.name));
             report.loops.push(looped::measure(one, board, engine, *way, frames)?);
             bar.inc(1);
+        }
+        if let Some(first) = report.loops.get(report.loops.len() - ways.len()) {
+            let alone = looped::alone(first, frames);
+            report.loops.push(alone);
         }
     }
     bar.finish_and_clear();
