@@ -14,6 +14,7 @@ mod lines;
 mod merged_axes;
 mod normalise;
 mod patches;
+mod reaxed;
 mod rewrite;
 mod siblings;
 mod silu;

@@ -1,12 +1,11 @@
 //! Attention on tensor cores: `kernels/attention_mma.cu`.
 
-use super::super::generic::{check, head};
 use super::super::views::{DeviceView, Divisor};
 use super::super::{Addresses, BindError, Kernel, Launch};
-use super::{Chunk, LEADING};
+use super::{Chunk, LEADING, scale};
 use crate::plan::format::Operator;
 use crate::plan::tactic::attention::{Block, Head, Matrices, matrices};
-use crate::primitive::{Primitive, Region};
+use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
 
 /// Threads of a warp.
@@ -48,16 +47,12 @@ struct AttentionMma {
 
 /// Compiles attention of halves.
 pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
-    check(operator)?;
-    let Primitive::Attention { scale } = head(operator)?.primitive else {
-        return Err(BindError::Tactic("it is no attention"));
-    };
     seen(operator)?;
     let strands = operator.class.split_k.max(1);
     let block = Block::of(operator.tactic, strands).ok_or(BindError::Tactic("it has no such tile"))?;
     Ok(Box::new(AttentionMma {
         operator: operator.clone(),
-        scale: scale.0,
+        scale: scale(operator)?,
         strands,
         block,
     }))

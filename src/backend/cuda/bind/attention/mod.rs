@@ -4,11 +4,12 @@ pub mod mma;
 pub mod plain;
 pub mod wgmma;
 
+use super::generic::{check, head};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, count};
 use crate::limits::MAX_RANK;
-use crate::plan::format::View;
-use crate::primitive::Region;
+use crate::plan::format::{Operator, View};
+use crate::primitive::{Primitive, Region};
 use crate::tensor::Shape;
 
 /// Axes before a matrix's.
@@ -71,6 +72,15 @@ impl Chunk {
     /// Tiles of all matrices, so many of one along each of its axes.
     fn tiles(&self, each: [u32; 2]) -> Result<u32, BindError> {
         count(self.leading.into_iter().chain(each), "a chunk")
+    }
+}
+
+/// The factor of the scores of an operator that begins with attention.
+fn scale(operator: &Operator) -> Result<f32, BindError> {
+    check(operator)?;
+    match head(operator)?.primitive {
+        Primitive::Attention { scale } => Ok(scale.0),
+        _ => Err(BindError::Tactic("it is no attention")),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Attention: `kernels/attention.cu`.
 
-use super::super::generic::{check, head, input, output};
+use super::super::generic::{input, output};
 use super::super::views::{DeviceView, Divisor, dtype_number};
 use super::super::{Addresses, BindError, Kernel, Launch};
-use super::{Chunk, LEADING};
+use super::{Chunk, LEADING, scale};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::MAX_ATTENTION_WIDTH;
-use crate::primitive::{Primitive, Region};
+use crate::primitive::Region;
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
@@ -66,10 +66,6 @@ struct Attention {
 
 /// Compiles attention of narrow keys and values.
 pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
-    check(operator)?;
-    let Primitive::Attention { scale } = head(operator)?.primitive else {
-        return Err(BindError::Tactic("it is no attention"));
-    };
     if operator.calls.len() > 1 {
         return Err(BindError::Tactic("its tail is too long"));
     }
@@ -79,7 +75,7 @@ pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     }
     Ok(Box::new(Attention {
         operator: operator.clone(),
-        scale: scale.0,
+        scale: scale(operator)?,
     }))
 }
 

@@ -1,12 +1,11 @@
 //! Attention by warpgroup products: `kernels/attention_wgmma.cu`.
 
-use super::super::generic::{check, head};
 use super::super::views::{DeviceView, Divisor, PIECE};
 use super::super::{Addresses, BindError, Kernel, Launch, Swizzle, TensorMap, TiledMap};
-use super::{Chunk, LEADING};
+use super::{Chunk, LEADING, scale};
 use crate::plan::format::Operator;
 use crate::plan::tactic::attention::{Matrices, Team, WGMMA_KEYS, matrices};
-use crate::primitive::{Primitive, Region};
+use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
 
 /// What the swizzle counts from multiples of, and shared memory begins at any part of.
@@ -50,14 +49,10 @@ struct AttentionWgmma {
 
 /// Compiles attention of halves.
 pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
-    check(operator)?;
-    let Primitive::Attention { scale } = head(operator)?.primitive else {
-        return Err(BindError::Tactic("it is no attention"));
-    };
     seen(operator)?;
     Ok(Box::new(AttentionWgmma {
         operator: operator.clone(),
-        scale: scale.0,
+        scale: scale(operator)?,
         team: Team::of(operator.tactic).ok_or(BindError::Tactic("it has no such tile"))?,
     }))
 }
