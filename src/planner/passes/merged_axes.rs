@@ -90,8 +90,7 @@ fn repeated(work: &mut Reaxed, graph: &mut Graph, source: ValueId, value: ValueI
 
 /// A function of rows as that of the last of three axes.
 fn merge(node: &mut Node) {
-    match &mut node.op {
-        Op::Primitive(Primitive::Normalise { axis, .. } | Primitive::Softmax { axis }) => *axis = 2,
-        _ => {}
+    if let Op::Primitive(Primitive::Normalise { axis, .. } | Primitive::Softmax { axis }) = &mut node.op {
+        *axis = 2;
     }
 }
