@@ -25,15 +25,14 @@ pub fn measure(
     };
     let bar = ProgressBar::new((compiled.len() * ways.len()) as u64);
     for one in compiled {
+        let first = report.loops.len();
         for way in ways {
             bar.set_message(format!("{}: {}", one.plan.task_set, way.name));
             report.loops.push(looped::measure(one, board, engine, *way, frames)?);
             bar.inc(1);
         }
-        if let Some(first) = report.loops.get(report.loops.len() - ways.len()) {
-            let alone = looped::alone(first, frames);
-            report.loops.push(alone);
-        }
+        let alone = looped::alone(&report.loops[first], frames);
+        report.loops.push(alone);
     }
     bar.finish_and_clear();
     let mut table = output::Table::new(&HEADINGS);

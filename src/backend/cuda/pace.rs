@@ -29,21 +29,30 @@ impl Pace {
         }
     }
 
+    fn took(&self, plan: PlanId, schedule: usize) -> Option<&Cell<u64>> {
+        self.took.get(plan.index())?.get(schedule)
+    }
+
+    /// When a frame that was submitted then begins: the one before has ended.
+    fn began(&self, submitted: u64) -> u64 {
+        submitted.max(self.ended.get())
+    }
+
     /// Notes that a frame has ended.
     pub fn note(&self, plan: PlanId, schedule: usize, submitted: u64, end: u64) {
-        let began = submitted.max(self.ended.get());
-        if let Some(took) = self.took.get(plan.index()).and_then(|p| p.get(schedule)) {
-            took.set(end.saturating_sub(began));
+        if let Some(took) = self.took(plan, schedule) {
+            took.set(end.saturating_sub(self.began(submitted)));
         }
         self.ended.set(end);
     }
 
     /// True around the time at which the oldest frame in flight should end.
     pub fn is_due(&self, plan: PlanId, schedule: usize, submitted: u64, now: u64) -> bool {
-        let took = self.took.get(plan.index()).and_then(|p| p.get(schedule)).map_or(0, Cell::get);
+        let took = self.took(plan, schedule).map_or(0, Cell::get);
         let margin = (took / 8).min(MARGIN);
-        let end = submitted.max(self.ended.get()) + took;
-        took > 0 && (end.saturating_sub(margin + OVERSLEPT)..=end + margin).contains(&now)
+        // Times of a device are its own word: one that is far off must not stop the loop.
+        let end = self.began(submitted).saturating_add(took);
+        took > 0 && (end.saturating_sub(margin + OVERSLEPT)..=end.saturating_add(margin)).contains(&now)
     }
 }
 

@@ -11,8 +11,8 @@ use crate::tensor::Shape;
 use std::collections::BTreeMap;
 
 pub fn run(graph: &mut Graph) {
-    let merged = merged(graph);
-    let matrices = matrices(graph);
+    let index = Index::of(graph);
+    let (merged, matrices) = (merged(graph, &index), matrices(graph, &index));
     reaxed::run(graph, merged, rows, |work, graph, node| {
         let product = node.op == Op::Primitive(Primitive::MatMul);
         for (at, input) in node.inputs.iter_mut().enumerate() {
@@ -26,16 +26,14 @@ pub fn run(graph: &mut Graph) {
 }
 
 /// What the second factors of products repeat.
-fn matrices(graph: &Graph) -> BTreeMap<ValueId, ValueId> {
-    let index = Index::of(graph);
+fn matrices(graph: &Graph, index: &Index) -> BTreeMap<ValueId, ValueId> {
     let products = graph.nodes.iter().filter(|n| n.op == Op::Primitive(Primitive::MatMul));
-    products.map(|n| (n.inputs[1], broadcasted(graph, &index, n.inputs[1]))).collect()
+    products.map(|n| (n.inputs[1], broadcasted(graph, index, n.inputs[1]))).collect()
 }
 
 /// The values whose axes between the first and the last become one: what such products make, and what functions of single
 /// elements or of rows make of it.
-fn merged(graph: &Graph) -> Vec<bool> {
-    let index = Index::of(graph);
+fn merged(graph: &Graph, index: &Index) -> Vec<bool> {
     let mut merged = vec![false; graph.values.len()];
     for node in &graph.nodes {
         let [output] = *node.outputs.as_slice() else { continue };
@@ -48,7 +46,7 @@ fn merged(graph: &Graph) -> Vec<bool> {
         merged[output.index()] = match &node.op {
             Op::Primitive(Primitive::MatMul) => {
                 let same = graph.value(node.inputs[0]).shape.dims()[..last] == shape.dims()[..last];
-                same && is_matrix(graph, &index, node.inputs[1])
+                same && is_matrix(graph, index, node.inputs[1])
             }
             Op::Primitive(Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Copy) => reads_merged,
             Op::Primitive(Primitive::Normalise { axis, .. } | Primitive::Softmax { axis }) => reads_merged && usize::from(*axis) == last,

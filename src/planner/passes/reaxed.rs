@@ -22,7 +22,7 @@ pub struct Reaxed {
 }
 
 /// Gives the values `changed` the axes that `shape` makes of theirs. `rewrite` does a changed node: its inputs through
-/// [`Reaxed::read`], what its operation says of axes; its outputs have their new shapes then.
+/// [`Reaxed::read`], what its operation says of axes; its outputs get their new shapes afterwards.
 pub fn run(
     graph: &mut Graph,
     changed: Vec<bool>,

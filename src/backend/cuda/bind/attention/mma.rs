@@ -47,12 +47,13 @@ struct AttentionMma {
 
 /// Compiles attention of halves.
 pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    let scale = scale(operator)?;
     seen(operator)?;
     let strands = operator.class.split_k.max(1);
     let block = Block::of(operator.tactic, strands).ok_or(BindError::Tactic("it has no such tile"))?;
     Ok(Box::new(AttentionMma {
         operator: operator.clone(),
-        scale: scale(operator)?,
+        scale,
         strands,
         block,
     }))

@@ -66,6 +66,7 @@ struct Attention {
 
 /// Compiles attention of narrow keys and values.
 pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    let scale = scale(operator)?;
     if operator.calls.len() > 1 {
         return Err(BindError::Tactic("its tail is too long"));
     }
@@ -75,7 +76,7 @@ pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     }
     Ok(Box::new(Attention {
         operator: operator.clone(),
-        scale: scale(operator)?,
+        scale,
     }))
 }
 

@@ -49,10 +49,11 @@ struct AttentionWgmma {
 
 /// Compiles attention of halves.
 pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+    let scale = scale(operator)?;
     seen(operator)?;
     Ok(Box::new(AttentionWgmma {
         operator: operator.clone(),
-        scale: scale(operator)?,
+        scale,
         team: Team::of(operator.tactic).ok_or(BindError::Tactic("it has no such tile"))?,
     }))
 }
@@ -108,9 +109,6 @@ impl Kernel for AttentionWgmma {
         let chunk = Chunk::of(&it.output.layout.shape, region);
         let row_axis = chunk.row_axis;
         let columns = it.output.layout.shape.dim(row_axis + 1);
-        if chunk.rows == 0 || chunk.matrices() == 0 {
-            return Ok(Vec::new());
-        }
         let of = |index: usize| chunk.view(at, it.inputs[index]);
         let [queries, keys, values] = [of(0)?, of(1)?, of(2)?];
         let column_axis = row_axis + 1;
@@ -126,6 +124,9 @@ impl Kernel for AttentionWgmma {
         let team = Team { groups, ..self.team };
         let (steps, slices) = (chunk.rows.div_ceil(team.queries()), columns.div_ceil(head));
         let tiles = chunk.tiles([steps, slices])?;
+        if tiles == 0 {
+            return Ok(Vec::new());
+        }
         let encode = |map: &Option<TiledMap>| map.as_ref().map_or(Ok(TensorMap([0; 16])), |map| at.maps.tiled(map));
         let count = keys.extents[row_axis + 1];
         let segment = self.operator.class.range(count, WGMMA_KEYS) / WGMMA_KEYS;
