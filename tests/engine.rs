@@ -13,6 +13,7 @@ use platoon::runtime::realtime::Realtime;
 use platoon::runtime::{Engine, Image, ImageHeader, Options, State, Ticket};
 use platoon::task::{PixelFormat, Rate, Status};
 use platoon::units::Nanos;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 const SCOUT: TenantId = TenantId(0);
@@ -263,6 +264,37 @@ fn a_result_that_stands_in_can_be_copied_and_is_settled_once_it_is_the_frames() 
         "the processor has no other memory"
     );
     assert_eq!(engine.result_bytes(PlanId(0), TenantId(9)), 0);
+}
+
+#[test]
+fn a_late_frame_shows_the_latest_result_whichever_slot_it_lies_in() {
+    const LATE: u64 = 5;
+    for slots in 1..=3 {
+        for depth in 1..=slots {
+            let late = with_fault(FaultPlace::Tenant(SURFACE), FaultKind::Delay(Duration::from_millis(60)), LATE);
+            let mut engine = engine(deploy(slots, vec![pair("a")]), &late);
+            let mut flight = VecDeque::new();
+            let mut latest = Vec::new();
+            let mut end = |engine: &mut Engine, ticket: Ticket| {
+                engine.wait(&ticket, None).unwrap();
+                let (status, frame, bytes) = read(engine, &ticket, SURFACE);
+                assert_eq!((status, frame), (Status::Fresh, ticket.frame()));
+                assert_ne!(bytes, latest, "frames have results of their own");
+                latest = bytes;
+                engine.release(ticket).unwrap();
+            };
+            for frame in 0..=LATE {
+                if flight.len() == usize::from(depth) {
+                    end(&mut engine, flight.pop_front().unwrap());
+                }
+                flight.push_back(submit(&mut engine, frame));
+            }
+            let late = flight.pop_back().unwrap();
+            flight.into_iter().for_each(|ticket| end(&mut engine, ticket));
+            let expected = (Status::Stale, LATE - 1, latest);
+            assert_eq!(read(&mut engine, &late, SURFACE), expected, "{slots} slots, {depth} in flight");
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The engine: what a vehicle holds.
 
 use super::images::Newest;
+use super::latest::Latest;
 use super::lifecycle::{Lifecycle, State};
 use super::realtime::{Realtime, Refused};
 use super::result::{Place, extent};
@@ -11,7 +12,6 @@ use crate::backend::{InjectedFault, Prepared, SlotMemory, Submission, Wait};
 use crate::board::BackendKind;
 use crate::error::{Fault, RunError};
 use crate::ids::{PlanId, TenantId};
-use crate::limits::MAX_TENANTS;
 use crate::plan::deployment::Deployment;
 use crate::plan::format::Plan;
 use std::path::PathBuf;
@@ -83,13 +83,6 @@ pub(super) struct PlanFacts {
     pub(super) inputs: Vec<Vec<Place>>,
     /// Figures since the engine opened.
     pub(super) stats: PlanStats,
-}
-
-/// Each tenant's latest result under the active plan, laid out as in a slot.
-pub(super) struct Latest {
-    pub(super) bytes: Box<[u8]>,
-    /// The frame it is of; `None` before the first.
-    pub(super) of_frame: [Option<u64>; MAX_TENANTS],
 }
 
 /// A plan table in operation. Opened once; after that nothing here takes memory until it is closed.

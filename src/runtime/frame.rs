@@ -176,6 +176,7 @@ impl Engine {
             schedule,
             skip,
         };
+        self.save_latest_of(slot)?;
         let submitted = self.prepared()?.clock().now();
         if let Err(error) = self.prepared_mut()?.submit(&job) {
             return Err(match error {

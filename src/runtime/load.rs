@@ -1,7 +1,8 @@
 //! From a directory of plans to an engine that is sealed. Every allocation of the runtime happens here.
 
-use super::engine::{Engine, Latest, Options, PlanFacts};
-use super::images::{Newest, touched};
+use super::engine::{Engine, Options, PlanFacts};
+use super::images::Newest;
+use super::latest::Latest;
 use super::lifecycle::{Lifecycle, State};
 use super::realtime::{self, Realtime, Refused};
 use super::result::{input_places, output_places};
@@ -14,7 +15,6 @@ use crate::backend::{Backend, PrepareError, PrepareOptions};
 use crate::board::BackendKind;
 use crate::error::RunError;
 use crate::ids::PlanId;
-use crate::limits::MAX_TENANTS;
 use crate::plan::deployment::{Deployment, LoadError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,10 +91,7 @@ impl Engine {
             previous_end: 0,
             newest: Newest::new(cameras),
             inputs_set: inputs_table(&facts),
-            latest: Latest {
-                bytes: touched(output_bytes as usize),
-                of_frame: [None; MAX_TENANTS],
-            },
+            latest: Latest::new(output_bytes as usize),
             watchdog: options.watchdog,
             close_limit: options.close_limit,
             threads: prepared.threads(),

@@ -7,6 +7,7 @@
 //! | `load` | from a plan directory to a running engine |
 //! | `images` | camera images on their way into slots |
 //! | [`frame`] | one frame on its way in |
+//! | `latest` | each tenant's latest result, for frames that bring none |
 //! | [`report`] | the end of a frame, and its report |
 //! | [`slot`] | the memory of frames in flight, and the tickets that own it |
 //! | `deadline` | waiting, deadlines, the watchdog |
@@ -21,6 +22,7 @@ mod deadline;
 pub mod engine;
 pub mod frame;
 mod images;
+mod latest;
 pub mod lifecycle;
 mod load;
 pub mod realtime;

@@ -1,4 +1,4 @@
-//! The end of a frame: results kept and repeated in order of frames, the report, the counts.
+//! The end of a frame: in order of frames, who computed, the report, the counts.
 
 use super::engine::Engine;
 use super::result::{Source, TenantResult};
@@ -81,19 +81,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Copies a tenant's latest result into the slot.
-    fn repeat(&mut self, slot: SlotId, tenant: TenantId) -> Result<(), RunError> {
-        if self.latest.of_frame[tenant.index()].is_none() {
-            return Ok(());
-        }
-        let prepared = self.prepared.as_deref_mut().ok_or(RunError::State)?;
-        for place in &self.facts[self.slots.get(slot).plan.index()].outputs[tenant.index()] {
-            let latest = &self.latest.bytes[place.offset..place.offset + place.bytes];
-            prepared.output_mut(slot, place.offset, place.bytes)?.copy_from_slice(latest);
-        }
-        Ok(())
-    }
-
     /// Status of a result that a tenant computes in the slot's frame, and the frame it is of: a camera that missed the
     /// frame leaves an older image, and what is computed from it is no news.
     pub(super) fn currency(&self, slot: SlotId, tenant: TenantId) -> Result<(Status, u64), RunError> {
@@ -123,17 +110,6 @@ impl Engine {
         Ok((Status::Stale, of_frame))
     }
 
-    /// Keeps a result that a tenant computed in the slot's frame.
-    fn keep(&mut self, slot: SlotId, tenant: TenantId) -> Result<(), RunError> {
-        let prepared = self.prepared.as_deref().ok_or(RunError::State)?;
-        for place in &self.facts[self.slots.get(slot).plan.index()].outputs[tenant.index()] {
-            let fresh = prepared.output(slot, place.offset, place.bytes)?;
-            self.latest.bytes[place.offset..place.offset + place.bytes].copy_from_slice(fresh);
-        }
-        self.latest.of_frame[tenant.index()] = Some(self.currency(slot, tenant)?.1);
-        Ok(())
-    }
-
     fn finalise(&mut self, slot: SlotId, end: u64) -> Result<(), RunError> {
         let start = self.start_of(slot);
         let s = self.slots.get(slot);
@@ -154,7 +130,7 @@ impl Engine {
             } else if due {
                 self.repeat(slot, tenant)?;
             }
-            let of_frame = self.latest.of_frame[t];
+            let of_frame = self.latest.of_frame(tenant);
             let status = match (of_frame, computed, due) {
                 (None, ..) => Status::None,
                 (_, true, _) => self.currency(slot, tenant)?.0,
@@ -204,10 +180,11 @@ impl Engine {
             let (status, of_frame) = self.currency(slot, tenant)?;
             (status, of_frame, here)
         } else {
-            match self.latest.of_frame[t] {
-                None => (Status::None, 0, Source::Nothing),
-                Some(f) if self.is_due(slot, tenant) => (Status::Stale, f, Source::Latest(&self.latest.bytes)),
-                Some(f) => (Status::Held, f, Source::Latest(&self.latest.bytes)),
+            let latest = self.latest_source(tenant)?;
+            match self.latest.of_frame(tenant) {
+                None => (Status::None, 0, latest),
+                Some(f) if self.is_due(slot, tenant) => (Status::Stale, f, latest),
+                Some(f) => (Status::Held, f, latest),
             }
         };
         Ok(TenantResult {

@@ -58,8 +58,10 @@ pub(super) fn extent(places: &[Place]) -> Range<usize> {
 pub(super) enum Source<'a> {
     /// The frame's slot.
     Slot(&'a dyn Prepared, SlotId),
+    /// The slot of an earlier frame, which may be used again before the ticket is released.
+    Earlier(&'a dyn Prepared, SlotId),
     /// The engine's copy of the tenant's latest result.
-    Latest(&'a [u8]),
+    Saved(&'a [u8]),
     /// A copy of a part of it, which begins at this byte.
     Part(usize, &'a [u8]),
     /// There is no result.
@@ -150,8 +152,8 @@ impl<'a> TenantResult<'a> {
             return &[];
         };
         match self.source {
-            Source::Slot(prepared, slot) => prepared.output(slot, offset, bytes).unwrap_or_default(),
-            Source::Latest(all) => all.get(offset..).and_then(|rest| rest.get(..bytes)).unwrap_or_default(),
+            Source::Slot(prepared, slot) | Source::Earlier(prepared, slot) => prepared.output(slot, offset, bytes).unwrap_or_default(),
+            Source::Saved(all) => all.get(offset..).and_then(|rest| rest.get(..bytes)).unwrap_or_default(),
             Source::Part(base, part) => {
                 let rest = offset.checked_sub(base).and_then(|at| part.get(at..));
                 rest.and_then(|rest| rest.get(..bytes)).unwrap_or_default()
@@ -361,7 +363,7 @@ mod tests {
             of_frame: 0,
             tenant,
             places,
-            source: Source::Latest(bytes),
+            source: Source::Saved(bytes),
             computed: false,
         }
     }

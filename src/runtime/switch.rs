@@ -3,7 +3,6 @@
 use super::engine::Engine;
 use crate::error::RunError;
 use crate::ids::PlanId;
-use crate::limits::MAX_TENANTS;
 
 impl Engine {
     /// Selects the task set of the next frame.
@@ -33,7 +32,7 @@ impl Engine {
         self.drain()?;
         let selected = self.selected;
         self.prepared_mut()?.reset(selected)?;
-        self.latest.of_frame = [None; MAX_TENANTS];
+        self.latest.forget();
         self.active = selected;
         Ok(())
     }
