@@ -235,6 +235,9 @@ impl Engine {
         let slot = self.slots.of(&ticket)?;
         if self.slots.get(slot).stage == Stage::Done {
             self.slots.set_free(slot);
+            if self.slots.free() == Ok(slot) && self.lifecycle.usable().is_ok() {
+                self.save_latest_of(slot)?;
+            }
         } else {
             self.slots.get_mut(slot).released = true;
         }

@@ -1,8 +1,8 @@
 //! Each tenant's latest result: what later frames repeat, and what stands in where a result does not come.
 //!
 //! It stays in the slot that it was computed in, and is copied nowhere while every frame brings a new one. It is saved in a room of
-//! the engine's own when another frame repeats it, before its slot is used again, and at once where further frames are in flight:
-//! the copy is hidden behind them there.
+//! the engine's own when another frame repeats it, and before its slot is used again: when the slot is released if it is the one
+//! that comes next, where no frame waits for the copy.
 
 use super::engine::Engine;
 use super::images::touched;
@@ -55,9 +55,6 @@ impl Engine {
             of_frame,
             slot: Some(slot),
         });
-        if self.slots.in_flight() > 1 {
-            self.save(tenant)?;
-        }
         Ok(())
     }
 

@@ -173,11 +173,6 @@ impl Slots {
         self.flight.front().copied()
     }
 
-    /// How many slots are in flight.
-    pub(super) fn in_flight(&self) -> usize {
-        self.flight.len()
-    }
-
     /// The oldest slot's frame has ended.
     pub(super) fn land(&mut self) {
         if let Some(slot) = self.flight.pop_front() {
