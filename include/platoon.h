@@ -216,6 +216,13 @@ typedef struct platoon_device_image {
                   * live until the frame was submitted */
 } platoon_device_image;
 
+/* A tensor in the memory of the GPU that runs the plans. */
+typedef struct platoon_device_tensor {
+    uint64_t address; /* of its first byte, for the GPU */
+    uint64_t bytes;   /* bytes that may be read there: as many as the input has, or more */
+    void *event;      /* as in platoon_device_image */
+} platoon_device_tensor;
+
 /* What became of a tenant in a frame. */
 typedef struct platoon_tenant_report {
     uint32_t currency;       /* PLATOON_NONE ... */
@@ -484,6 +491,14 @@ platoon_status platoon_draft_device_image(platoon_engine engine, platoon_draft d
  * or dropped. Threads: any. */
 platoon_status platoon_draft_input(platoon_engine engine, platoon_draft draft, uint32_t tenant, uint32_t input,
                                    uint8_t **data, uint64_t *bytes);
+
+/* Gives a tensor input of a tenant in the GPU's memory, C order, native endian, with its event. The GPU copies it when the
+ * frame begins; it must stay as it is until the frame has ended. Other inputs of the tenant may be written by
+ * platoon_draft_input. PLATOON_INPUT if it is too short, or is not in one allocation of the GPU's; PLATOON_ARGUMENT where the
+ * backend is not CUDA. An event that cannot be waited for gives PLATOON_INPUT from platoon_draft_submit; an address that is no
+ * event may end the process. Threads: any. */
+platoon_status platoon_draft_device_input(platoon_engine engine, platoon_draft draft, uint32_t tenant, uint32_t input,
+                                          const platoon_device_tensor *tensor);
 
 /* Submits the draft's frame; the draft is spent, also on failure. Threads: any, after everything was written. */
 platoon_status platoon_draft_submit(platoon_engine engine, platoon_draft draft, platoon_ticket *ticket);

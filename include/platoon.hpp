@@ -197,6 +197,10 @@ public:
         check(platoon_draft_input(engine_, draft_, tenant, input, &room.data, &room.bytes));
         return room;
     }
+    // Gives a tensor input in the GPU's memory, which must stay until the frame has ended.
+    void device_input(uint32_t tenant, uint32_t input, const platoon_device_tensor &tensor) const {
+        check(platoon_draft_device_input(engine_, draft_, tenant, input, &tensor));
+    }
     // Submits the frame; the draft is spent.
     Ticket submit() {
         platoon_ticket ticket = {0};

@@ -129,15 +129,15 @@ pub enum FaultKind {
     Fail(u32),
 }
 
-/// An image in the memory of the device, for [`Prepared::set_device_image`]. Whoever makes one answers for what it names: made
-/// by `cuda::device_image`, or by the C ABI.
+/// An image or a tensor in the memory of the device. Whoever makes one answers for what it names: made by `cuda::device_bytes`, or
+/// by the C ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceImage {
-    /// Address of its first row.
+pub struct DeviceBytes {
+    /// Address of the first.
     pub(crate) address: u64,
-    /// Bytes at the address.
+    /// How many there are.
     pub(crate) bytes: u64,
-    /// The device's event that its bytes are complete after, as its driver's handle; 0 where they are complete.
+    /// The device's event that they are complete after, as its driver's handle; 0 where they are complete.
     pub(crate) event: usize,
 }
 
@@ -155,6 +155,8 @@ pub struct Job {
     /// Bit set of tenants whose inputs are missing: they pass through their segments without computing; what a backend
     /// leaves in their outputs is undefined.
     pub skip: u32,
+    /// Bit set of tenants whose tensor inputs [`Prepared::send_input`] has brought to the slot.
+    pub sent: u32,
 }
 
 /// All plans of a deployment, ready to run. Calls come from one host thread.
@@ -180,7 +182,7 @@ pub trait Prepared: Send {
     /// Gives the slot a camera's image that lies in the device's memory; [`Prepared::set_params`] has said what it is. It is read
     /// when the slot's frame begins, after its event, and must stay until the frame has ended. The slot must not be in flight.
     /// [`RunError::Image`] where the device has not that many bytes there, or the backend reads images from the host alone.
-    fn set_device_image(&mut self, _slot: SlotId, camera: CameraId, _image: DeviceImage) -> Result<(), RunError> {
+    fn set_device_image(&mut self, _slot: SlotId, camera: CameraId, _image: DeviceBytes) -> Result<(), RunError> {
         Err(RunError::Image(camera))
     }
 
@@ -197,6 +199,18 @@ pub trait Prepared: Send {
 
     /// `bytes` bytes of the slot's tensor inputs from byte `offset`, for writing. The slot must not be in flight.
     fn input_mut(&mut self, slot: SlotId, offset: usize, bytes: usize) -> Result<&mut [u8], RunError>;
+
+    /// True if the device has such bytes, for [`Prepared::send_input`].
+    fn is_in_device(&self, _bytes: DeviceBytes) -> Result<bool, RunError> {
+        Ok(false)
+    }
+
+    /// Brings the slot's tensor input of `bytes` bytes from byte `offset` to where the device reads it: from bytes in the device's
+    /// memory, after their event, or `None` from where the host has written it. For all inputs of a tenant, just before a
+    /// [`Prepared::submit`] that says so in [`Job::sent`]. False, and nothing has happened, where the event is none that can be waited for.
+    fn send_input(&mut self, _slot: SlotId, _offset: usize, _bytes: usize, _from: Option<DeviceBytes>) -> Result<bool, RunError> {
+        Ok(false)
+    }
 
     /// `bytes` bytes of the slot's results from byte `offset`. The tenant they belong to must be done.
     fn output(&self, slot: SlotId, offset: usize, bytes: usize) -> Result<&[u8], RunError>;

@@ -3,7 +3,7 @@
 use super::guard::types::{Report, Result as View, TenantReport};
 use super::session::{Inner, Issued, Session};
 use super::status::{Failure, Status};
-use crate::backend::DeviceImage;
+use crate::backend::DeviceBytes;
 use crate::board::BackendKind;
 use crate::error::RunError;
 use crate::ids::{CameraId, TenantId};
@@ -125,13 +125,27 @@ impl Session {
     }
 
     /// Gives a camera's image in the GPU's memory.
-    pub(super) fn draft_device_image(&self, draft: u64, camera: u32, header: ImageHeader, image: DeviceImage) -> Result<(), Failure> {
+    pub(super) fn draft_device_image(&self, draft: u64, camera: u32, header: ImageHeader, image: DeviceBytes) -> Result<(), Failure> {
         let camera = camera_id(camera)?;
-        if self.facts.backend != BackendKind::Cuda {
-            let what = format_args!("the processor's backend reads no images in a GPU's memory");
-            return Err(Failure::new(Status::Argument, what));
-        }
+        self.needs_device("images")?;
         self.enter()?.with_draft(draft, |d| d.set_device_image(camera, header, image))
+    }
+
+    fn needs_device(&self, what: &str) -> Result<(), Failure> {
+        match self.facts.backend {
+            BackendKind::Cuda => Ok(()),
+            BackendKind::Cpu => {
+                let what = format_args!("the processor's backend reads no {what} in a GPU's memory");
+                Err(Failure::new(Status::Argument, what))
+            }
+        }
+    }
+
+    /// Gives a tensor input in the GPU's memory.
+    pub(super) fn draft_device_input(&self, draft: u64, tenant: u32, port: u32, input: DeviceBytes) -> Result<(), Failure> {
+        let id = tenant_id(tenant)?;
+        self.needs_device("tensors")?;
+        self.enter()?.with_draft(draft, |d| d.set_device_input(id, port as usize, input))
     }
 
     /// The memory of a tensor input of a draft.

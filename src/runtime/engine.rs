@@ -1,6 +1,7 @@
 //! The engine: what a vehicle holds.
 
 use super::images::Newest;
+use super::inputs::Inputs;
 use super::latest::Latest;
 use super::lifecycle::{Lifecycle, State};
 use super::realtime::{Realtime, Refused};
@@ -105,8 +106,8 @@ pub struct Engine {
     /// When the last finalised frame ended, on the backend's clock.
     pub(super) previous_end: u64,
     pub(super) newest: Newest,
-    /// Tensor inputs that the draft at hand has set, by tenant and port of the active plan.
-    pub(super) inputs_set: Vec<Vec<bool>>,
+    /// The tensor inputs of the draft at hand.
+    pub(super) inputs: Inputs,
     pub(super) latest: Latest,
     pub(super) watchdog: Option<Duration>,
     pub(super) close_limit: Duration,

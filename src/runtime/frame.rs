@@ -2,10 +2,10 @@
 
 use super::engine::Engine;
 use super::images::{Image, ImageHeader};
+use super::inputs::Input;
 use super::lifecycle::State;
-use super::result::Place;
 use super::slot::{Held, Stage, Ticket};
-use crate::backend::{DeviceImage, Job};
+use crate::backend::{DeviceBytes, Job};
 use crate::error::RunError;
 use crate::ids::{CameraId, SlotId, TenantId};
 
@@ -50,7 +50,7 @@ impl Draft<'_> {
     /// Gives an image in the memory of the device: it is copied there when the frame begins, and must stay until the frame has
     /// ended. [`RunError::Image`] if it does not fit the camera, has too few bytes, or is not in memory of the device; on a backend
     /// without a device, always.
-    pub fn set_device_image(&mut self, camera: CameraId, header: ImageHeader, image: DeviceImage) -> Result<(), RunError> {
+    pub fn set_device_image(&mut self, camera: CameraId, header: ImageHeader, image: DeviceBytes) -> Result<(), RunError> {
         self.set_image(camera, header)?;
         let given = self.engine.prepared_mut()?.set_device_image(self.slot, camera, image);
         if given.is_err() {
@@ -59,25 +59,9 @@ impl Draft<'_> {
         given
     }
 
-    /// The memory of a tensor input: C order, native endian. It must be written anew in every frame in which the tenant
-    /// runs; a tenant of which this was called for some inputs only, or none, has no input.
-    pub fn input_mut(&mut self, tenant: TenantId, port: usize) -> Result<&mut [u8], RunError> {
-        let engine = &mut *self.engine;
-        let inputs = engine.facts[engine.active.index()].inputs.get(tenant.index());
-        let Place { offset, bytes } = *inputs.ok_or(RunError::Unknown)?.get(port).ok_or(RunError::Unknown)?;
-        engine.inputs_set[tenant.index()][port] = true;
-        engine.prepared_mut()?.input_mut(self.slot, offset, bytes)
-    }
-
-    /// Copies a tensor input. [`RunError::Input`] if the number of bytes is not the input's.
-    pub fn copy_input(&mut self, tenant: TenantId, port: usize, data: &[u8]) -> Result<(), RunError> {
-        let room = self.input_mut(tenant, port)?;
-        if room.len() == data.len() {
-            room.copy_from_slice(data);
-            return Ok(());
-        }
-        self.engine.inputs_set[tenant.index()][port] = false;
-        Err(RunError::Input(u16::try_from(port).unwrap_or(u16::MAX)))
+    /// What is being filled, and where.
+    pub(super) fn parts(&mut self) -> (&mut Engine, SlotId) {
+        (self.engine, self.slot)
     }
 
     /// Sets the draft aside, so that the engine can be used while its images are being written. [`Engine::resume`] gives it
@@ -116,7 +100,7 @@ impl Engine {
         self.switch()?;
         let slot = self.slots.free()?;
         self.slots.take(slot);
-        self.inputs_set.iter_mut().for_each(|ports| ports.fill(false));
+        self.inputs.forget();
         Ok(Draft {
             engine: self,
             slot,
@@ -169,16 +153,19 @@ impl Engine {
         let (plan, frame) = (self.active, self.next_frame);
         let schedule = (frame % self.plan_of(plan).cycle.len().max(1) as u64) as usize;
         let (skip, old) = self.consequences(schedule, old, none);
-        let job = Job {
-            frame,
-            slot,
-            plan,
-            schedule,
-            skip,
-        };
         self.save_latest_of(slot)?;
         let submitted = self.prepared()?.clock().now();
-        if let Err(error) = self.prepared_mut()?.submit(&job) {
+        let issued = self.send_inputs(slot, schedule, skip).and_then(|sent| {
+            self.prepared_mut()?.submit(&Job {
+                frame,
+                slot,
+                plan,
+                schedule,
+                skip,
+                sent,
+            })
+        });
+        if let Err(error) = issued {
             return Err(match error {
                 RunError::Faulted(fault) => self.fail(fault),
                 other => other,
@@ -206,10 +193,10 @@ impl Engine {
             let before = (skip, aged);
             for &t in running {
                 let tenant = &plan.tenants[t.index()];
-                let inputs = self.inputs_set[t.index()].iter().take(tenant.inputs.len());
+                let inputs = self.inputs.of(t, tenant.inputs.len());
                 let any = |set: u32| tenant.cameras.iter().any(|c| set >> c.0 & 1 != 0);
                 let source = |set: u32| tenant.sources.iter().any(|s| set >> s.0 & 1 != 0);
-                skip |= u32::from(any(none) || source(skip) || inputs.into_iter().any(|set| !set)) << t.0;
+                skip |= u32::from(any(none) || source(skip) || inputs.contains(&Input::Missing)) << t.0;
                 aged |= u32::from(any(old) || source(aged)) << t.0;
             }
             if before == (skip, aged) {

@@ -2,6 +2,7 @@
 
 use super::engine::{Engine, Options, PlanFacts};
 use super::images::Newest;
+use super::inputs::Inputs;
 use super::latest::Latest;
 use super::lifecycle::{Lifecycle, State};
 use super::realtime::{self, Realtime, Refused};
@@ -90,7 +91,7 @@ impl Engine {
             next_frame: 0,
             previous_end: 0,
             newest: Newest::new(cameras),
-            inputs_set: inputs_table(&facts),
+            inputs: Inputs::new(&facts),
             latest: Latest::new(output_bytes as usize),
             watchdog: options.watchdog,
             close_limit: options.close_limit,
@@ -108,13 +109,6 @@ impl Engine {
         engine.refused = refused;
         Ok(engine)
     }
-}
-
-/// Room for one flag per tenant and input port of any plan.
-fn inputs_table(facts: &[PlanFacts]) -> Vec<Vec<bool>> {
-    let tenants = facts.iter().map(|f| f.inputs.len()).max().unwrap_or(0);
-    let ports = |t: usize| facts.iter().filter_map(|f| f.inputs.get(t).map(Vec::len)).max().unwrap_or(0);
-    (0..tenants).map(|t| vec![false; ports(t)]).collect()
 }
 
 /// What each worker does first: pins itself, takes its scheduling class, and notes what was refused.

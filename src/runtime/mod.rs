@@ -6,6 +6,7 @@
 //! | [`lifecycle`] | its states and their legal moves |
 //! | `load` | from a plan directory to a running engine |
 //! | `images` | camera images on their way into slots |
+//! | `inputs` | tensor inputs on their way into slots |
 //! | [`frame`] | one frame on its way in |
 //! | `latest` | each tenant's latest result, for frames that bring none |
 //! | [`report`] | the end of a frame, and its report |
@@ -22,6 +23,7 @@ mod deadline;
 pub mod engine;
 pub mod frame;
 mod images;
+mod inputs;
 mod latest;
 pub mod lifecycle;
 mod load;

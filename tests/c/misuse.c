@@ -222,6 +222,11 @@ static void frames(const char *plans) {
     EXPECT(PLATOON_ARGUMENT, platoon_draft_device_image(engine, draft, 0, &there));
     EXPECT(PLATOON_UNKNOWN, platoon_draft_device_image(engine, draft, 1u << 16, &(platoon_device_image){.format = PLATOON_GRAY8}));
     EXPECT(PLATOON_HANDLE, platoon_draft_device_image((platoon_engine){0}, draft, 0, &(platoon_device_image){.format = PLATOON_GRAY8}));
+    platoon_device_tensor tensor = {(uint64_t)(uintptr_t)pixels, PIXELS, NULL};
+    EXPECT(PLATOON_NULL, platoon_draft_device_input(engine, draft, 0, 0, NULL));
+    EXPECT(PLATOON_ARGUMENT, platoon_draft_device_input(engine, draft, 0, 0, &tensor)); /* likewise */
+    EXPECT(PLATOON_UNKNOWN, platoon_draft_device_input(engine, draft, 1u << 16, 0, &tensor));
+    EXPECT(PLATOON_HANDLE, platoon_draft_device_input((platoon_engine){0}, draft, 0, 0, &tensor));
     OK(platoon_draft_image(engine, draft, 0, &data, &bytes));
     CHECK(data != NULL && bytes == PIXELS);
     OK(platoon_draft_drop(engine, draft));

@@ -21,6 +21,8 @@ pub enum Feed {
     Camera(u16),
     /// A tensor input.
     Input,
+    /// The difference of two tensor inputs.
+    Difference,
     /// The last value of an earlier network of the set, which becomes its source.
     Net(usize),
 }
@@ -243,12 +245,18 @@ impl Builder {
                 vec![CameraId(c)],
                 vec![],
             ),
-            Feed::Input => (self.view(DType::F32, |offset| Space::Input { offset }), vec![], vec![]),
+            Feed::Input | Feed::Difference => (self.view(DType::F32, |offset| Space::Input { offset }), vec![], vec![]),
             Feed::Net(n) => (others[n], vec![], vec![TenantId(n as u16)]),
         };
         let mut operators = Vec::new();
         let first = self.view(DType::F32, arena);
-        operators.push(self.operator(t, &[(Primitive::Copy, vec![Operand::View(feed)])], first, decisions));
+        let (mut entrance, mut inputs) = (Primitive::Copy, vec![feed]);
+        if matches!(net.feed, Feed::Difference) {
+            entrance = Primitive::Binary(Binary::Sub);
+            inputs.push(self.view(DType::F32, |offset| Space::Input { offset }));
+        }
+        let operands = inputs.iter().map(|view| Operand::View(*view)).collect();
+        operators.push(self.operator(t, &[(entrance, operands)], first, decisions));
         let mut values = vec![first];
         for layer in &net.layers {
             let x = *values.last().unwrap();
@@ -306,7 +314,7 @@ impl Builder {
             kind: ResultKind::Tensors,
             sources,
             inputs: match net.feed {
-                Feed::Input => vec![port("x", feed)],
+                Feed::Input | Feed::Difference => inputs.iter().map(|view| port("x", *view)).collect(),
                 _ => vec![],
             },
             outputs: vec![port("y", result)],

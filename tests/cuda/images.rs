@@ -1,18 +1,18 @@
-//! Images in the GPU's memory: the results of images from the host, whatever comes between them.
+//! Images and tensors in the GPU's memory: the results of those from the host, whatever comes between them.
 #![allow(unsafe_code)] // what names device memory and events answers for them
 
-use crate::common::build::{self, Decisions, HEIGHT, PIXELS, WIDTH, plan};
+use crate::common::build::{self, Decisions, Feed, HEIGHT, Layer, Net, PIXELS, WIDTH, plan};
 use crate::common::{self, gray, pixels};
 use crate::frames::{nets, options};
 use crate::stub::{Report, on_stub};
 use crate::vehicle::{self, Record, deploy, note, open};
 use platoon::backend::cuda::raw::{Context, DeviceMemory, Event, Stream};
-use platoon::backend::cuda::{Call, device_image, driver_calls};
-use platoon::backend::{DeviceImage, SlotMemory, Submission};
+use platoon::backend::cuda::{Call, device_bytes, driver_calls};
+use platoon::backend::{DeviceBytes, SlotMemory, Submission};
 use platoon::error::RunError;
 use platoon::ids::{CameraId, TenantId};
 use platoon::runtime::{Engine, ImageHeader, Options, State, Ticket};
-use platoon::task::PixelFormat;
+use platoon::task::{PixelFormat, Rate, Status};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -24,11 +24,13 @@ const HEADER: ImageHeader = ImageHeader {
     format: PixelFormat::Gray8,
 };
 
-/// Every image of every frame in device memory, each written by a stream of its own and complete after an event.
+/// Every image or tensor of every frame in device memory, each written by a stream of its own and complete after an event.
 struct Bank {
     memory: DeviceMemory,
-    /// By frame and camera.
+    /// By frame, and camera or input.
     events: Vec<Event>,
+    /// Bytes of each.
+    each: usize,
     /// The stub reads what is copied when the copy's turn has come.
     _images: Vec<Vec<u8>>,
     _streams: Vec<Stream>,
@@ -36,13 +38,18 @@ struct Bank {
 
 impl Bank {
     fn new() -> Bank {
+        Bank::of((0..FRAMES).flat_map(|f| [pixels(0, f), pixels(1, f)]).collect())
+    }
+
+    /// Of images or tensors that are as long as each other.
+    fn of(images: Vec<Vec<u8>>) -> Bank {
         let context: Arc<Context> = Context::open().unwrap();
-        let images: Vec<Vec<u8>> = (0..FRAMES).flat_map(|f| [pixels(0, f), pixels(1, f)]).collect();
-        let memory = DeviceMemory::new(&context, (images.len() * PIXELS) as u64).unwrap();
+        let each = images[0].len();
+        let memory = DeviceMemory::new(&context, (images.len() * each) as u64).unwrap();
         let (mut events, mut streams) = (Vec::new(), Vec::new());
         for (i, image) in images.iter().enumerate() {
             let (stream, event) = (Stream::new(&context, None, 0).unwrap(), Event::new(&context).unwrap());
-            memory.write((i * PIXELS) as u64, image, &stream).unwrap();
+            memory.write((i * each) as u64, image, &stream).unwrap();
             event.record(&stream).unwrap();
             events.push(event);
             streams.push(stream);
@@ -50,16 +57,20 @@ impl Bank {
         Bank {
             memory,
             events,
+            each,
             _images: images,
             _streams: streams,
         }
     }
 
-    fn image(&self, camera: u64, frame: u64) -> DeviceImage {
-        let i = (frame * 2 + camera) as usize;
-        let address = self.memory.area().address + (i * PIXELS) as u64;
+    fn image(&self, camera: u64, frame: u64) -> DeviceBytes {
+        self.bytes((frame * 2 + camera) as usize)
+    }
+
+    fn bytes(&self, i: usize) -> DeviceBytes {
+        let address = self.memory.area().address + (i * self.each) as u64;
         // SAFETY: the event lives as long as the bank, which outlives the engine's frames.
-        unsafe { device_image(address, PIXELS as u64, self.events[i].handle()) }
+        unsafe { device_bytes(address, self.each as u64, self.events[i].handle()) }
     }
 }
 
@@ -143,6 +154,105 @@ fn images_in_the_gpus_memory_give_the_hosts_results_and_stand_in_for_missing_one
     }
 }
 
+/// Tensor inputs: by frame, one for the first net and two for the second, all unlike.
+fn values(frame: u64, input: usize) -> Vec<u8> {
+    let value = |i: usize| ((i * (input + 2)) as f32).sin() * (frame + 1) as f32;
+    (0..PIXELS).flat_map(|i| value(i).to_ne_bytes()).collect()
+}
+
+#[test]
+fn tensors_in_the_gpus_memory_give_the_hosts_results() {
+    let report = on_stub("images::tensors_in_the_gpus_memory_give_the_hosts_results", &[], || {
+        const INPUTS: [(TenantId, usize); 3] = [(TenantId(0), 0), (TenantId(1), 0), (TenantId(1), 1)];
+        let net = |name, feed, divisor| Net {
+            name,
+            feed,
+            rate: Rate { divisor, phase: 0 },
+            layers: vec![Layer::Leak(0.3), Layer::Remember],
+        };
+        let nets = [net("one", Feed::Input, 1), net("two", Feed::Difference, 2)];
+        let plan = || plan("all", 1, &nets, &Decisions::plain());
+        // Which inputs of a frame lie in the GPU's memory, and which of them are missing.
+        let given = |frame: u64, input: usize| (frame + frame / 8) >> input & 1 != 0;
+        let missing = |frame: u64, input: usize| frame % 7 == 5 && input == 1;
+        let mut reference = common::engine(build::deploy(2, vec![plan()]), &options());
+        let mut expected = Record::new();
+        for frame in 0..FRAMES {
+            let mut draft = reference.begin().unwrap();
+            for (input, (tenant, port)) in INPUTS.into_iter().enumerate().filter(|(i, _)| !missing(frame, *i)) {
+                draft.copy_input(tenant, port, &values(frame, input)).unwrap();
+            }
+            let ticket = draft.submit().unwrap();
+            reference.wait(&ticket, None).unwrap();
+            note(&mut reference, &ticket, &mut expected);
+            reference.release(ticket).unwrap();
+        }
+        for slot_memory in [SlotMemory::Copied, SlotMemory::Mapped] {
+            for submission in [Submission::Frame, Submission::Segments] {
+                let options = Options {
+                    submission,
+                    slot_memory,
+                    ..options()
+                };
+                let mut engine = open(deploy(2, vec![plan()]), &options).unwrap();
+                let bank = Bank::of((0..FRAMES).flat_map(|f| (0..3).map(move |input| values(f, input))).collect());
+                let mut found = Record::new();
+                for frame in 0..FRAMES {
+                    // A draft that is dropped leaves nothing behind.
+                    engine.begin().unwrap().set_device_input(TenantId(0), 0, bank.bytes(2)).unwrap();
+                    let mut draft = engine.begin().unwrap();
+                    for (input, (tenant, port)) in INPUTS.into_iter().enumerate().filter(|(i, _)| !missing(frame, *i)) {
+                        if given(frame, input) {
+                            draft
+                                .set_device_input(tenant, port, bank.bytes(3 * frame as usize + input))
+                                .unwrap();
+                        } else {
+                            draft.copy_input(tenant, port, &values(frame, input)).unwrap();
+                        }
+                    }
+                    let ticket = draft.submit().unwrap();
+                    engine.wait(&ticket, None).unwrap();
+                    note(&mut engine, &ticket, &mut found);
+                    engine.release(ticket).unwrap();
+                }
+                let differs = (0..found.len()).find(|&i| found[i] != expected[i]);
+                assert_eq!(differs, None, "twice the frame, and tenant; {slot_memory:?}, {submission:?}");
+
+                let refused = Err(RunError::Input(0));
+                let mut draft = engine.begin().unwrap();
+                let whole = bank.bytes(0);
+                let area = bank.memory.area();
+                for (address, bytes) in [
+                    (area.address, 4 * PIXELS as u64 - 1),
+                    (64, 4 * PIXELS as u64),
+                    (area.address + area.bytes - 8, 4 * PIXELS as u64),
+                ] {
+                    // SAFETY: no event.
+                    let part = unsafe { device_bytes(address, bytes, 0) };
+                    assert_eq!(draft.set_device_input(TenantId(0), 0, part), refused, "{address:#x} {bytes}");
+                }
+                assert_eq!(draft.set_device_input(TenantId(0), 1, whole), Err(RunError::Unknown));
+                assert_eq!(draft.set_device_input(TenantId(2), 0, whole), Err(RunError::Unknown));
+                // What was refused is missing: the tenant repeats its latest result.
+                let ticket = draft.submit().unwrap();
+                let report = engine.wait(&ticket, None).unwrap();
+                assert_eq!((report.tenants[0].status, report.tenants[0].of_frame), (Status::Stale, FRAMES - 1));
+                engine.release(ticket).unwrap();
+                // The next call that waits for an event fails as a handle does that is no event.
+                let calls = driver_calls().of(Call::StreamWaitEvent) + 1;
+                // SAFETY: nobody reads the environment at this time: no frame is in flight.
+                unsafe { std::env::set_var("STUB_FAIL", format!("cuStreamWaitEvent:{calls}:400")) };
+                let mut draft = engine.begin().unwrap();
+                draft.set_device_input(TenantId(0), 0, whole).unwrap();
+                assert_eq!(draft.submit().err(), Some(RunError::Input(0)));
+                assert_eq!(engine.state(), State::Running);
+                assert_eq!(engine.close(), 0);
+            }
+        }
+    });
+    assert_eq!(report, Report::CLEAN);
+}
+
 #[test]
 fn what_is_no_image_there_is_refused_and_nothing_has_happened() {
     let name = "images::what_is_no_image_there_is_refused_and_nothing_has_happened";
@@ -163,7 +273,7 @@ fn what_is_no_image_there_is_refused_and_nothing_has_happened() {
             (at.address - 8, PIXELS),
         ] {
             // SAFETY: no event.
-            let image = unsafe { device_image(address, bytes as u64, 0) };
+            let image = unsafe { device_bytes(address, bytes as u64, 0) };
             assert_eq!(draft.set_device_image(camera, HEADER, image), refused, "{address:#x} {bytes}");
         }
         let wide = ImageHeader {

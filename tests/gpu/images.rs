@@ -4,7 +4,7 @@ use crate::data;
 use crate::gpu;
 use crate::network::Machine;
 use crate::road::{self, Results};
-use platoon::backend::cuda::device_image;
+use platoon::backend::cuda::device_bytes;
 use platoon::backend::cuda::raw::{Context, DeviceMemory, Event, Stream};
 use platoon::backend::{SlotMemory, Submission};
 use platoon::error::RunError;
@@ -97,7 +97,7 @@ fn images_in_the_gpus_memory_give_the_bits_of_the_hosts() {
                 room.write(0, picture.rgb(), &stream).unwrap();
                 event.record(&stream).unwrap();
                 // SAFETY: the event lives as long as the engine.
-                let image = unsafe { device_image(room.area().address, bytes, event.handle()) };
+                let image = unsafe { device_bytes(room.area().address, bytes, event.handle()) };
                 draft.set_device_image(CameraId(0), header, image).unwrap_or_else(|e| panic!("{e}"));
             }
             draft.submit().unwrap_or_else(|e| panic!("{e}"))
@@ -118,7 +118,7 @@ fn images_in_the_gpus_memory_give_the_bits_of_the_hosts() {
         };
         for (address, bytes) in [(outside, 64 * 192), (4096, 64 * 192), (memory[0].area().address, 100)] {
             // SAFETY: no event.
-            let image = unsafe { device_image(address, bytes, 0) };
+            let image = unsafe { device_bytes(address, bytes, 0) };
             assert_eq!(
                 draft.set_device_image(CameraId(0), header, image),
                 Err(RunError::Image(CameraId(0))),

@@ -91,6 +91,7 @@ impl Ring {
             plan: PlanId((place >> 16) as u16),
             schedule: (place >> 32) as usize,
             skip: skip as u32,
+            sent: 0,
         }
     }
 

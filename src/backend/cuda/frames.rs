@@ -18,7 +18,7 @@ use super::weights::Weights;
 use crate::backend::cpu::arena::ImageParams;
 use crate::backend::progress::{Clock, DeviceWords, Places, Progress};
 use crate::backend::trace::{TraceEvent, TraceRing};
-use crate::backend::{DeviceImage, Job, PrepareOptions, Prepared, Wait};
+use crate::backend::{DeviceBytes, Job, PrepareOptions, Prepared, Wait};
 use crate::error::{Fault, RunError};
 use crate::ids::{CameraId, PlanId, SegmentId, SlotId, TenantId};
 use crate::limits::MAX_SLOTS;
@@ -120,10 +120,7 @@ impl CudaPrepared {
         let entered = self.context.enter().map_err(|error| (None, error));
         let taken = entered.and_then(|()| slot.take_images(root).map_err(|(camera, error)| (Some(camera), error)));
         taken.map_err(|(camera, error)| match camera.and_then(CameraId::from_index) {
-            // What the caller calls an event is none, or one that cannot be waited for now. Nothing else has come of it.
-            Some(camera) if error.call == Call::StreamWaitEvent && matches!(error.code, INVALID_VALUE | INVALID_HANDLE | 900..=908) => {
-                RunError::Image(camera)
-            }
+            Some(camera) if is_no_event(&error) => RunError::Image(camera),
             _ => RunError::Faulted(self.fail(error, Some(job))),
         })
     }
@@ -132,7 +129,7 @@ impl CudaPrepared {
     pub(super) fn launch(&mut self, job: &Job) -> Result<(), DriverError> {
         let parts = &mut self.parts;
         let slot = &mut parts.slots[job.slot.index()];
-        slot.publish(job.frame, job.skip);
+        slot.publish(job.frame, job.skip, job.sent);
         slot.words.submit();
         self.context.enter()?;
         let (slot, plan, root) = (&*slot, &parts.plans[job.plan.index()], parts.streams.root());
@@ -344,7 +341,7 @@ impl Prepared for CudaPrepared {
         Ok(())
     }
 
-    fn set_device_image(&mut self, slot: SlotId, camera: CameraId, image: DeviceImage) -> Result<(), RunError> {
+    fn set_device_image(&mut self, slot: SlotId, camera: CameraId, image: DeviceBytes) -> Result<(), RunError> {
         let state = self.slot(slot)?;
         let area = state.areas.images.get(camera.index()).ok_or(RunError::Unknown)?;
         let params = state.params(camera.index());
@@ -354,13 +351,11 @@ impl Prepared for CudaPrepared {
         let needed = needed
             .filter(|&n| n <= image.bytes && n <= area.bytes)
             .ok_or(RunError::Image(camera))?;
-        let owned = self.context.enter().and_then(|()| self.context.owns(image.address, needed));
-        match owned {
-            Ok(true) => {}
-            Ok(false) => return Err(RunError::Image(camera)),
-            Err(error) => return Err(RunError::Faulted(self.fail(error, None))),
+        let image = DeviceBytes { bytes: needed, ..image };
+        if !self.is_in_device(image)? {
+            return Err(RunError::Image(camera));
         }
-        self.slot_mut(slot)?.give(camera.index(), DeviceImage { bytes: needed, ..image });
+        self.slot_mut(slot)?.give(camera.index(), image);
         Ok(())
     }
 
@@ -377,6 +372,21 @@ impl Prepared for CudaPrepared {
 
     fn input_mut(&mut self, slot: SlotId, offset: usize, bytes: usize) -> Result<&mut [u8], RunError> {
         part_mut(self.slot_mut(slot)?.input.bytes_mut(), offset, bytes)
+    }
+
+    fn is_in_device(&self, bytes: DeviceBytes) -> Result<bool, RunError> {
+        let owned = self.context.enter().and_then(|()| self.context.owns(bytes.address, bytes.bytes));
+        owned.map_err(|error| RunError::Faulted(self.fail(error, None)))
+    }
+
+    fn send_input(&mut self, slot: SlotId, offset: usize, bytes: usize, from: Option<DeviceBytes>) -> Result<bool, RunError> {
+        let (root, state) = (self.parts.streams.root(), self.slot(slot)?);
+        let entered = self.context.enter();
+        match entered.and_then(|()| state.take_input(offset as u64, bytes as u64, from, root)) {
+            Ok(()) => Ok(true),
+            Err(error) if from.is_some() && is_no_event(&error) => Ok(false),
+            Err(error) => Err(RunError::Faulted(self.fail(error, None))),
+        }
     }
 
     fn output(&self, slot: SlotId, offset: usize, bytes: usize) -> Result<&[u8], RunError> {
@@ -506,6 +516,12 @@ impl Drop for CudaPrepared {
             self.shut(DROP_LIMIT);
         }
     }
+}
+
+/// True if the driver refused to wait for what the caller calls an event: it is none, or one that cannot be waited for now. Nothing
+/// else has come of it.
+fn is_no_event(error: &DriverError) -> bool {
+    error.call == Call::StreamWaitEvent && matches!(error.code, INVALID_VALUE | INVALID_HANDLE | 900..=908)
 }
 
 fn part_mut(bytes: &mut [u8], offset: usize, count: usize) -> Result<&mut [u8], RunError> {

@@ -3,6 +3,7 @@
 
 use super::bind::{Area, Launch};
 use crate::backend::FaultKind;
+use crate::ids::TenantId;
 use bytemuck::{Pod, Zeroable};
 use std::time::Duration;
 
@@ -69,6 +70,9 @@ struct TransferParams {
     source: u64,
     target: u64,
     bytes: u64,
+    slot: u64,
+    tenant: u32,
+    padding: u32,
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -122,11 +126,17 @@ pub fn upload(slot: u64, camera: u32, source: u64, target: Area) -> Launch {
 ///
 /// A kernel, as each node of a copy engine makes a graph dearer for the host to launch: measured on an H200, a graph with 8 of
 /// them takes 24 us to launch, and 2.3 without.
-pub fn transfer(source: Area, target: Area) -> Launch {
+///
+/// Of a tenant's inputs, with the address of the slot's block: does nothing in frames whose inputs are in the device's memory already.
+pub fn transfer(source: Area, target: Area, inputs_of: Option<(u64, TenantId)>) -> Launch {
+    let (slot, tenant) = inputs_of.map_or((0, 0), |(slot, tenant)| (slot, tenant.0.into()));
     let params = TransferParams {
         source: source.address,
         target: target.address,
         bytes: source.bytes.min(target.bytes),
+        slot,
+        tenant,
+        padding: 0,
     };
     Launch::new(UNIT, "transfer", carriers(params.bytes), 0, UPLOAD_THREADS, &params)
 }

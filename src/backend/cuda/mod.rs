@@ -38,7 +38,7 @@ mod words;
 
 pub use error::CudaError;
 pub use prepare::Compile;
-pub use raw::{Call, DriverCalls, DriverError, device_image, driver_calls};
+pub use raw::{Call, DriverCalls, DriverError, device_bytes, driver_calls};
 
 use super::{Backend, PrepareError, PrepareOptions, Prepared, Probe};
 use crate::plan::deployment::Deployment;

@@ -359,18 +359,24 @@ impl<'a> Builder<'a> {
             let lane = self.lanes.tenant(tenant);
             self.enter(lane);
             for stretch in stretches {
-                self.transfer(lane, stretch, self.frame.pinned.input, self.frame.at.input);
+                self.transfer(
+                    lane,
+                    stretch,
+                    self.frame.pinned.input,
+                    self.frame.at.input,
+                    Some((self.frame.at.slot, tenant)),
+                );
             }
             let event = self.record(lane);
             self.tensors.insert(tenant, event);
         }
     }
 
-    /// Carries bytes across the bus, either way.
-    fn transfer(&mut self, lane: Lane, stretch: Stretch, source: Area, target: Area) {
+    /// Carries bytes across the bus: a tenant's results, or its inputs where the block at the address says so.
+    fn transfer(&mut self, lane: Lane, stretch: Stretch, source: Area, target: Area, inputs_of: Option<(u64, TenantId)>) {
         let part = |area: Area| area.part(stretch.offset, stretch.bytes);
         if let (Some(source), Some(target)) = (part(source), part(target)) {
-            self.launch(lane, None, marks::transfer(source, target));
+            self.launch(lane, None, marks::transfer(source, target, inputs_of));
         }
     }
 
@@ -509,7 +515,7 @@ impl<'a> Builder<'a> {
         if !frame.mapped {
             for stretch in outputs(frame.plan(), tenant) {
                 if stretch.bytes <= marks::LARGEST_RESULT {
-                    self.transfer(lane, stretch, frame.at.output, frame.pinned.output);
+                    self.transfer(lane, stretch, frame.at.output, frame.pinned.output, None);
                 } else {
                     self.program.commands.push(Command::Download { lane, bytes: stretch });
                     self.follows[lane.0] = false;

@@ -10,7 +10,7 @@ use super::error::CudaError;
 use super::memory::{Account, Parts};
 use super::raw::{Context, DeviceMemory, DriverError, Pinned, Stream};
 use super::words::{Layout, SlotWords};
-use crate::backend::DeviceImage;
+use crate::backend::DeviceBytes;
 use crate::backend::cpu::arena::ImageParams;
 use crate::backend::progress::Progress;
 use crate::task::PixelFormat;
@@ -49,7 +49,7 @@ enum Place {
     /// In pinned memory.
     Host,
     /// Somewhere in the device's memory; it comes to the slot's own when the frame begins.
-    Given(DeviceImage),
+    Given(DeviceBytes),
     /// In the slot's own memory on the device.
     Device,
 }
@@ -171,7 +171,7 @@ impl SlotState {
     }
 
     /// The image is one in the device's memory, which is copied to the slot's when the frame begins.
-    pub fn give(&mut self, camera: usize, image: DeviceImage) {
+    pub fn give(&mut self, camera: usize, image: DeviceBytes) {
         self.places[camera] = Place::Given(image);
         self.params.cameras[camera].on_device = 1;
     }
@@ -190,7 +190,7 @@ impl SlotState {
             .and_then(|f| f.image_bytes(params.width, params.height, params.stride));
         let (address, event) = (from.address, 0);
         let bytes = bytes.unwrap_or(0).min(from.bytes);
-        self.give(camera, DeviceImage { address, bytes, event });
+        self.give(camera, DeviceBytes { address, bytes, event });
     }
 
     /// True if an image was given that has not been copied yet.
@@ -224,9 +224,29 @@ impl SlotState {
         Ok(())
     }
 
+    /// Has a tensor input brought to where the device reads it, in the stream's order: from given bytes, or from pinned memory.
+    pub fn take_input(&self, offset: u64, bytes: u64, from: Option<DeviceBytes>, root: &Stream) -> Result<(), DriverError> {
+        let part = |area: Area| area.part(offset, bytes);
+        let (Some(target), Some(pinned)) = (part(self.areas.input), part(self.input.area())) else {
+            return Ok(());
+        };
+        let source = match from {
+            Some(given) => {
+                root.wait_foreign(given.event)?;
+                given.address
+            }
+            None => pinned.address,
+        };
+        if source == target.address {
+            Ok(())
+        } else {
+            root.copy(target, source)
+        }
+    }
+
     /// Puts the block where the device reads it. The slot must not be in flight.
-    pub fn publish(&mut self, frame: u64, skip: u32) {
-        (self.params.frame, self.params.skip) = (frame, skip);
+    pub fn publish(&mut self, frame: u64, skip: u32, sent: u32) {
+        (self.params.frame, self.params.skip, self.params.sent) = (frame, skip, sent);
         self.block.bytes_mut().copy_from_slice(bytemuck::bytes_of(&self.params));
     }
 }

@@ -31,6 +31,7 @@ pub fn warm_up(prepared: &mut CudaPrepared) -> Result<(), CudaError> {
                     plan: PlanId(plan as u16),
                     schedule,
                     skip: 0,
+                    sent: 0,
                 };
                 frame(prepared, &job)?;
             }

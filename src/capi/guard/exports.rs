@@ -199,8 +199,17 @@ exports! {
         let header = runtime::ImageHeader { width: given.width, height: given.height, stride: given.stride, format };
         let (address, bytes, event) = (given.address, given.bytes, given.event.raw() as usize);
         // Who calls this function answers for the event.
-        let image = crate::backend::DeviceImage { address, bytes, event };
+        let image = crate::backend::DeviceBytes { address, bytes, event };
         table::find(engine.id)?.draft_device_image(draft.id, camera, header, image)
+    }
+
+    /// Gives a tensor input in the GPU's memory.
+    fn platoon_draft_device_input(engine: Engine, draft: Draft, tenant: u32, input: u32, tensor: *const DeviceTensor) |caller| {
+        let given = caller.read_plain(tensor)?;
+        let (address, bytes, event) = (given.address, given.bytes, given.event.raw() as usize);
+        // Who calls this function answers for the event.
+        let bytes = crate::backend::DeviceBytes { address, bytes, event };
+        table::find(engine.id)?.draft_device_input(draft.id, tenant, input, bytes)
     }
 
     /// The memory of a tensor input.

@@ -133,6 +133,16 @@ c_structs! {
         event: Address<c_void>,
     }
 
+    /// A tensor in the memory of the GPU.
+    plain "platoon_device_tensor" DeviceTensor {
+        /// Address of its first byte.
+        address: u64,
+        /// Bytes at the address.
+        bytes: u64,
+        /// The event after which it is complete; null if it is.
+        event: Address<c_void>,
+    }
+
     /// What became of a tenant in a frame.
     plain "platoon_tenant_report" TenantReport {
         /// A number of [`crate::task::Status`].

@@ -14,7 +14,7 @@ uint64_t device_nanoseconds(void) {
 static void tell(uint64_t* word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
 
 typedef struct { uint64_t frame; uint32_t width, height, stride, format; uint64_t padding; } camera;
-typedef struct { uint64_t frame; uint32_t skip, padding; camera cameras[16]; } slot_block;
+typedef struct { uint64_t frame; uint32_t skip, sent; camera cameras[16]; } slot_block;
 
 typedef struct { const slot_block* source; slot_block* target; uint64_t* stamp; uint64_t padding; } begin_params;
 
@@ -44,10 +44,11 @@ static void upload(const void* argument) {
     memcpy(p->target, p->source, bytes < p->capacity ? bytes : p->capacity);
 }
 
-typedef struct { const uint8_t* source; uint8_t* target; uint64_t bytes; } transfer_params;
+typedef struct { const uint8_t* source; uint8_t* target; uint64_t bytes; const slot_block* slot; uint32_t tenant, padding; } transfer_params;
 
 static void transfer(const void* argument) {
     const transfer_params* p = argument;
+    if (p->slot && p->slot->sent >> p->tenant & 1) return;
     memcpy(p->target, p->source, p->bytes);
 }
 

@@ -125,8 +125,8 @@ pub struct SlotBlock {
     pub frame: u64,
     /// Bit set of tenants without input.
     pub skip: u32,
-    /// Zero.
-    pub padding: u32,
+    /// Bit set of tenants whose tensor inputs are in the device's memory already.
+    pub sent: u32,
     /// By camera number.
     pub cameras: [Camera; MAX_CAMERAS],
 }

@@ -103,9 +103,12 @@ extern "C" __global__ void upload(const __grid_constant__ UploadParams p) {
 }
 
 struct TransferParams {
-    const u8* source;  // 16-byte aligned
-    u8* target;        // 16-byte aligned
+    const u8* source;       // 16-byte aligned
+    u8* target;             // 16-byte aligned
     u64 bytes;
+    const SlotBlock* slot;  // null for results
+    u32 tenant;             // whose inputs they are
+    u32 padding;
 };
 
 // Tensor inputs on their way in, results on their way out. Each thread has several loads under way, as one takes a
@@ -113,6 +116,7 @@ struct TransferParams {
 extern "C" __global__ void transfer(const __grid_constant__ TransferParams p) {
     wait_for_predecessors();
     release_successors();
+    if (p.slot != nullptr && p.slot->sent >> p.tenant % 32 & 1) return;
     constexpr u32 LOADS = 4;
     u64 vectors = p.bytes / 16;
     u64 stride = u64(gridDim.x) * blockDim.x;
@@ -168,4 +172,4 @@ extern "C" __global__ void fault(const __grid_constant__ FaultParams p) {
 }
 
 static_assert(sizeof(BeginParams) == 32 && sizeof(Mark) == 16 && sizeof(MarkParams) == 80, "mirrored in marks.rs");
-static_assert(sizeof(UploadParams) == 40 && sizeof(TransferParams) == 24 && sizeof(FaultParams) == 40, "mirrored in marks.rs");
+static_assert(sizeof(UploadParams) == 40 && sizeof(TransferParams) == 40 && sizeof(FaultParams) == 40, "mirrored in marks.rs");

@@ -18,7 +18,7 @@ struct Camera {
 struct SlotBlock {
     u64 frame;
     u32 skip;  // bit set of tenants without input
-    u32 padding;
+    u32 sent;  // bit set of tenants whose tensor inputs are in the device's memory already
     Camera cameras[MAX_CAMERAS];
 };
 

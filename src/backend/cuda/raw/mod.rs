@@ -36,4 +36,4 @@ pub use graph::{Capture, Graph};
 pub use green::GreenContext;
 pub use memory::{DeviceMemory, Pinned};
 pub use module::{Function, Geometry, Module};
-pub use stream::{Event, Stream, device_image};
+pub use stream::{Event, Stream, device_bytes};

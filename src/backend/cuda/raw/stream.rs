@@ -3,7 +3,7 @@
 use super::device::Context;
 use super::driver::{DriverError, Handle, NOT_READY, Pointer};
 use super::green::GreenContext;
-use crate::backend::DeviceImage;
+use crate::backend::DeviceBytes;
 use crate::backend::cuda::bind::Area;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Stream {
     }
 
     /// What comes after waits for what an event of somebody else marks, by its handle; 0 is none. Who made the
-    /// [`crate::backend::DeviceImage`] that it comes from has answered for its being an event.
+    /// [`crate::backend::DeviceBytes`] that it comes from has answered for its being an event.
     pub(in crate::backend::cuda) fn wait_foreign(&self, event: usize) -> Result<(), DriverError> {
         if event == 0 {
             return Ok(());
@@ -115,7 +115,7 @@ impl Event {
         })
     }
 
-    /// The event for [`device_image`].
+    /// The event for [`device_bytes`].
     pub fn handle(&self) -> usize {
         self.handle.0 as usize
     }
@@ -134,11 +134,11 @@ impl Drop for Event {
     }
 }
 
-/// An image of `bytes` bytes at an address of the GPU's memory, complete after `event`, a `CUevent` or `cudaEvent_t` of the same
-/// GPU; 0 if it is complete.
+/// `bytes` bytes at an address of the GPU's memory, complete after `event`, a `CUevent` or `cudaEvent_t` of the same
+/// GPU; 0 if they are complete.
 ///
 /// # Safety
-/// The event is one, and lives until the frame that the image is given to was submitted.
-pub unsafe fn device_image(address: u64, bytes: u64, event: usize) -> DeviceImage {
-    DeviceImage { address, bytes, event }
+/// The event is one, and lives until the frame that they are given to was submitted.
+pub unsafe fn device_bytes(address: u64, bytes: u64, event: usize) -> DeviceBytes {
+    DeviceBytes { address, bytes, event }
 }
