@@ -123,6 +123,7 @@ pub const HEADERS: &[Header] = &[
     header!("conv_patch_tile.cuh"),
     header!("conv_wgmma_params.cuh"),
     header!("conv_wgmma_store.cuh"),
+    header!("conv_wgmma_tile.cuh"),
     header!("divide.cuh"),
     header!("epilogue.cuh"),
     header!("generic.cuh"),
