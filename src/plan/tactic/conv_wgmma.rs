@@ -29,17 +29,30 @@ pub enum Chains {
     Cluster,
 }
 
-/// One kernel of `conv_wgmma.cu`.
+/// A block whose weights stay in shared memory, and whose warpgroups multiply tiles of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Most K blocks of the weights.
+    pub k_blocks: u16,
+    /// Warpgroups that multiply.
+    pub warpgroups: u16,
+    /// Tiles of each that are stored or joined at once.
+    pub buffers: u16,
+}
+
+/// One kernel of `conv_wgmma.cu` or `conv_wgmma_kept.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WgmmaTile {
-    /// Pixels (64 for each warpgroup) and output channels of a block's tile.
+    /// Pixels (64 for each warpgroup) and output channels of a block's tile, or of a warpgroup's where weights are kept.
     pub tile: (u16, u16),
-    /// K blocks in shared memory at once.
+    /// K blocks in shared memory at once; of the pixels alone where weights are kept.
     pub stages: u16,
     /// Blocks that share an SM.
     pub blocks: u16,
     /// Who sums the chains of a split K.
     pub chains: Chains,
+    /// How weights are kept, if they are.
+    pub kept: Option<Kept>,
 }
 
 const fn entry(tile: (u16, u16), stages: u16, blocks: u16, chains: Chains) -> Option<WgmmaTile> {
@@ -48,6 +61,22 @@ const fn entry(tile: (u16, u16), stages: u16, blocks: u16, chains: Chains) -> Op
         stages,
         blocks,
         chains,
+        kept: None,
+    })
+}
+
+/// Weights of so many channels and K blocks are kept.
+const fn kept(channels: u16, k_blocks: u16, warpgroups: u16, stages: u16, buffers: u16) -> Option<WgmmaTile> {
+    Some(WgmmaTile {
+        tile: (64, channels),
+        stages,
+        blocks: 1,
+        chains: Chains::One,
+        kept: Some(Kept {
+            k_blocks,
+            warpgroups,
+            buffers,
+        }),
     })
 }
 
@@ -105,10 +134,14 @@ const MENU: &[Option<WgmmaTile>] = &[
     one((128, 160), 5, 1),
     one((192, 160), 4, 1),
     turns((128, 96), 6, 1),
+    kept(128, 2, 4, 8, 2),
+    kept(128, 2, 3, 12, 2),
+    kept(128, 4, 4, 12, 1),
+    kept(128, 8, 3, 6, 1),
 ];
 
 impl WgmmaTile {
-    /// The kernel's name in `conv_wgmma.cu`; `plain` for tails that are stored the plain way.
+    /// The kernel's name in its source; `plain` for tails that are stored the plain way, the only ones where weights are kept.
     pub fn function(&self, plain: bool) -> String {
         let WgmmaTile { tile, stages, blocks, .. } = self;
         let chains = match self.chains {
@@ -116,8 +149,24 @@ impl WgmmaTile {
             Chains::InTurn => "turns",
             Chains::Cluster => "cluster",
         };
+        if let Some(Kept { k_blocks, warpgroups, .. }) = self.kept {
+            return format!("conv_wgmma_kept_{}_k{k_blocks}_g{warpgroups}_s{stages}_{chains}", tile.1);
+        }
         let any = if plain { "" } else { "_any" };
         format!("conv_wgmma_{}x{}_s{stages}_b{blocks}_{chains}{any}", tile.0, tile.1)
+    }
+
+    /// Threads of a block: the warpgroups that multiply, a warp that loads, and where weights are kept, one that brings what is joined.
+    pub fn threads(&self) -> u32 {
+        match self.kept {
+            Some(kept) => u32::from(kept.warpgroups) * 128 + 64,
+            None => u32::from(self.tile.0) / 64 * 128 + 32,
+        }
+    }
+
+    /// The entry for a launch whose weights cannot be kept, or whose tail is not one that such kernels store: the same bits.
+    pub fn without_kept(&self) -> Option<&'static WgmmaTile> {
+        WgmmaTile::all().find(|e| e.kept.is_none() && e.chains == self.chains && e.tile.1 == self.tile.1.min(128))
     }
 
     /// The entry for a launch that is too narrow for a cluster: the same tile and bits, the chains in turn.
@@ -205,7 +254,8 @@ pub fn splits(product: &Product<'_>) -> u16 {
 /// Checks that an entry of the menu computes a product whose class has `split_k` chains.
 pub fn fits(entry: &WgmmaTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
     need(split_k == splits(product), Misfit::Class)?;
-    need((split_k == 1) == (entry.chains == Chains::One), Misfit::Tile)
+    let held = entry.kept.is_none_or(|kept| k_blocks(product) <= u64::from(kept.k_blocks));
+    need(held && (split_k == 1) == (entry.chains == Chains::One), Misfit::Tile)
 }
 
 /// The menu's tactics for a product, best first by estimate: the time is that of the rounds in which a large GPU takes the
@@ -232,6 +282,8 @@ impl WgmmaTile {
         const EXCHANGE: u64 = 800;
         /// From asking for a K block until its stage is free again, if nothing else is asked for.
         const LATENCY: u64 = 1400;
+        /// What it costs to load a K block of weights that stay, before the first tile.
+        const LOAD: u64 = 256;
         /// Columns at which a product reads of shared memory as long as it multiplies.
         const NARROW: u64 = 256;
         let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
@@ -249,9 +301,11 @@ impl WgmmaTile {
             0 => 0,
             _ => k_blocks(product).div_ceil(side_by_side) * (block * resident).max(LATENCY / u64::from(self.stages - 1)) + last,
         };
-        let blocks = u64::from(self.blocks);
+        // Warpgroups that take tiles of their own are like blocks.
+        let blocks = u64::from(self.kept.map_or(self.blocks, |kept| kept.warpgroups));
         let (full, rest) = (tiles / (PROCESSORS * blocks), tiles % (PROCESSORS * blocks));
-        START + full * wave(blocks) + wave(rest.div_ceil(PROCESSORS))
+        let loads = self.kept.map_or(0, |_| LOAD * k_blocks(product));
+        START + loads + full * wave(blocks) + wave(rest.div_ceil(PROCESSORS))
     }
 }
 
@@ -261,7 +315,10 @@ mod tests {
 
     #[test]
     fn every_entry_is_a_kernel_of_the_source() {
-        let source = include_str!("../../backend/cuda/kernels/conv_wgmma.cu");
+        let sources = [
+            include_str!("../../backend/cuda/kernels/conv_wgmma.cu"),
+            include_str!("../../backend/cuda/kernels/conv_wgmma_kept.cu"),
+        ];
         let mut kernels = 0;
         for entry in WgmmaTile::all() {
             let list = match entry.chains {
@@ -269,14 +326,21 @@ mod tests {
                 Chains::InTurn => "TURNS",
                 Chains::Cluster => "CLUSTER",
             };
-            let line = format!(
-                "\nCONV_WGMMA_{list}({}, {}, {}, {})\n",
-                entry.tile.0, entry.tile.1, entry.stages, entry.blocks
-            );
-            assert_eq!(source.matches(&line).count(), 1, "{line}");
+            let (tile, stages) = (entry.tile, entry.stages);
+            let line = match entry.kept {
+                Some(k) => format!(
+                    "\nCONV_KEPT_{list}({}, {}, {}, {stages}, {})\n",
+                    tile.1, k.k_blocks, k.warpgroups, k.buffers
+                ),
+                None => format!("\nCONV_WGMMA_{list}({}, {}, {stages}, {})\n", tile.0, tile.1, entry.blocks),
+            };
+            let found: usize = sources.iter().map(|s| s.matches(&line).count()).sum();
+            assert_eq!(found, 1, "{line}");
             kernels += 1;
         }
-        assert_eq!(source.lines().filter(|l| l.starts_with("CONV_WGMMA_")).count(), kernels);
+        let lines = sources.iter().flat_map(|s| s.lines());
+        let listed = lines.filter(|l| l.starts_with("CONV_WGMMA_") || l.starts_with("CONV_KEPT_"));
+        assert_eq!(listed.count(), kernels);
     }
 
     #[test]
@@ -289,6 +353,7 @@ mod tests {
             };
             assert_eq!(WgmmaTile::of(wrong), None);
             assert!(entry.chains != Chains::Cluster || entry.without_cluster().is_some_and(|e| e.chains == Chains::InTurn));
+            assert!(entry.kept.is_none() || entry.without_kept().is_some_and(|e| e.kept.is_none() && e.chains == entry.chains));
         }
         let retired = MENU.iter().position(Option::is_none).map(|variant| Tactic {
             kernel: Kernel::ConvWgmma,

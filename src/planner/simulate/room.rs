@@ -47,11 +47,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
     // Of which so many fill a unit's shared memory.
     let sharing = |blocks: u64, threads: u64, registers: u64| block(threads, registers, all / blocks.max(1) - RESERVED);
     match tactic.kernel {
-        // Warps that multiply, and one that loads.
-        Kernel::ConvWgmma => {
-            let threads = u64::from(tactic.tile.0) * 2 + 32;
-            WgmmaTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(u64::from(e.blocks), threads, 96))
-        }
+        Kernel::ConvWgmma => WgmmaTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(u64::from(e.blocks), u64::from(e.threads()), 96)),
         Kernel::StreamWgmma => sharing(2, 160, 80),
         Kernel::ConvPatch => sharing(1, 288, 144),
         Kernel::Stem => block(512, 104, 80 << 10),

@@ -3,9 +3,9 @@
 //! Pixels come through an im2col map of the whole input, so a chunk is said by where its tiles begin; weights are packed in
 //! the order in which the blocks read them, already swizzled, and need no map.
 
-use super::epilogue::{Constants, Epilogue, GROUP, flags, function, pack_bias};
+use super::epilogue::{ChannelsLast, Constants, Epilogue, GROUP, flags, function, pack_bias};
 use super::swizzle::{Halves, swizzled_blocks};
-use super::{Addresses, BindError, Im2colMap, Kernel, Launch, PackId, Packer, Swizzle, TensorMap};
+use super::{Addresses, BindError, Im2colMap, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains, WgmmaTile, corners, k_blocks, product};
 use crate::plan::tactic::product::Product;
@@ -14,12 +14,16 @@ use bytemuck::{Pod, Zeroable};
 
 /// Rows that a warpgroup multiplies.
 const WARPGROUP_ROWS: u32 = 64;
+/// Rows that a warp stores at a time, and channels.
+const STRIP: [u32; 2] = [16, 64];
 /// Bytes of a row of a K block.
 const K_BYTES: u32 = BLOCK_K * 2;
 /// Bytes of a warp's strip, in which it turns its sums round.
 const STRIP_BYTES: u32 = 16 * 64 * 2;
 /// Bytes kept for barriers.
 const BARRIER_BYTES: u32 = 256;
+/// The same where weights are kept.
+const KEPT_BARRIER_BYTES: u32 = 512;
 
 /// `ConvWgmmaParams` of `kernels/conv_wgmma_params.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -50,15 +54,25 @@ pub(super) struct Params {
     end: [u32; 4],
 }
 
-impl WgmmaTile {
-    /// Threads of a block: the warpgroups that multiply, and one warp that loads.
-    fn threads(&self) -> u32 {
-        u32::from(self.tile.0) / WARPGROUP_ROWS * 128 + 32
-    }
+/// `ConvKeptParams` of `kernels/conv_wgmma_kept.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct KeptParams {
+    product: Params,
+    output: TensorMap,
+    joined: TensorMap,
+}
 
-    /// Bytes of shared memory of a block: stages, barriers, and strips or, in a cluster, the sums of as much as a tile.
+impl WgmmaTile {
+    /// Bytes of shared memory of a block: stages, barriers, and strips or, in a cluster, the sums of as much as a tile; or weights
+    /// that are kept, stages, the tiles that are stored, and barriers.
     fn shared(&self) -> u32 {
         let [pixels, channels] = [self.tile.0, self.tile.1].map(u32::from);
+        if let Some(kept) = self.kept {
+            let [k_blocks, warpgroups, buffers] = [kept.k_blocks, kept.warpgroups, kept.buffers].map(u32::from);
+            let outputs = warpgroups * buffers * pixels * channels * 2;
+            return (k_blocks * channels + u32::from(self.stages) * pixels) * K_BYTES + outputs + KEPT_BARRIER_BYTES;
+        }
         let stages = u32::from(self.stages) * (pixels + channels) * K_BYTES;
         let sums = match self.chains {
             Chains::Cluster => pixels * channels * 4,
@@ -288,16 +302,78 @@ pub(super) fn params(
     })
 }
 
+/// A map of the chunk's pixels in the output or the joined tensor, which end where the chunk does.
+fn pixel_map(tensor: &ChannelsLast, params: &Params, rows: u32) -> TiledMap {
+    TiledMap {
+        address: tensor.address,
+        extents: vec![u64::from(params.channels), u64::from(params.first_pixel + params.run_pixels)],
+        strides: vec![tensor.pixel as u64 * 2],
+        tile: vec![STRIP[1], rows],
+        steps: vec![1, 1],
+        swizzle: Swizzle::B128,
+    }
+}
+
+impl ConvWgmma {
+    /// The launch of an entry that keeps weights; none where its tail or its pixels want another, or it has no block for every
+    /// tile of channels.
+    fn kept(&self, at: &Addresses<'_>, params: Params, width: u16) -> Result<Option<Launch>, BindError> {
+        let epilogue = &params.epilogue;
+        let clips = matches!(epilogue.function, function::IDENTITY | function::RELU | function::CLIP);
+        let flat = epilogue.flags & flags::FLAT != 0 && params.run_stride == 0 && epilogue.output.pixel > 0;
+        let places = match u32::from(width) {
+            0 => at.multiprocessors,
+            width => width,
+        };
+        let across = (places / params.channel_tiles).min(params.run_tiles);
+        if !clips || !flat || !is_plain(epilogue, params.channels) || across == 0 {
+            return Ok(None);
+        }
+        let joins = epilogue.flags & flags::JOINS != 0;
+        let output = at.maps.tiled(&pixel_map(&epilogue.output, &params, STRIP[0]))?;
+        let joined = match joins {
+            true if epilogue.joined.pixel > 0 => at.maps.tiled(&pixel_map(&epilogue.joined, &params, WARPGROUP_ROWS))?,
+            true => return Ok(None),
+            false => TensorMap([0; 16]),
+        };
+        let blocks = across * params.channel_tiles;
+        let params = KeptParams {
+            product: params,
+            output,
+            joined,
+        };
+        let launch = Launch::new(
+            "conv_wgmma_kept",
+            self.entry.function(true),
+            blocks,
+            0,
+            self.entry.threads(),
+            &params,
+        );
+        Ok(Some(Launch {
+            shared: self.entry.shared(),
+            ..launch
+        }))
+    }
+}
+
 impl Kernel for ConvWgmma {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
-        let params = params(at, &self.operator, &product, region, self.entry.tile, &self.constants)?;
+        let params = |entry: &WgmmaTile| params(at, &self.operator, &product, region, entry.tile, &self.constants);
+        if self.entry.kept.is_some()
+            && let Some(launch) = self.kept(at, params(&self.entry)?, width)?
+        {
+            return Ok(vec![launch]);
+        }
         // A cluster is not cut: where the width has no room for one, a block sums the chains of its tiles in turn.
         let narrow = width != 0 && u32::from(width) < self.constants.splits;
         let entry = match self.entry.chains {
+            _ if self.entry.kept.is_some() => *self.entry.without_kept().ok_or(MISFIT)?,
             Chains::Cluster if narrow => *self.entry.without_cluster().ok_or(MISFIT)?,
             _ => self.entry,
         };
+        let params = params(&entry)?;
         let cluster = if entry.chains == Chains::Cluster {
             self.constants.splits
         } else {

@@ -11,21 +11,10 @@
 // would add zeros, as long as weights are finite.) The splits of a tile are computed one after another by one
 // block, or side by side by the blocks of a cluster, which then share out the rows and give each other the sums.
 
-#include "conv_wgmma_params.cuh"
 #include "conv_wgmma_store.cuh"
-#include "epilogue.cuh"
-#include "hopper.cuh"
-#include "wgmma.cuh"
+#include "conv_wgmma_tile.cuh"
 
-constexpr u32 BLOCK_K = 64;                  // channels of a stage
-constexpr u32 K_BYTES = BLOCK_K * 2;         // one swizzled row
-constexpr u32 PRODUCT_K = 16;                // channels of one warpgroup product
-constexpr u32 WARP = 32, WARPGROUP = 128;
-constexpr u32 WARPGROUP_ROWS = 64;
 constexpr u32 BARRIER_BYTES = 256;
-
-// Who sums the chains of a tile: there is one chain, one block sums them in turn, or a cluster's blocks side by side.
-enum class Chains { ONE, IN_TURN, CLUSTER };
 
 // A tile of M pixels and N channels, how many K blocks are in flight, and how many blocks share an SM.
 template <u32 M, u32 N, u32 DEPTH, u32 BLOCKS>
@@ -46,176 +35,6 @@ struct Shape {
     static constexpr u32 SHARE = STRIPS, SHARE_ROW_BYTES = N * 4, SHARE_BYTES = M * SHARE_ROW_BYTES;
     static_assert(SUMS + 8 <= STRIPS, "barriers fit");
 };
-
-// A tile: its first pixel (counted like `first_pixel`), its valid pixels, its first channel.
-struct Tile {
-    u32 pixel, pixels, channel;
-};
-
-template <class S>
-__device__ __forceinline__ Tile tile_at(const ConvWgmmaParams& p, u32 index) {
-    // Often there is one tile of channels, and one run.
-    const u32 rows = p.channel_tiles == 1 ? index : index / p.channel_tiles;
-    const u32 run = p.run_stride == 0 ? 0 : rows / p.run_tiles;
-    const u32 offset = (rows - run * p.run_tiles) * S::TILE_M;
-    Tile t;
-    t.channel = (index - rows * p.channel_tiles) * S::TILE_N;
-    t.pixel = p.first_pixel + run * p.run_stride + offset;
-    t.pixels = min(p.run_pixels - offset, S::TILE_M);
-    return t;
-}
-
-// K blocks from one to another.
-struct Blocks {
-    u32 begin, end;
-    __device__ __forceinline__ u32 count() const { return end - begin; }
-};
-
-// The K blocks of a tile whose taps can lie in the input. Under a dilated window rows of taps may lie outside for all pixels of
-// a tile, where they would add zeros.
-__device__ __forceinline__ Blocks live_blocks(const ConvWgmmaParams& p, const Tile& t) {
-    const Blocks all = {0, p.k_blocks};
-    const u32 first = t.pixel / p.walk_columns, last = (t.pixel + t.pixels - 1) / p.walk_columns, batch = first / p.walk_rows;
-    if (last / p.walk_rows != batch) return all;
-    const u32 top = (first - batch * p.walk_rows) * p.stride_rows, bottom = (last - batch * p.walk_rows) * p.stride_rows;
-    const u32 row = p.kernel_columns * p.channel_blocks, above = p.pad_rows > bottom ? p.pad_rows - bottom : 0;
-    const u32 below = p.height + p.pad_rows > top ? p.height + p.pad_rows - top : 0;
-    const u32 begin = min((above + p.dilation_rows - 1) / p.dilation_rows * row, p.k_blocks);
-    return {begin, max(begin, min((below + p.dilation_rows - 1) / p.dilation_rows * row, p.k_blocks))};
-}
-
-// Those of a chain.
-__device__ __forceinline__ Blocks chain_blocks(const ConvWgmmaParams& p, const Blocks& live, u32 chain) {
-    const auto begin = [&](u32 i) { return min(max(i * p.k_blocks / p.splits, live.begin), live.end); };
-    return {begin(chain), begin(chain + 1)};
-}
-
-// Those that a block loads for a tile.
-template <Chains CHAINS>
-__device__ __forceinline__ Blocks blocks_of(const ConvWgmmaParams& p, const Tile& t, u32 rank) {
-    Blocks live = {0, p.k_blocks};
-    if (p.height != 0) live = live_blocks(p, t);
-    return CHAINS == Chains::CLUSTER ? chain_blocks(p, live, rank) : live;
-}
-
-// The stage that comes next and how often the ring went round.
-template <u32 STAGES>
-struct Ring {
-    u32 stage = 0, parity = 0;
-    __device__ __forceinline__ void advance() {
-        if (++stage == STAGES) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
-};
-
-// Where the weights of a tile lie: a run of `bytes` for each K block, `step` apart.
-struct WeightRuns {
-    u64 address, step;
-    u32 bytes;
-};
-
-template <class S>
-__device__ __forceinline__ WeightRuns weight_runs(const ConvWgmmaParams& p, const Tile& t, u32 begin) {
-    const u32 padded = (p.channels + GROUP - 1) / GROUP * GROUP;
-    const u64 step = static_cast<u64>(padded) * K_BYTES;
-    return {p.weights + begin * step + t.channel * K_BYTES, step, min(S::TILE_N, padded - t.channel) * K_BYTES};
-}
-
-// Says what a stage will hold, and asks for its weights.
-template <class S>
-__device__ __forceinline__ void load_weights(const WeightRuns& w, u32 k, u32 base, u32 stage) {
-    const u32 full = base + S::BARRIERS + stage * 16;
-    barrier_arrive_expecting(full, S::IMAGE_BYTES + w.bytes);
-    copy_run(base + stage * S::STAGE_BYTES + S::IMAGE_BYTES, reinterpret_cast<const void*>(w.address + k * w.step), w.bytes, full);
-}
-
-// Where the loads of a tile begin.
-struct Walk {
-    i32 x, y, batch;
-    u32 block, down, across;
-    WeightRuns weights;
-};
-
-template <class S>
-__device__ __forceinline__ Walk walk_from(const ConvWgmmaParams& p, const Tile& t, u32 begin) {
-    const u32 line = t.pixel / p.walk_columns;
-    Walk w;
-    w.x = static_cast<i32>((t.pixel - line * p.walk_columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
-    const u32 batch = line / p.walk_rows;
-    w.batch = static_cast<i32>(batch);
-    w.y = static_cast<i32>((line - batch * p.walk_rows) * p.stride_rows) - static_cast<i32>(p.pad_rows);
-    const u32 tap = begin / p.channel_blocks;
-    w.block = begin - tap * p.channel_blocks;
-    w.down = tap / p.kernel_columns;
-    w.across = tap - w.down * p.kernel_columns;
-    w.weights = weight_runs<S>(p, t, begin);
-    return w;
-}
-
-// Fills the weights' part of the first stages; returns how many. Weights are constants, so this may run before the launches
-// that make the image have ended.
-template <class S>
-__device__ __forceinline__ u32 load_ahead(const Walk& w, u32 blocks, u32 base) {
-    const u32 count = min(blocks, S::STAGES);
-#pragma unroll 1
-    for (u32 k = 0; k < count; ++k) load_weights<S>(w.weights, k, base, k);
-    return count;
-}
-
-// Fills stages with the K blocks `begin..end` of a tile; the first `ahead` have their weights already.
-template <class S>
-__device__ __forceinline__ void load(const ConvWgmmaParams& p, const Walk& w, u32 count, u32 ahead, u32 base, Ring<S::STAGES>& ring) {
-    u32 block = w.block, down = w.down, across = w.across;
-#pragma unroll 1
-    for (u32 k = 0; k < count; ++k, ring.advance()) {
-        const u32 full = base + S::BARRIERS + ring.stage * 16;
-        if (k >= ahead) {
-            barrier_wait(full + 8, ring.parity ^ 1);
-            load_weights<S>(w.weights, k, base, ring.stage);
-        }
-        copy_im2col(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
-                    static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
-        if (++block == p.channel_blocks) {
-            block = 0;
-            if (++across == p.kernel_columns) {
-                across = 0;
-                ++down;
-            }
-        }
-    }
-}
-
-// Multiplies the next `count` stages into `sums`, which start anew.
-template <class S>
-__device__ __forceinline__ void multiply(float (&sums)[S::TILE_N / 2], u32 count, u32 base, u32 group, u32 lane, Ring<S::STAGES>& ring) {
-    // Set here, not by the first product: some compilers would else set them between products and wait for each.
-#pragma unroll
-    for (u32 i = 0; i < S::TILE_N / 2; ++i) sums[i] = 0.0f;
-    u32 previous = 0;
-#pragma unroll 1
-    for (u32 k = 0; k < count; ++k, ring.advance()) {
-        const u32 full = base + S::BARRIERS + ring.stage * 16;
-        barrier_wait(full, ring.parity);
-        const u32 image = base + ring.stage * S::STAGE_BYTES;
-        const u32 a = swizzled_matrix(image + group * WARPGROUP_ROWS * K_BYTES);
-        const u32 b = swizzled_matrix(image + S::IMAGE_BYTES);
-        products_begin();
-#pragma unroll
-        for (u32 i = 0; i < BLOCK_K / PRODUCT_K; ++i) {
-            const u32 step = i * PRODUCT_K * 2 >> 4;  // descriptors count in 16 bytes
-            Wgmma<S::TILE_N>::multiply(sums, a + step, b + step);
-        }
-        products_commit();
-        // The products of the stage before are done: it may be filled again.
-        products_wait<1>();
-        if (k > 0 && lane == 0) barrier_arrive(previous);
-        previous = full + 8;
-    }
-    products_wait<0>();
-    if (count > 0 && lane == 0) barrier_arrive(previous);
-}
 
 // The threads that multiply meet.
 template <u32 WORKERS>
@@ -280,6 +99,13 @@ __device__ __forceinline__ void add_chains(float (&values)[GROUP], u32 address, 
     }
 #pragma unroll
     for (u32 j = 0; j < GROUP; ++j) values[j] = turned ? sums[j ^ GROUP / 2] : sums[j];
+}
+
+// The K blocks that a block loads for a tile.
+template <Chains CHAINS>
+__device__ __forceinline__ Blocks own_blocks(const ConvWgmmaParams& p, const Tile& t, u32 rank) {
+    const Blocks live = blocks_of(p, t);
+    return CHAINS == Chains::CLUSTER ? chain_blocks(p, live, rank) : live;
 }
 
 // A group of 8 channels of a tile that a thread finishes.
@@ -363,7 +189,7 @@ __device__ __forceinline__ void store_strips(const ConvWgmmaParams& p, const Til
     const u32 channel = t.channel + 2 * FIRST;
     if (channel >= p.channels) return;
     const auto fetch = [&](auto& to, u32 from) {
-        load_biases(to, e, from, p.channels, lane);
+        load_biases(to.bias, e, from, p.channels, lane);
         if (S::ROOMY && is_join(e)) load_joined(to, e, rows, from, p.channels, lane);
     };
     if constexpr (!EARLY) fetch(ahead, channel);
@@ -403,7 +229,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     Ring<S::STAGES> ring;
     if (warp == S::WORKERS / WARP) {
         Tile t = tile_at<S>(p, first);
-        Blocks blocks = blocks_of<CHAINS>(p, t, rank);
+        Blocks blocks = own_blocks<CHAINS>(p, t, rank);
         Walk walk = walk_from<S>(p, t, blocks.begin);
         u32 ahead = 0;
         if (lane == 0 && first < p.tiles) ahead = load_ahead<S>(walk, blocks.count(), base);
@@ -411,7 +237,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         for (u32 i = first; i < p.tiles; i += step, ahead = 0) {
             if (i != first) {
                 t = tile_at<S>(p, i);
-                blocks = blocks_of<CHAINS>(p, t, rank);
+                blocks = own_blocks<CHAINS>(p, t, rank);
                 walk = walk_from<S>(p, t, blocks.begin);
                 if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();  // the sums before have left the stages
             }
@@ -442,12 +268,11 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 if (threadIdx.x < part * (S::TILE_N / GROUP) && is_live(p, t, g)) load_ahead_of<S>(group_ahead, p, t, g);
             } else if constexpr (PLAIN && EARLY) {
                 rows = warp_rows(p, t, first_row, lane);
-                load_biases(strip_ahead, p.epilogue, t.channel, p.channels, lane);
+                load_biases(strip_ahead.bias, p.epilogue, t.channel, p.channels, lane);
                 if (is_join(p.epilogue)) load_joined(strip_ahead, p.epilogue, rows, t.channel, p.channels, lane);
             }
             if constexpr (PLAIN && !EARLY && CHAINS != Chains::CLUSTER) touch_biases<S>(p, t, lane);
-            Blocks live = {0, p.k_blocks};
-            if (p.height != 0) live = live_blocks(p, t);
+            const Blocks live = blocks_of(p, t);
             const u32 own = CHAINS == Chains::ONE ? live.count() : chain_blocks(p, live, rank).count();
             multiply<S>(sums, own, base, group, lane, ring);
             if constexpr (CHAINS == Chains::IN_TURN) {

@@ -90,17 +90,18 @@ struct StripAhead {
     }
 };
 
-// Loads the one and the other. `channel` is the strip's first.
-template <u32 WIDTH>
-__device__ __forceinline__ void load_biases(StripAhead<WIDTH>& ahead, const Epilogue& e, u32 channel, u32 channels, u32 lane) {
+// Loads the biases of a thread's fragment. `channel` is the strip's first.
+template <u32 COUNT>
+__device__ __forceinline__ void load_biases(float2 (&biases)[COUNT], const Epilogue& e, u32 channel, u32 channels, u32 lane) {
     const float2* bias = reinterpret_cast<const float2*>(e.bias + 4ull * (channel + lane % 4 * 2));
 #pragma unroll
-    for (u32 j = 0; j < WIDTH / GROUP; ++j) {
-        ahead.bias[j] = make_float2(0.0f, 0.0f);
-        if (e.bias != 0 && channel + j * GROUP < channels) ahead.bias[j] = bias[j * GROUP / 2];
+    for (u32 j = 0; j < COUNT; ++j) {
+        biases[j] = make_float2(0.0f, 0.0f);
+        if (e.bias != 0 && channel + j * GROUP < channels) biases[j] = bias[j * GROUP / 2];
     }
 }
 
+// Loads what is joined to a strip.
 template <u32 WIDTH>
 __device__ __forceinline__ void load_joined(StripAhead<WIDTH>& ahead, const Epilogue& e, const WarpRows& rows, u32 channel, u32 channels, u32 lane) {
     using Turns = StripTurns<WIDTH>;
@@ -111,14 +112,10 @@ __device__ __forceinline__ void load_joined(StripAhead<WIDTH>& ahead, const Epil
     }
 }
 
-// Adds the biases to `COUNT` values of a fragment from `FIRST` on, bounds them, rounds them to halves and writes them to
-// the strip.
+// Adds the biases to `COUNT` values of a fragment from `FIRST` on, bounds them and rounds them to halves.
 template <u32 FIRST, u32 COUNT, u32 N>
-__device__ __forceinline__ void fragment_to_strip(const float (&sums)[N], const float2 (&bias)[COUNT / 4], const Epilogue& e, u32 strip, u32 lane) {
+__device__ __forceinline__ void fragment_to_halves(u32 (&halves)[COUNT / 2], const float (&sums)[N], const float2 (&bias)[COUNT / 4], const Epilogue& e) {
     const Bounds bounds(e);
-    // Lanes 8 i .. 8 i + 7 name the rows of the i-th 8 by 8 matrix: upper and lower rows of two groups of columns.
-    const u32 row = lane % 16, piece = lane / 16;
-    u32 halves[COUNT / 2];
     const auto round = [&](const auto& pair) {
 #pragma unroll
         for (u32 j = 0; j < COUNT / 4; ++j) {
@@ -133,14 +130,29 @@ __device__ __forceinline__ void fragment_to_strip(const float (&sums)[N], const 
     } else {
         round([](float a, float b) { return two_halves(a, b); });
     }
-    __syncwarp();
+}
+
+// Writes the halves of a fragment to the strip.
+template <u32 COUNT>
+__device__ __forceinline__ void halves_to_strip(const u32 (&halves)[COUNT], u32 strip, u32 lane) {
+    // Lanes 8 i .. 8 i + 7 name the rows of the i-th 8 by 8 matrix: upper and lower rows of two groups of columns.
+    const u32 row = lane % 16, piece = lane / 16;
 #pragma unroll
-    for (u32 j = 0; j < COUNT / 2; j += 4) {
+    for (u32 j = 0; j < COUNT; j += 4) {
         asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(strip + strip_piece(row, piece + j / 2)),
                      "r"(halves[j]),
                      "r"(halves[j + 1]), "r"(halves[j + 2]), "r"(halves[j + 3])
                      : "memory");
     }
+}
+
+// Both, when all lanes have read what the strip held.
+template <u32 FIRST, u32 COUNT, u32 N>
+__device__ __forceinline__ void fragment_to_strip(const float (&sums)[N], const float2 (&bias)[COUNT / 4], const Epilogue& e, u32 strip, u32 lane) {
+    u32 halves[COUNT / 2];
+    fragment_to_halves<FIRST, COUNT>(halves, sums, bias, e);
+    __syncwarp();
+    halves_to_strip(halves, strip, lane);
     __syncwarp();
 }
 
@@ -220,7 +232,7 @@ __device__ __forceinline__ void store_plain(const Epilogue& e, const float (&sum
                                             u32 strip, u32 channel, u32 channels, u32 lane) {
     constexpr u32 WIDTH = STRIP_WIDTH<N>;
     if (channel >= channels) return;
-    if constexpr (!EARLY) load_biases(ahead, e, channel, channels, lane);
+    if constexpr (!EARLY) load_biases(ahead.bias, e, channel, channels, lane);
     fragment_to_strip<FIRST, WIDTH / 2>(sums, ahead.bias, e, strip, lane);
     strip_to_output<EARLY>(e, ahead, rows, strip, channel, channels, lane);
     if constexpr (FIRST + WIDTH / 2 < N) {
