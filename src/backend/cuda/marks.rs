@@ -174,10 +174,10 @@ mod tests {
             begin(1, 2, 3).params.len(),
             mark(1, &[]).params.len(),
             upload(1, 2, 3, Area::default()).params.len(),
-            transfer(Area::default(), Area::default()).params.len(),
+            transfer(Area::default(), Area::default(), None).params.len(),
             fault(1, 2, FaultKind::Hang, 3).params.len(),
         ];
-        assert_eq!(lengths, [32, 16 + 16 * MAX_MARKS, 40, 24, 40]);
+        assert_eq!(lengths, [32, 16 + 16 * MAX_MARKS, 40, 40, 40]);
     }
 
     #[test]
