@@ -110,9 +110,10 @@ impl Engine {
                     Input::Given(from) => Some(*from),
                     _ => None,
                 };
-                // What the caller calls an event is none: nothing has come of it.
-                let done = prepared.send_input(slot, place.offset, place.bytes, from)?;
-                done.then_some(()).ok_or(refused(port))?;
+                if !prepared.send_input(slot, place.offset, place.bytes, from)? {
+                    // What the caller calls an event is none: nothing has come of it.
+                    return Err(refused(port));
+                }
             }
             sent |= 1 << tenant.0;
         }

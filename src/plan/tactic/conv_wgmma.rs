@@ -166,7 +166,7 @@ impl WgmmaTile {
 
     /// The entry for a launch whose weights cannot be kept, or whose tail is not one that such kernels store: the same bits.
     pub fn without_kept(&self) -> Option<&'static WgmmaTile> {
-        WgmmaTile::all().find(|e| e.kept.is_none() && e.chains == self.chains && e.tile.1 == self.tile.1.min(128))
+        WgmmaTile::all().find(|e| e.kept.is_none() && e.chains == self.chains && e.tile.1 == self.tile.1)
     }
 
     /// The entry for a launch that is too narrow for a cluster: the same tile and bits, the chains in turn.

@@ -319,14 +319,13 @@ impl ConvWgmma {
     /// tile of channels.
     fn kept(&self, at: &Addresses<'_>, params: Params, width: u16) -> Result<Option<Launch>, BindError> {
         let epilogue = &params.epilogue;
-        let clips = matches!(epilogue.function, function::IDENTITY | function::RELU | function::CLIP);
         let flat = epilogue.flags & flags::FLAT != 0 && params.run_stride == 0 && epilogue.output.pixel > 0;
         let places = match u32::from(width) {
             0 => at.multiprocessors,
             width => width,
         };
         let across = (places / params.channel_tiles).min(params.run_tiles);
-        if !clips || !flat || !is_plain(epilogue, params.channels) || across == 0 {
+        if !is_clip(epilogue) || !flat || !is_plain(epilogue, params.channels) || across == 0 {
             return Ok(None);
         }
         let joins = epilogue.flags & flags::JOINS != 0;
@@ -390,12 +389,17 @@ impl Kernel for ConvWgmma {
     }
 }
 
+/// True if bounds alone express the function: `is_clip` of `kernels/conv_wgmma_store.cuh`.
+fn is_clip(epilogue: &Epilogue) -> bool {
+    matches!(epilogue.function, function::IDENTITY | function::RELU | function::CLIP)
+}
+
 /// True if sums may be rounded to halves before they are turned round and stored 16 bytes at a time: the conditions of
 /// `kernels/conv_wgmma_store.cuh`.
 pub(super) fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
-    let clips = matches!(epilogue.function, function::IDENTITY | function::RELU | function::CLIP);
     let joins = epilogue.flags & flags::JOINS != 0;
-    let needed = flags::WIDE_STORE | if clips && !joins { 0 } else { flags::ROUNDED } | if joins { flags::WIDE_JOINED } else { 0 };
+    let needed =
+        flags::WIDE_STORE | if is_clip(epilogue) && !joins { 0 } else { flags::ROUNDED } | if joins { flags::WIDE_JOINED } else { 0 };
     epilogue.flags & needed == needed && epilogue.function != function::TAIL && channels.is_multiple_of(GROUP as u32)
 }
 
