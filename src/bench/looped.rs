@@ -1,7 +1,9 @@
 //! The frame loop under a stopwatch: what a frame costs the host, and how evenly frames take their time.
 //!
 //! Pictures and tensors are in the slots before the clock is read. The host's cost is what binding and launching take: taking
-//! a slot, describing its images, submission. A frame goes from there until its last result is there.
+//! a slot, describing its images, submission. A frame goes from there until its last result is there. Its *work* is what the
+//! engine reports of it, from submission to its end by the device's own stamp; the rest of the frame is the host's, that binds
+//! and notices the end. So a tail is the device's or the host's.
 //!
 //! A host that others interrupt makes both uneven, whatever runs on it: what it does to a computation and a wait of the same length
 //! is measured too.
@@ -81,7 +83,7 @@ pub const fn ways(gpu: bool) -> &'static [Way] {
 }
 
 /// Headings of [`Report::rows`].
-pub const HEADINGS: [&str; 11] = [
+pub const HEADINGS: [&str; 13] = [
     "task set",
     "way",
     "frames",
@@ -93,6 +95,8 @@ pub const HEADINGS: [&str; 11] = [
     "p99.9",
     "max",
     "p99.9/p50",
+    "of work",
+    "rest us p99.9",
 ];
 
 /// A loop's figures.
@@ -106,6 +110,23 @@ pub struct Looped {
     pub host: Samples,
     /// Frames, from binding to the last result.
     pub frame: Samples,
+    /// Their work: from submission to the end by the device's stamp.
+    pub work: Samples,
+    /// What is left of them: binding and noticing the end.
+    pub rest: Samples,
+}
+
+impl Looped {
+    fn new(name: &str, way: Way) -> Looped {
+        Looped {
+            name: name.into(),
+            way,
+            host: Samples::default(),
+            frame: Samples::default(),
+            work: Samples::default(),
+            rest: Samples::default(),
+        }
+    }
 }
 
 /// All loops, and what their figures depend on.
@@ -128,13 +149,9 @@ pub fn measure(compiled: &Compiled, board: &BoardRecord, options: &Options, way:
         ..options.clone()
     };
     let mut engine = Engine::with(ours::deployment(vec![compiled.clone()], board)?, &options)?;
-    let mut looped = Looped {
-        name: plan.task_set.clone(),
-        way,
-        host: Samples::default(),
-        frame: Samples::default(),
-    };
+    let mut looped = Looped::new(&plan.task_set, way);
     let (mut host, mut frame) = (Vec::with_capacity(frames), Vec::with_capacity(frames));
+    let (mut work, mut rest) = (Vec::with_capacity(frames), Vec::with_capacity(frames));
     for number in 0..WARM + frames {
         let taken = Instant::now();
         let mut draft = engine.begin()?;
@@ -160,17 +177,22 @@ pub fn measure(compiled: &Compiled, board: &BoardRecord, options: &Options, way:
         }
         let ticket = draft.submit()?;
         let launched = bound.elapsed();
-        engine.wait(&ticket, None)?;
+        let report = engine.wait(&ticket, None)?;
         let done = bound.elapsed();
         engine.release(ticket)?;
         if number >= WARM {
+            let whole = nanos((taken + done).as_nanos());
             host.push(nanos((taken + launched).as_nanos()));
-            frame.push(nanos((taken + done).as_nanos()));
+            frame.push(whole);
+            work.push(report.total);
+            rest.push(Nanos(whole.0.saturating_sub(report.total.0)));
         }
     }
     engine.close();
     looped.host.extend(host);
     looped.frame.extend(frame);
+    looped.work.extend(work);
+    looped.rest.extend(rest);
     Ok(looped)
 }
 
@@ -193,12 +215,7 @@ pub fn alone(like: &Looped, frames: usize) -> Looped {
         }
         frame.push(nanos(start.elapsed().as_nanos()));
     }
-    let mut alone = Looped {
-        name: like.name.clone(),
-        way: ALONE,
-        host: Samples::default(),
-        frame: Samples::default(),
-    };
+    let mut alone = Looped::new(&like.name, ALONE);
     alone.host.extend(host);
     alone.frame.extend(frame);
     alone
@@ -225,7 +242,8 @@ fn jitter(frame: &Samples) -> f64 {
 
 impl Report {
     /// A row for each loop.
-    pub fn rows(&self) -> Vec<[String; 11]> {
+    pub fn rows(&self) -> Vec<[String; 13]> {
+        let some = |count: usize, text: String| if count > 0 { text } else { "-".into() };
         let row = |l: &Looped| {
             let us = |q: f64| format!("{:.1}", l.host.quantile(q).as_ms() * 1e3);
             let ms = |q: f64| format!("{:.3}", l.frame.quantile(q).as_ms());
@@ -241,6 +259,8 @@ impl Report {
                 ms(0.999),
                 ms(1.0),
                 format!("{:.3}", jitter(&l.frame)),
+                some(l.work.count(), format!("{:.3}", jitter(&l.work))),
+                some(l.rest.count(), format!("{:.1}", l.rest.quantile(0.999).as_ms() * 1e3)),
             ]
         };
         self.loops.iter().map(row).collect()
@@ -256,6 +276,7 @@ impl Report {
             json!({
                 "task_set": l.name, "way": l.way.name, "frames": l.frame.count(),
                 "host_us": part(&l.host, 1e3), "frame_ms": part(&l.frame, 1e6), "jitter": jitter(&l.frame),
+                "work_ms": (l.work.count() > 0).then(|| part(&l.work, 1e6)), "rest_us": (l.rest.count() > 0).then(|| part(&l.rest, 1e3)),
             })
         };
         json!({ "provenance": self.provenance.json(), "loops": self.loops.iter().map(one).collect::<Vec<_>>() })
@@ -269,15 +290,12 @@ mod tests {
     use crate::planner::{CompileOptions, boards};
 
     fn looped() -> Looped {
-        let (mut host, mut frame) = (Samples::default(), Samples::default());
-        host.extend((1..=1000).map(|n| Nanos(n * 10)));
-        frame.extend((1..=1000).map(|n| Nanos(1_000_000 + n * 1000)));
-        Looped {
-            name: "urban".into(),
-            way: WORDLESS,
-            host,
-            frame,
-        }
+        let mut looped = Looped::new("urban", WORDLESS);
+        looped.host.extend((1..=1000).map(|n| Nanos(n * 10)));
+        looped.frame.extend((1..=1000).map(|n| Nanos(1_000_000 + n * 1000)));
+        looped.work.extend((1..=1000).map(|n| Nanos(900_000 + n * 200)));
+        looped.rest.extend((1..=1000).map(|n| Nanos(100_000 + n * 800)));
+        looped
     }
 
     #[test]
@@ -288,7 +306,7 @@ mod tests {
         };
         assert_eq!(
             report.rows()[0].join(" "),
-            "urban no segment words 1000 5.0 9.9 10.0 1.500 1.990 1.999 2.000 1.333"
+            "urban no segment words 1000 5.0 9.9 10.0 1.500 1.990 1.999 2.000 1.333 1.100 899.2"
         );
         let json = &report.json()["loops"][0];
         assert_eq!((&json["host_us"]["p99"], &json["frame_ms"]["max"]), (&json!(9.9), &json!(2.0)));
@@ -307,6 +325,7 @@ mod tests {
         for way in ways(false) {
             let looped = measure(&compiled, &board, &options, *way, 7).unwrap();
             assert_eq!((looped.host.count(), looped.frame.count()), (7, 7));
+            assert_eq!((looped.work.count(), looped.rest.count()), (7, 7));
             assert!(looped.host.median() > Nanos(0) && looped.frame.min() > looped.host.min());
             let alone = alone(&looped, 5);
             assert_eq!((alone.host.count(), alone.frame.count()), (5, 5));

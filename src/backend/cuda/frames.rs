@@ -28,7 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often the driver is asked, at most, whether something has gone wrong.
+/// How often the driver is asked, at most, whether something has gone wrong; and how long a frame is under way before that,
+/// as the question takes the driver's locks and the host's time just when it should notice the end.
 const ASK_EVERY: Duration = Duration::from_millis(5);
 /// How long a blocking wait spins before it sleeps.
 const SPIN: Duration = Duration::from_micros(100);
@@ -186,20 +187,27 @@ impl CudaPrepared {
         self.flight.borrow().front().is_some_and(due)
     }
 
-    /// Asks the driver, at most every few milliseconds, whether the work in flight has gone wrong.
+    /// Asks the driver, at most every few milliseconds, whether the work in flight has gone wrong. Frames that end before
+    /// are never asked about.
     fn ask(&self) {
-        let now = self.parts.clock.host().now();
-        if self.fault.get().is_some() || is_poisoned() || now.saturating_sub(self.asked.get()) < ASK_EVERY.as_nanos() as u64 {
+        if self.fault.get().is_some() || is_poisoned() || !self.is_doubtful() {
             return;
         }
-        self.asked.set(now);
         self.retire();
-        if self.flight.borrow().is_empty() {
+        if !self.is_doubtful() {
             return;
         }
+        self.asked.set(self.parts.clock.host().now());
         if let Err(error) = self.context.enter().and_then(|()| self.parts.streams.root().is_idle()) {
             self.fail(error, None);
         }
+    }
+
+    /// True if the oldest frame that is not known to have ended was submitted, and asked about, long ago.
+    fn is_doubtful(&self) -> bool {
+        let oldest = self.flight.borrow().front().map(|job| self.parts.slots[job.slot.index()].words.submitted());
+        let long_ago = |since: u64| self.parts.clock.host().now().saturating_sub(since) >= ASK_EVERY.as_nanos() as u64;
+        oldest.is_some_and(|submitted| long_ago(submitted.max(self.asked.get())))
     }
 
     /// Keeps the first fault: of the oldest frame in flight, or of `job`, which did not get that far. Nothing is called
