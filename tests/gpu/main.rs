@@ -9,9 +9,10 @@
 //! | `images` | images in the GPU's memory, slots in the host's |
 //! | `faults` | what goes wrong on the device |
 //! | `refused` | what cannot be prepared |
+//! | `tensors` | tensor inputs in the GPU's memory |
 //!
 //! `PLATOON_KERNELS` names the folder of kernel archives, by default `plans/kernels`.
-#![cfg(all(feature = "cuda", feature = "planner", feature = "replay"))]
+#![cfg(all(feature = "cuda", feature = "bench"))]
 #![allow(dead_code)] // the shared modules serve other binaries too
 
 mod bits;
@@ -22,6 +23,7 @@ mod images;
 mod networks;
 mod refused;
 mod road;
+mod tensors;
 
 #[path = "../common/av.rs"]
 mod av;

@@ -205,7 +205,11 @@ impl CudaPrepared {
 
     /// True if the oldest frame that is not known to have ended was submitted, and asked about, long ago.
     fn is_doubtful(&self) -> bool {
-        let oldest = self.flight.borrow().front().map(|job| self.parts.slots[job.slot.index()].words.submitted());
+        let oldest = self
+            .flight
+            .borrow()
+            .front()
+            .map(|job| self.parts.slots[job.slot.index()].words.submitted());
         let long_ago = |since: u64| self.parts.clock.host().now().saturating_sub(since) >= ASK_EVERY.as_nanos() as u64;
         oldest.is_some_and(|submitted| long_ago(submitted.max(self.asked.get())))
     }
