@@ -113,9 +113,9 @@ pub struct CropCard {
     /// Share of its width and height by which a box is enlarged on each side, 0 to
     /// [`MAX_CROP_MARGIN`](crate::primitive::MAX_CROP_MARGIN); 0 unless given.
     pub margin: f32,
-    /// Crops in a batch, for a network that leaves its batch open, 1 to [`MAX_CROPS`](crate::limits::MAX_CROPS); 1 unless
-    /// given. Any other network says itself how many it takes.
-    pub count: u32,
+    /// Crops in a batch, 1 to [`MAX_CROPS`](crate::limits::MAX_CROPS). `None` leaves it to the network: its own batch, or 1 where it
+    /// leaves its batch open. A network of another batch is refused.
+    pub count: Option<u32>,
 }
 
 /// How a network's outputs are read.
@@ -323,11 +323,11 @@ mod tests {
         let expected = CropCard {
             classes: vec!["sign".into(), "light".into()],
             margin: 0.25,
-            count: 8,
+            count: Some(8),
         };
         assert_eq!(card.input.crops, Some(expected));
         let plain = load(&of("classes = [\"sign\"]", "")).unwrap().input.crops.unwrap();
-        assert_eq!((plain.margin, plain.count), (0.0, 1));
+        assert_eq!((plain.margin, plain.count), (0.0, None));
         for wrong in [
             "classes = []",
             "classes = [\"a\"], margin = -0.1",

@@ -372,7 +372,12 @@ fn tenant(
 ) -> Result<Attached, PlannerError> {
     spec.card.verify()?;
     let halves = options.dtype == DType::F16 && !spec.card.single;
-    let pictures = spec.card.input.crops.as_ref().map_or(ids.len().max(1) as u32, |c| c.count);
+    let pictures = spec
+        .card
+        .input
+        .crops
+        .as_ref()
+        .map_or(ids.len().max(1) as u32, |c| c.count.unwrap_or(1));
     let import = ImportOptions {
         batch: Some(options.batch.unwrap_or(pictures)),
         outputs: spec.card.read_outputs(),

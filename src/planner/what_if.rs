@@ -107,7 +107,7 @@ impl Change {
                 let at = find(name)?;
                 let tenant = &mut own.tenants[at];
                 if let Some(crops) = &mut tenant.card.input.crops {
-                    crops.count = *count;
+                    crops.count = Some(*count);
                     return Ok(changed);
                 }
                 let last = tenant.cameras.last().cloned().ok_or_else(|| ChangeError::Pictures(name.clone()))?;
@@ -185,6 +185,6 @@ mod tests {
                 .all(|name| wider.cameras.iter().filter(|c| c.name == *name).count() == 1)
         );
         let crops = change("batch:signal:2", "urban").unwrap();
-        assert_eq!(crops.sets["urban"].tenants[2].card.input.crops.as_ref().unwrap().count, 2);
+        assert_eq!(crops.sets["urban"].tenants[2].card.input.crops.as_ref().unwrap().count, Some(2));
     }
 }

@@ -50,8 +50,13 @@ impl CropSource<'_> {
 ///
 /// Its results are the card's, one a crop, and two more: which row of the detections each crop shows, and that row.
 pub fn attach_crops(graph: Graph, card: &Card, source: &CropSource<'_>, table: &[Camera]) -> Result<Attached, AttachError> {
-    let need = format!("but an input of crops is float [N,3,H,W] or [N,H,W,3], N of them, 1 to {MAX_CROPS}");
-    let input = Pictures::of(&graph, &card.input, |n| (1..=MAX_CROPS).contains(&n), &need)?;
+    let wanted = card.input.crops.as_ref().and_then(|c| c.count);
+    let need = match wanted {
+        Some(n) => format!("but {n} crops are asked for, an input that is float [{n},3,H,W] or [{n},H,W,3]"),
+        None => format!("but an input of crops is float [N,3,H,W] or [N,H,W,3], N of them, 1 to {MAX_CROPS}"),
+    };
+    let fits = |n: u32| (1..=MAX_CROPS).contains(&n) && wanted.is_none_or(|w| w == n);
+    let input = Pictures::of(&graph, &card.input, fits, &need)?;
     let mut attached = tensors(graph);
     attached.graph.inputs.clear();
     let first = attached.graph.nodes.len();

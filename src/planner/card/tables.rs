@@ -229,10 +229,10 @@ fn crops(document: &Document, table: CropTable) -> Result<CropCard, TomlError> {
     document.need(!table.classes.get_ref().is_empty(), &span, "`classes` names no class to cut out")?;
     let (margin, count) = (table.margin.as_ref(), table.count.as_ref());
     let (margin_span, count_span) = (margin.map_or(0..0, |m| m.span()), count.map_or(0..0, |c| c.span()));
-    let (margin, count) = (margin.map_or(0.0, |m| *m.get_ref()), count.map_or(1, |c| *c.get_ref()));
+    let (margin, count) = (margin.map_or(0.0, |m| *m.get_ref()), count.map(|c| *c.get_ref()));
     let inside = (0.0..=MAX_CROP_MARGIN).contains(&margin);
     document.need(inside, &margin_span, format!("`margin` must be in 0..={MAX_CROP_MARGIN}"))?;
-    let inside = (1..=MAX_CROPS).contains(&count);
+    let inside = count.is_none_or(|c| (1..=MAX_CROPS).contains(&c));
     document.need(inside, &count_span, format!("`count` must be in 1..={MAX_CROPS}"))?;
     Ok(CropCard {
         classes: table.classes.into_inner(),

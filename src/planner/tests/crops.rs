@@ -8,7 +8,7 @@ use crate::ids::{CameraId, TenantId};
 use crate::plan::check::{CheckError, OrderError, ReadError, check};
 use crate::plan::format::{Digest, Operand, Plan, Role, Tenant};
 use crate::planner::attach::{Attached, CropSource, attach, attach_crops};
-use crate::planner::card::Decode;
+use crate::planner::card::{CropCard, Decode};
 use crate::planner::graph::{Graph, ViewOp, verify};
 use crate::planner::half_floats::Ports;
 use crate::planner::passes::PassSet;
@@ -413,4 +413,30 @@ fn ports_and_operands_of_crops_are_checked() {
     }
     assert!(matches!(plan.operators[cropping].calls[0].inputs[1], Operand::View(v)
         if v == plan.tenants[SCOUT.index()].outputs[0].view));
+}
+
+#[test]
+fn a_number_of_crops_that_a_network_does_not_take_is_refused() {
+    let table = cameras();
+    let scout = attach(pictures(&[1, 3, 32, 32], &[1, 21, 7]), &card(yolox(12)), &[CameraId(0)], &table).unwrap();
+    let source = CropSource {
+        tenant: SCOUT,
+        attached: &scout,
+        image: 0,
+        camera: CameraId(0),
+        classes: CLASSES,
+        margin: MARGIN,
+    };
+    let asked = |count: Option<u32>| {
+        let mut card = card(classes(VALUES, false));
+        card.input.crops = Some(CropCard {
+            classes: vec!["sign".to_owned()],
+            margin: MARGIN,
+            count,
+        });
+        attach_crops(values(), &card, &source, &table)
+    };
+    assert!(asked(None).is_ok() && asked(Some(BATCH)).is_ok());
+    let error = asked(Some(BATCH - 1)).unwrap_err().to_string();
+    assert!(error.contains("but 4 crops are asked for"), "{error}");
 }
