@@ -14,8 +14,6 @@ use crate::plan::tactic::stem::{BLOCK_CHANNELS, StemTile};
 use crate::primitive::{Primitive, Region};
 use crate::tensor::Shape;
 
-/// Blocks of a patch's convolution at most: one a multiprocessor of a large GPU.
-const PATCH_BLOCKS: u32 = 132;
 /// Elements that a thread of a plain kernel works on.
 const THREAD_ELEMENTS: u64 = 8;
 /// Threads of a block of plain kernels that go pixel by pixel, and of elementwise ones.
@@ -100,7 +98,7 @@ impl Footprint {
             Kernel::ConvMma => product(operator.class.split_k),
             Kernel::ConvParts | Kernel::PairMma => product(1),
             Kernel::ConvPatch => {
-                most = PATCH_BLOCKS;
+                most = board.units.max(1);
                 let pooled = operator.calls.iter().any(|c| matches!(c.primitive, Primitive::Pool { .. }));
                 Tiles::Patches {
                     rows: PatchTile::of(tactic).map_or(1, |e| u64::from(e.rows)),

@@ -14,8 +14,6 @@ use crate::plan::tactic::product::{Pixels, Product};
 use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
 
-/// Multiprocessors of a large GPU: more blocks would only load the weights more often.
-const PROCESSORS: u32 = 132;
 /// Bytes of a row of a K block.
 const K_BYTES: u32 = BLOCK_K * 2;
 /// Bytes after which the swizzle's pattern begins anew.
@@ -181,9 +179,12 @@ impl ConvPatch {
 impl Kernel for ConvPatch {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let params = self.params(at, region)?;
-        let most = match u32::from(width) {
-            0 => PROCESSORS,
-            width => width.min(PROCESSORS),
+        // One block fills a multiprocessor: more of them would only load the weights more often.
+        let most = match (u32::from(width), at.multiprocessors) {
+            (0, 0) => u32::MAX,
+            (0, all) => all,
+            (width, 0) => width,
+            (width, all) => width.min(all),
         };
         let blocks = match self.entry.kept {
             // Blocks are dealt to the channels in turn.

@@ -83,8 +83,8 @@ fn windows_of_three_by_three_over_few_channels_share_patches() {
     assert!(family == Family::Wgmma && own > 0 && others == 0);
 }
 
-/// The function, blocks and shared bytes of every tactic's launch.
-fn launches(pooled: bool, form: Form, region: &Region, width: u16) -> Vec<(String, u32)> {
+/// The function and blocks of every tactic's launch on a GPU of so many multiprocessors, 0 for any.
+fn launches(pooled: bool, form: Form, region: &Region, width: u16, multiprocessors: u32) -> Vec<(String, u32)> {
     let mut bench = Bench::new(2);
     let mut operator = convolution(&mut bench, 3, [64, 128], pooled, form);
     let tactics = menu(&bench.plan, &operator, WGMMA).into_iter();
@@ -95,6 +95,7 @@ fn launches(pooled: bool, form: Form, region: &Region, width: u16) -> Vec<(Strin
         let placed = Placed::new(&bench, &packs, 1 << 40);
         let at = Addresses {
             maps: &ZeroMaps,
+            multiprocessors,
             ..placed.addresses(&bench)
         };
         let [launch] = <[Launch; 1]>::try_from(kernel.launches(&at, region, width).unwrap()).unwrap();
@@ -107,7 +108,7 @@ fn launches(pooled: bool, form: Form, region: &Region, width: u16) -> Vec<(Strin
 fn blocks_are_dealt_to_the_channels() {
     let whole = Region { batch: 0..3, rows: 0..20 };
     // Two times 64 channels; tiles of 14 or 8 rows by 8 columns.
-    let found = launches(false, Form::Pixels, &whole, 0);
+    let found = launches(false, Form::Pixels, &whole, 0, 0);
     let name = |rows: &str, store: &str| format!("conv_patch_{rows}_c1_{store}");
     let mut expected = vec![(name("r14_k1_s7_g3", "plain"), 2 * 12), (name("r8_k1_s10_g3", "plain"), 2 * 18)];
     let sorted = |mut all: Vec<(String, u32)>| {
@@ -118,16 +119,21 @@ fn blocks_are_dealt_to_the_channels() {
     assert_eq!(sorted(found), expected);
     // One block takes all channels in turn; an odd width leaves a block out.
     for (width, blocks) in [(1, 1), (2, 2), (7, 6)] {
-        assert!(launches(false, Form::Pixels, &whole, width).iter().all(|l| l.1 == blocks));
+        assert!(launches(false, Form::Pixels, &whole, width, 132).iter().all(|l| l.1 == blocks));
+    }
+    // A small GPU has a block for each of its multiprocessors, whatever the width asks for.
+    for (width, multiprocessors) in [(0, 16), (40, 16), (16, 0)] {
+        let found = launches(false, Form::Pixels, &whole, width, multiprocessors);
+        assert!(found.iter().all(|l| l.1 == 16), "{width} of {multiprocessors}: {found:?}");
     }
     // Rows of a chunk, of maxima half as many as a tile has.
     let rows = Region { batch: 1..2, rows: 3..10 };
-    let found = sorted(launches(true, Form::Pixels, &rows, 0));
+    let found = sorted(launches(true, Form::Pixels, &rows, 0, 132));
     assert_eq!(
         found,
         [(name("r14_k1_s7_g3", "pooled"), 2 * 2), (name("r8_k1_s10_g3", "pooled"), 2 * 4)]
     );
     // What is not aligned is stored another way.
-    let odd = launches(false, Form::OddSlice, &whole, 0);
+    let odd = launches(false, Form::OddSlice, &whole, 0, 132);
     assert!(odd.iter().all(|(name, _)| name.ends_with("_any")));
 }
