@@ -49,10 +49,10 @@ __device__ __forceinline__ Place place_of(const ConvWgmmaParams& p, u32 pixel, u
     return {batch, line - batch * p.rows, pixel - line * p.columns, channel};
 }
 
-// Offset of a pixel in the output or the joined tensor, in groups of 8 channels.
-__device__ __forceinline__ u32 groups_before(const ConvWgmmaParams& p, const ChannelsLast& tensor, u32 pixel) {
-    if (p.epilogue.flags & EPILOGUE_FLAT) return pixel * static_cast<u32>(tensor.pixel / GROUP);
-    return row_groups(tensor, place_of(p, pixel, 0));
+// Offset of a pixel in the output or the joined tensor, in pairs of channels.
+__device__ __forceinline__ u32 pairs_before(const ConvWgmmaParams& p, const ChannelsLast& tensor, u32 pixel) {
+    if (p.epilogue.flags & EPILOGUE_FLAT) return pixel * static_cast<u32>(tensor.pixel / PAIR);
+    return row_pairs(tensor, place_of(p, pixel, 0));
 }
 
 // In a cluster every block finishes a part of the tile's rows, `part` of them, a multiple of a warp's. Its `share` holds what
@@ -151,7 +151,7 @@ __device__ __forceinline__ void load_ahead_of(GroupAhead& ahead, const ConvWgmma
     const TileGroup g = OwnGroup<S>(rank, part, piece, i, base).group;
     if (i >= part * (S::PIECE / GROUP) || !is_live(p, t, g)) return;
     const u32 pixel = t.pixel + g.row;
-    load_group_ahead(ahead, p.epilogue, groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), t.channel + g.column);
+    load_group_ahead(ahead, p.epilogue, pairs_before(p, p.epilogue.output, pixel), pairs_before(p, p.epilogue.joined, pixel), t.channel + g.column);
 }
 
 // Adds the chains of this block's part of the rows and stores them the plain way, one piece of the channels after another as they
@@ -175,7 +175,7 @@ __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, 
     if (i < ALL && is_live(p, t, own.group)) {
         float values[GROUP];
         add_chains<SPLITS>(values, own.sums, PART * (S::PIECE * 4), own.turned);
-        store_plain_group(p.epilogue, values, ahead);
+        store_plain_group(p.epilogue, values, ahead, p.channels - t.channel - own.group.column);
     }
     __syncwarp();
     if constexpr (NEXT < S::PIECES * TURNS) gather<S, SPLITS, NEXT>(p, t, rank, base, parity, last, next);
@@ -210,7 +210,7 @@ __device__ __forceinline__ void gather_any(const ConvWgmmaParams& p, const Tile&
 __device__ __forceinline__ WarpRows warp_rows(const ConvWgmmaParams& p, const Tile& t, u32 first_row, u32 lane) {
     const u32 pixel = t.pixel + first_row + lane % WARP_ROWS;
     const u32 live = t.pixels > first_row ? t.pixels - first_row : 0;
-    return {groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), live};
+    return {pairs_before(p, p.epilogue.output, pixel), pairs_before(p, p.epilogue.joined, pixel), live};
 }
 
 // Stores the sums of a warp, the general way.
