@@ -235,6 +235,10 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, M
 const MAX_SPLITS: u16 = 4;
 /// Tiles of 64 by 64 of one sample, counted once for each chain, beyond which nothing is split further.
 const SPLIT_TILES: u64 = 208;
+/// The same where K is so long that what it saves to occupy all of a large GPU is far more than what another chain costs.
+const LONG_SPLIT_TILES: u64 = 264;
+/// K blocks from which on K is so long.
+const LONG_BLOCKS: u64 = 64;
 /// Fewest K blocks of a chain.
 const SPLIT_BLOCKS: u64 = 6;
 
@@ -243,9 +247,13 @@ const SPLIT_BLOCKS: u64 = 6;
 /// few rows, whatever their batch.
 pub fn splits(product: &Product<'_>) -> u16 {
     let [_, rows, columns, channels] = product.out.extents.map(u64::from);
-    let tiles = (rows * columns).div_ceil(64) * channels.div_ceil(64);
+    let (down, across) = ((rows * columns).div_ceil(64), channels.div_ceil(64));
+    let tiles = down * across;
+    // Over one tile of pixels the time is that of the weights' way from memory.
+    let long = down > 1 && k_blocks(product) >= LONG_BLOCKS;
+    let most = if long { LONG_SPLIT_TILES } else { SPLIT_TILES };
     let mut splits = 1;
-    while splits < MAX_SPLITS && tiles * u64::from(splits) * 2 <= SPLIT_TILES && k_blocks(product) >= u64::from(splits) * 2 * SPLIT_BLOCKS {
+    while splits < MAX_SPLITS && tiles * u64::from(splits) * 2 <= most && k_blocks(product) >= u64::from(splits) * 2 * SPLIT_BLOCKS {
         splits *= 2;
     }
     splits

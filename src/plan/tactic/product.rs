@@ -42,6 +42,11 @@ impl Pixels {
         self.strides[..3].iter().all(|s| s % 8 == 0)
     }
 
+    /// Every pixel begins at an even element from the first.
+    pub fn even(&self) -> bool {
+        self.strides[..3].iter().all(|s| s % 2 == 0)
+    }
+
     /// The one step from each pixel to the next across rows and samples; `None` where there is no such step.
     pub fn flat_step(&self) -> Option<i64> {
         let mut step = None;

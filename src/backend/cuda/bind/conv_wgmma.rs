@@ -372,14 +372,20 @@ impl Kernel for ConvWgmma {
             Chains::Cluster if narrow => *self.entry.without_cluster().ok_or(MISFIT)?,
             _ => self.entry,
         };
-        let params = params(&entry)?;
+        let mut params = params(&entry)?;
+        let wide = is_plain(&params.epilogue, params.channels);
+        let even = !wide && is_even(&params.epilogue, params.channels);
+        if even {
+            // Groups of 8 channels may begin at multiples of 16 bytes, but the last one is not whole.
+            params.epilogue.flags &= !flags::WIDE_STORE;
+        }
         let cluster = if entry.chains == Chains::Cluster {
             self.constants.splits
         } else {
             1
         };
         let clusters = entry.clusters(params.tiles, u32::from(width) / cluster, at.multiprocessors);
-        let function = entry.function(is_plain(&params.epilogue, params.channels));
+        let function = entry.function(wide || even);
         let launch = Launch::new("conv_wgmma", function, clusters * cluster, 0, entry.threads(), &params);
         Ok(vec![Launch {
             shared: entry.shared(),
@@ -401,6 +407,11 @@ pub(super) fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
     let needed =
         flags::WIDE_STORE | if is_clip(epilogue) && !joins { 0 } else { flags::ROUNDED } | if joins { flags::WIDE_JOINED } else { 0 };
     epilogue.flags & needed == needed && epilogue.function != function::TAIL && channels.is_multiple_of(GROUP as u32)
+}
+
+/// True if sums may be stored the plain way two channels at a time: of tails that bounds alone express.
+fn is_even(epilogue: &Epilogue, channels: u32) -> bool {
+    epilogue.flags & (flags::EVEN_STORE | flags::JOINS) == flags::EVEN_STORE && is_clip(epilogue) && channels.is_multiple_of(2)
 }
 
 #[cfg(test)]

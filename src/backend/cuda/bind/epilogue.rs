@@ -29,6 +29,8 @@ pub mod flags {
     pub const JOINS: u32 = 32;
     /// With [`JOINS`]: and a relu is the last.
     pub const JOINS_RELU: u32 = 64;
+    /// Every pair of channels of the output begins at a multiple of 4 bytes.
+    pub const EVEN_STORE: u32 = 128;
 }
 
 /// Numbers of the tails that have a path of their own.
@@ -123,6 +125,7 @@ impl Epilogue {
         let widened = product.output.dtype == DType::F32;
         set(flags::ROUNDED, tail.head_rounded != 0);
         set(flags::WIDE_STORE, address.is_multiple_of(16) && product.out.wide() && !widened);
+        set(flags::EVEN_STORE, address.is_multiple_of(4) && product.out.even() && !widened);
         set(flags::WIDENED, widened);
         set(flags::FLAT, step.is_some());
         let joined = match path.joined {
@@ -341,6 +344,7 @@ mod tests {
             "EPILOGUE_WIDENED = 16;",
             "EPILOGUE_JOINS = 32;",
             "EPILOGUE_JOINS_RELU = 64;",
+            "EPILOGUE_EVEN_STORE = 128;",
         ] {
             assert!(source.contains(line), "{line}");
         }

@@ -30,10 +30,11 @@ struct Shape {
     static constexpr u32 STAGE_BYTES = IMAGE_BYTES + WEIGHT_BYTES;
     // Shared memory: stages, barriers, and then a strip for each warp, or in a cluster the chains' sums of a part of the tile.
     static constexpr u32 BARRIERS = DEPTH * STAGE_BYTES;    // of a stage two, 16 bytes apart
-    static constexpr u32 SUMS = BARRIERS + DEPTH * 16;      // barrier that counts the bytes of other blocks' sums
+    static constexpr u32 SUMS = BARRIERS + DEPTH * 16;      // of a piece, the barrier that counts the bytes of other blocks' sums
     static constexpr u32 STRIPS = BARRIERS + BARRIER_BYTES;
-    static constexpr u32 SHARE = STRIPS, SHARE_ROW_BYTES = N * 4, SHARE_BYTES = M * SHARE_ROW_BYTES;
-    static_assert(SUMS + 8 <= STRIPS, "barriers fit");
+    static constexpr u32 PIECE = N < STRIP ? N : STRIP, PIECES = N / PIECE;  // channels whose sums are given at a time
+    static constexpr u32 SHARE = STRIPS, PIECE_BYTES = M * PIECE * 4, SHARE_BYTES = PIECES * PIECE_BYTES;
+    static_assert(SUMS + PIECES * 8 <= STRIPS, "barriers fit");
 };
 
 // The threads that multiply meet.
@@ -48,34 +49,43 @@ __device__ __forceinline__ Place place_of(const ConvWgmmaParams& p, u32 pixel, u
     return {batch, line - batch * p.rows, pixel - line * p.columns, channel};
 }
 
-// Offset of a pixel in the output or the joined tensor, in groups of 8 channels.
-__device__ __forceinline__ u32 groups_before(const ConvWgmmaParams& p, const ChannelsLast& tensor, u32 pixel) {
-    if (p.epilogue.flags & EPILOGUE_FLAT) return pixel * static_cast<u32>(tensor.pixel / GROUP);
-    return row_groups(tensor, place_of(p, pixel, 0));
+// Offset of a pixel in the output or the joined tensor, in pairs of channels.
+__device__ __forceinline__ u32 pairs_before(const ConvWgmmaParams& p, const ChannelsLast& tensor, u32 pixel) {
+    if (p.epilogue.flags & EPILOGUE_FLAT) return pixel * static_cast<u32>(tensor.pixel / PAIR);
+    return row_pairs(tensor, place_of(p, pixel, 0));
 }
 
 // In a cluster every block finishes a part of the tile's rows, `part` of them, a multiple of a warp's. Its `share` holds what
-// the blocks' chains sum to there: [chain][row of the part][channel]. Inside a row, groups of 8 channels are permuted, so that the
-// same group of neighbouring rows meets different banks.
+// the blocks' chains sum to there: [piece of channels][chain][row of the part][channel], so that a piece is added and stored while
+// the next one comes. Inside a row, groups of 8 channels are permuted, so that the same group of neighbouring rows meets different
+// banks.
 __device__ __forceinline__ u32 group_offset(u32 row, u32 group) { return (group ^ row % 4) * (GROUP * 4); }
 
 // Gives the sums of a warp's rows, of one chain, to the block that finishes them. To another block they pass through the memory
 // of the stages, which nobody may read or fill meanwhile; what this block finishes itself is written where it belongs.
 template <class S>
 __device__ __forceinline__ void give(const float (&sums)[S::TILE_N / 2], u32 first_row, u32 chain, u32 part, u32 base, u32 lane) {
-    constexpr u32 ROW_BYTES = S::SHARE_ROW_BYTES;
-    const u32 owner = first_row / part, share = base + S::SHARE + (chain * part + first_row % part) * ROW_BYTES;
+    constexpr u32 ROW_BYTES = S::PIECE * 4, GROUPS = S::PIECE / GROUP;
+    const u32 owner = first_row / part;
     const bool mine = owner == chain;
-    const u32 own = mine ? share : base + first_row * ROW_BYTES, fragment = own + lane / 4 * ROW_BYTES + lane % 4 * 8;
 #pragma unroll
-    for (u32 j = 0; j < S::TILE_N / GROUP; ++j) {
-        const u32 to = fragment + group_offset(lane / 4, j);
-        store_pair(to, sums[4 * j], sums[4 * j + 1]);
-        store_pair(to + 8 * ROW_BYTES, sums[4 * j + 2], sums[4 * j + 3]);
+    for (u32 piece = 0; piece < S::PIECES; ++piece) {
+        const u32 share = base + S::SHARE + piece * S::PIECE_BYTES + (chain * part + first_row % part) * ROW_BYTES;
+        const u32 own = mine ? share : base + piece * S::PIECE_BYTES + first_row * ROW_BYTES;
+        const u32 fragment = own + lane / 4 * ROW_BYTES + lane % 4 * 8;
+#pragma unroll
+        for (u32 j = 0; j < GROUPS; ++j) {
+            const u32 at = fragment + group_offset(lane / 4, j);
+            const float* four = sums + (piece * GROUPS + j) * 4;
+            store_pair(at, four[0], four[1]);
+            store_pair(at + 8 * ROW_BYTES, four[2], four[3]);
+        }
+        if (!mine) copy_fence();
+        __syncwarp();
+        if (!mine && lane == 0) {
+            send_run(remote_address(share, owner), own, WARP_ROWS * ROW_BYTES, remote_address(base + S::SUMS + piece * 8, owner));
+        }
     }
-    if (!mine) copy_fence();
-    __syncwarp();
-    if (!mine && lane == 0) send_run(remote_address(share, owner), own, WARP_ROWS * ROW_BYTES, remote_address(base + S::SUMS, owner));
 }
 
 // Adds the chains of a group of channels, in order; they lie `step` bytes apart. Threads with `turned` read the second half
@@ -113,52 +123,94 @@ struct TileGroup {
     u32 row, column;
 };
 
-template <class S>
-__device__ __forceinline__ TileGroup group_at(u32 first_row, u32 i) {
-    constexpr u32 GROUPS = S::TILE_N / GROUP;
-    return {first_row + i / GROUPS, i % GROUPS * GROUP};
-}
-
 __device__ __forceinline__ bool is_live(const ConvWgmmaParams& p, const Tile& t, const TileGroup& g) {
     return g.row < t.pixels && t.channel + g.column < p.channels;
 }
 
+// A group that a thread finishes of its block's part of the rows, and where its first chain's sums lie.
 template <class S>
-__device__ __forceinline__ void load_ahead_of(GroupAhead& ahead, const ConvWgmmaParams& p, const Tile& t, const TileGroup& g) {
+struct OwnGroup {
+    TileGroup group;
+    u32 sums;
+    bool turned;
+
+    // The `i`th group of a piece of the channels.
+    __device__ __forceinline__ OwnGroup(u32 rank, u32 part, u32 piece, u32 i, u32 base) {
+        constexpr u32 GROUPS = S::PIECE / GROUP;
+        const u32 row = i / GROUPS;
+        group = {rank * part + row, piece * S::PIECE + i % GROUPS * GROUP};
+        sums = base + S::SHARE + piece * S::PIECE_BYTES + row * (S::PIECE * 4) + group_offset(row, i % GROUPS);
+        turned = i / 4 % 2;
+    }
+};
+
+// Loads what a thread's group `i` of a piece needs besides its sums, if there is such a group.
+template <class S>
+__device__ __forceinline__ void load_ahead_of(GroupAhead& ahead, const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 part, u32 piece, u32 i,
+                                              u32 base) {
+    const TileGroup g = OwnGroup<S>(rank, part, piece, i, base).group;
+    if (i >= part * (S::PIECE / GROUP) || !is_live(p, t, g)) return;
     const u32 pixel = t.pixel + g.row;
-    load_group_ahead(ahead, p.epilogue, groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), t.channel + g.column);
+    load_group_ahead(ahead, p.epilogue, pairs_before(p, p.epilogue.output, pixel), pairs_before(p, p.epilogue.joined, pixel), t.channel + g.column);
 }
 
-// Adds the chains for this block's part of the rows, and stores them.
-template <class S, bool PLAIN>
-__device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 part, u32 share, u32 worker, GroupAhead& ahead) {
-    const u32 step = part * S::SHARE_ROW_BYTES;
+// Adds the chains of this block's part of the rows and stores them the plain way, one piece of the channels after another as they
+// come. What the first group needs besides its sums is there; what the next one needs is on its way while one is added.
+template <class S, u32 SPLITS, u32 TURN = 0>
+__device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 base, u32 parity, bool last, GroupAhead& ahead) {
+    // Rows of the part, and groups of a thread in a piece.
+    constexpr u32 PART = S::TILE_M / SPLITS, ALL = PART * (S::PIECE / GROUP), TURNS = (ALL + S::WORKERS - 1) / S::WORKERS;
+    constexpr u32 PIECE = TURN / TURNS, NEXT = TURN + 1;
+    const u32 i = threadIdx.x + TURN % TURNS * S::WORKERS;
+    GroupAhead next;
+    if constexpr (NEXT < S::PIECES * TURNS) {
+        load_ahead_of<S>(next, p, t, rank, PART, NEXT / TURNS, threadIdx.x + NEXT % TURNS * S::WORKERS, base);
+    }
+    if constexpr (TURN % TURNS == 0) {
+        barrier_wait(base + S::SUMS + PIECE * 8, parity);
+        __syncwarp();
+        if (PIECE + 1 == S::PIECES && last) cluster_arrive_relaxed();  // whose sums have come may end
+    }
+    const OwnGroup<S> own(rank, PART, PIECE, i, base);
+    if (i < ALL && is_live(p, t, own.group)) {
+        float values[GROUP];
+        add_chains<SPLITS>(values, own.sums, PART * (S::PIECE * 4), own.turned);
+        store_plain_group(p.epilogue, values, ahead, p.channels - t.channel - own.group.column);
+    }
+    __syncwarp();
+    if constexpr (NEXT < S::PIECES * TURNS) gather<S, SPLITS, NEXT>(p, t, rank, base, parity, last, next);
+}
+
+// The same the general way, when all pieces have come. What finishes a group is long and stands here once.
+template <class S>
+__device__ __forceinline__ void gather_any(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 part, u32 base, u32 parity, bool last) {
+    const u32 all = part * (S::PIECE / GROUP), step = part * (S::PIECE * 4);
+#pragma unroll
+    for (u32 piece = 0; piece < S::PIECES; ++piece) barrier_wait(base + S::SUMS + piece * 8, parity);
+    __syncwarp();
+    if (last) cluster_arrive_relaxed();  // whose sums have come may end
 #pragma unroll 1
-    for (u32 i = worker; i < part * (S::TILE_N / GROUP); i += S::WORKERS) {
-        const TileGroup g = group_at<S>(rank * part, i);
+    for (u32 i = threadIdx.x; i < S::PIECES * all; i += S::WORKERS) {
+        const u32 piece = i / all;
+        const OwnGroup<S> own(rank, part, piece, i - piece * all, base);
+        const TileGroup& g = own.group;
         if (!is_live(p, t, g)) continue;
-        const u32 row = g.row - rank * part, at = share + row * S::SHARE_ROW_BYTES + group_offset(row, g.column / GROUP);
-        const bool turned = i / 4 % 2;
         float values[GROUP];
         if (p.splits == 2) {
-            add_chains<2>(values, at, step, turned);
+            add_chains<2>(values, own.sums, step, own.turned);
         } else {
-            add_chains<4>(values, at, step, turned);
+            add_chains<4>(values, own.sums, step, own.turned);
         }
-        if constexpr (PLAIN) {
-            if (i != worker) load_ahead_of<S>(ahead, p, t, g);
-            store_plain_group(p.epilogue, values, ahead);
-        } else {
-            finish(values, p.epilogue, place_of(p, t.pixel + g.row, t.channel + g.column), min(GROUP, p.channels - t.channel - g.column));
-        }
+        finish(values, p.epilogue, place_of(p, t.pixel + g.row, t.channel + g.column), min(GROUP, p.channels - t.channel - g.column));
     }
+    __syncwarp();
 }
 
 // Where the rows of a warp lie.
 __device__ __forceinline__ WarpRows warp_rows(const ConvWgmmaParams& p, const Tile& t, u32 first_row, u32 lane) {
     const u32 pixel = t.pixel + first_row + lane % WARP_ROWS;
     const u32 live = t.pixels > first_row ? t.pixels - first_row : 0;
-    return {groups_before(p, p.epilogue.output, pixel), groups_before(p, p.epilogue.joined, pixel), live};
+    return {pairs_before(p, p.epilogue.output, pixel), pairs_before(p, p.epilogue.joined, pixel), live};
 }
 
 // Stores the sums of a warp, the general way.
@@ -219,7 +271,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             barrier_init(base + S::BARRIERS + i * 16, 1);                       // full: the copies
             barrier_init(base + S::BARRIERS + i * 16 + 8, S::WORKERS / WARP);   // empty: the warps that multiply
         }
-        barrier_init(base + S::SUMS, 1);
+        for (u32 i = 0; i < S::PIECES; ++i) barrier_init(base + S::SUMS + i * 8, 1);
         barrier_init_fence();
     }
     __syncthreads();
@@ -264,8 +316,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             StripAhead<(S::TILE_N < STRIP ? S::TILE_N : STRIP)> strip_ahead;
             WarpRows rows = {};
             if constexpr (PLAIN && CHAINS == Chains::CLUSTER) {
-                const TileGroup g = group_at<S>(rank * part, threadIdx.x);
-                if (threadIdx.x < part * (S::TILE_N / GROUP) && is_live(p, t, g)) load_ahead_of<S>(group_ahead, p, t, g);
+                load_ahead_of<S>(group_ahead, p, t, rank, part, 0, threadIdx.x, base);
             } else if constexpr (PLAIN && EARLY) {
                 rows = warp_rows(p, t, first_row, lane);
                 load_biases(strip_ahead.bias, p.epilogue, t.channel, p.channels, lane);
@@ -286,17 +337,21 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             }
             if constexpr (CHAINS == Chains::CLUSTER) {
                 cluster_wait();
-                if (threadIdx.x == 0) barrier_arrive_expecting(base + S::SUMS, S::SHARE_BYTES - part * S::SHARE_ROW_BYTES);
+                if (threadIdx.x < S::PIECES) {
+                    barrier_arrive_expecting(base + S::SUMS + threadIdx.x * 8, S::PIECE_BYTES - part * (S::PIECE * 4));
+                }
                 workers_meet<S::WORKERS>();
                 give<S>(sums, first_row, rank, part, base, lane);
                 workers_meet<S::WORKERS>();  // the own sums are there
-                barrier_wait(base + S::SUMS, turn);
-                turn ^= 1;
-                __syncwarp();
                 const bool last = i + step >= p.tiles;
-                if (last) cluster_arrive_relaxed();  // whose sums have come may end
-                gather<S, PLAIN>(p, t, rank, part, base + S::SHARE, threadIdx.x, group_ahead);
-                __syncwarp();
+                if constexpr (!PLAIN) {
+                    gather_any<S>(p, t, rank, part, base, turn, last);
+                } else if (p.splits == 2) {
+                    gather<S, 2>(p, t, rank, base, turn, last, group_ahead);
+                } else {
+                    gather<S, 4>(p, t, rank, base, turn, last, group_ahead);
+                }
+                turn ^= 1;
                 if (!last) cluster_arrive();
             } else if constexpr (PLAIN) {
                 if constexpr (!EARLY) rows = warp_rows(p, t, first_row, lane);

@@ -20,7 +20,7 @@ __device__ __forceinline__ float infinite() { return __int_as_float(0x7f800000);
 
 // The rows of a warp in the output. Each of 16 lanes knows its row's offset; the others repeat them.
 struct WarpRows {
-    u32 output, joined;  // of row lane % 16, in groups of 8 channels
+    u32 output, joined;  // of row lane % 16, in pairs of channels
     u32 live;            // rows that are stored
 };
 
@@ -29,8 +29,11 @@ __device__ __forceinline__ bool is_clip(const Epilogue& e) { return e.function =
 
 __device__ __forceinline__ bool is_join(const Epilogue& e) { return e.flags & EPILOGUE_JOINS; }
 
-__device__ __forceinline__ u32 row_groups(const ChannelsLast& tensor, const Place& place) {
-    return static_cast<u32>((place.batch * tensor.batch + place.row * tensor.row + place.pixel * tensor.pixel) / GROUP);
+// Offsets of pixels count in pairs of channels.
+constexpr u32 PAIR = 2;
+
+__device__ __forceinline__ u32 row_pairs(const ChannelsLast& tensor, const Place& place) {
+    return static_cast<u32>((place.batch * tensor.batch + place.row * tensor.row + place.pixel * tensor.pixel) / PAIR);
 }
 
 // The bounds of a clip, of both halves of a word; of other functions, none. They act on rounded values: rounding keeps
@@ -65,9 +68,9 @@ struct StripTurns {
     static constexpr u32 PIECES = WIDTH / GROUP, AT_ONCE = 32 / PIECES, TURNS = WARP_ROWS / AT_ONCE;
 
     // Address of this lane's group in the row that it stores at turn `i`; all lanes take part.
-    static __device__ __forceinline__ u64 address(const ChannelsLast& tensor, u32 groups, u32 channel, u32 i, u32 lane) {
+    static __device__ __forceinline__ u64 address(const ChannelsLast& tensor, u32 pairs, u32 channel, u32 i, u32 lane) {
         const u32 own = channel + lane % PIECES * GROUP, row = i * AT_ONCE + lane / PIECES;
-        return tensor.address + (static_cast<u64>(__shfl_sync(0xffffffff, groups, row)) * GROUP + own) * 2;
+        return tensor.address + (static_cast<u64>(__shfl_sync(0xffffffff, pairs, row)) * PAIR + own) * 2;
     }
 
     static __device__ __forceinline__ bool is_live(const WarpRows& rows, u32 channel, u32 channels, u32 i, u32 lane) {
@@ -184,6 +187,19 @@ __device__ __forceinline__ uint4 apply_to_group(const uint4& bits, const Epilogu
     return result;
 }
 
+// Stores the first `WIDTH` columns of the strip two channels at a time, of pixels that begin at any even one.
+template <u32 WIDTH>
+__device__ __forceinline__ void strip_to_pairs(const Epilogue& e, const WarpRows& rows, u32 strip, u32 channel, u32 channels, u32 lane) {
+    constexpr u32 PAIRS = WIDTH / PAIR, AT_ONCE = 32 / PAIRS, IN_PIECE = GROUP / PAIR;
+    const u32 pair = lane % PAIRS, own = channel + pair * PAIR;
+#pragma unroll 4
+    for (u32 row = lane / PAIRS; row < WARP_ROWS; row += AT_ONCE) {
+        const u32 bits = load_word(strip + strip_piece(row, pair / IN_PIECE) + pair % IN_PIECE * 4);
+        const u64 to = e.output.address + (static_cast<u64>(__shfl_sync(0xffffffff, rows.output, row)) * PAIR + own) * 2;
+        if (own < channels && row < rows.live) *reinterpret_cast<u32*>(to) = bits;
+    }
+}
+
 // Stores the first `WIDTH` columns of the strip. If `EARLY`, what is joined is there already.
 template <bool EARLY, u32 WIDTH>
 __device__ __forceinline__ void strip_to_output(const Epilogue& e, StripAhead<WIDTH>& ahead, const WarpRows& rows, u32 strip, u32 channel,
@@ -216,6 +232,8 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, StripAhead<WI
         if constexpr (!EARLY) load_joined(ahead, e, rows, channel, channels, lane);
 #pragma unroll
         for (u32 i = 0; i < Turns::TURNS; ++i) put(i, join(piece(i), ahead.joined[i], e));
+    } else if (!(e.flags & EPILOGUE_WIDE_STORE)) {
+        strip_to_pairs<WIDTH>(e, rows, strip, channel, channels, lane);
     } else {
 #pragma unroll
         for (u32 i = 0; i < Turns::TURNS; ++i) put(i, piece(i));
@@ -247,16 +265,16 @@ struct GroupAhead {
     u64 output;  // address
 };
 
-// Loads it for the plain way; offsets are given in groups of 8 channels.
+// Loads it for the plain way; offsets are given in pairs of channels.
 __device__ __forceinline__ void load_group_ahead(GroupAhead& ahead, const Epilogue& e, u32 output, u32 joined, u32 channel) {
     load_bias(ahead.bias, e, channel);
     ahead.joined = make_uint4(0, 0, 0, 0);
-    if (is_join(e)) ahead.joined = *reinterpret_cast<const uint4*>(e.joined.address + (static_cast<u64>(joined) * GROUP + channel) * 2);
-    ahead.output = e.output.address + (static_cast<u64>(output) * GROUP + channel) * 2;
+    if (is_join(e)) ahead.joined = *reinterpret_cast<const uint4*>(e.joined.address + (static_cast<u64>(joined) * PAIR + channel) * 2);
+    ahead.output = e.output.address + (static_cast<u64>(output) * PAIR + channel) * 2;
 }
 
-// Stores 8 channels of a pixel the plain way.
-__device__ __forceinline__ void store_plain_group(const Epilogue& e, const float (&sums)[GROUP], const GroupAhead& ahead) {
+// Stores 8 channels of a pixel the plain way, or those of them that there are: `left`.
+__device__ __forceinline__ void store_plain_group(const Epilogue& e, const float (&sums)[GROUP], const GroupAhead& ahead, u32 left) {
     const Bounds bounds(e);
     u32 words[4];
 #pragma unroll
@@ -266,7 +284,15 @@ __device__ __forceinline__ void store_plain_group(const Epilogue& e, const float
     uint4 bits = make_uint4(words[0], words[1], words[2], words[3]);
     if (!is_clip(e)) bits = apply_to_group(bits, e);
     if (is_join(e)) bits = join(bits, ahead.joined, e);
-    *reinterpret_cast<uint4*>(ahead.output) = bits;
+    if (e.flags & EPILOGUE_WIDE_STORE) {
+        *reinterpret_cast<uint4*>(ahead.output) = bits;
+        return;
+    }
+    const u32 pairs[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        if (i * PAIR < left) reinterpret_cast<u32*>(ahead.output)[i] = pairs[i];
+    }
 }
 
 // Picks `COUNT` of a fragment's values; `index` counts in `COUNT` and is the same in all lanes.

@@ -33,6 +33,7 @@ constexpr u32 EPILOGUE_FLAT = 8;         // pixels of output and joined tensor f
 constexpr u32 EPILOGUE_WIDENED = 16;     // results are rounded to f16 and stored as f32; never with EPILOGUE_WIDE_STORE
 constexpr u32 EPILOGUE_JOINS = 32;       // the function's value, rounded to f16, is added to the joined tensor
 constexpr u32 EPILOGUE_JOINS_RELU = 64;  // with it: and a relu is the last
+constexpr u32 EPILOGUE_EVEN_STORE = 128;  // every pair of channels of the output begins at a multiple of 4 bytes
 
 // A tensor `[batch, row, pixel, channel]` of f16, or, of an output that is widened, of f32, with neighbouring channels side by side; strides in elements.
 struct ChannelsLast {

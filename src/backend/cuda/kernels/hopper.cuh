@@ -49,6 +49,12 @@ __device__ __forceinline__ void copy_run(u32 to, const void* from, u32 bytes, u3
 
 // --- shared memory ---
 
+__device__ __forceinline__ u32 load_word(u32 address) {
+    u32 word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+    return word;
+}
+
 __device__ __forceinline__ float4 load_four(u32 address) {
     float4 v;
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address) : "memory");
