@@ -10,9 +10,9 @@ use crate::tensor::{DType, Shape};
 /// Primitives of the operator: mean, layer, function, layer, function.
 pub const CALLS: usize = 5;
 /// Ranges of channels, whose products the first layer sums on their own, at the most.
-const RANGES: u16 = 32;
-/// Channels of a range: few, or many.
-const RANGE: [u32; 2] = [8, MAX_CHANNELS / RANGES as u32];
+const RANGES: u16 = 16;
+/// Channels of a range: as few as there may be ranges.
+const RANGE: [u32; 3] = [16, 32, MAX_CHANNELS / RANGES as u32];
 /// Most channels.
 const MAX_CHANNELS: u32 = 1024;
 /// Most outputs of the first layer.
@@ -21,14 +21,18 @@ const MAX_HIDDEN: u32 = 512;
 const MIN_CHANNELS: u32 = 8;
 /// Most pixels, so that positions behind the last one stay in 32 bits.
 const MAX_PIXELS: u64 = 1 << 26;
+/// So many pixels and more are many: they are summed in so many shares.
+const MANY: (u64, u32) = (1024, 8);
 
-/// Samples that a block computes with the same weights, by a tactic's variant: more where few multiprocessors would else read
-/// them again and again.
-const SPANS: [u32; 4] = [1, 2, 4, 8];
+/// Tactics, by their variants: blocks of one sample, and of several with the same weights, where few multiprocessors would else
+/// read these again and again.
+const TACTICS: u16 = 2;
+/// Several samples: of few channels, of which more blocks are needed, and of more.
+const SEVERAL: [u32; 2] = [2, 4];
 
-/// The class of the operator: the layers' sums have one order of their own, which the shape fixes.
+/// The class of the operator: the sums of mean and layers have one order of their own, which the shape fixes.
 const CLASS: ArithmeticClass = ArithmeticClass {
-    family: Family::Fma,
+    family: Family::TensorCore,
     split_k: RANGES,
 };
 
@@ -65,8 +69,12 @@ pub fn is_form(primitives: &[&Primitive], shapes: [Shape; 3]) -> bool {
 
 /// Channels of a range, of so many channels in all.
 pub fn range(channels: u32) -> u32 {
-    let [few, many] = RANGE;
-    if channels.div_ceil(few) <= u32::from(RANGES) { few } else { many }
+    let [small, middle, large] = RANGE;
+    match channels {
+        0..=128 => small,
+        129..=512 => middle,
+        _ => large,
+    }
 }
 
 /// An operator of this form.
@@ -78,6 +86,8 @@ pub struct Squeeze<'a> {
     pub layers: [(&'a View, Option<&'a View>, Unary); 2],
     /// Outputs of the first layer.
     pub hidden: u32,
+    /// Shares in which the pixels are summed.
+    pub shares: u32,
 }
 
 impl<'a> Squeeze<'a> {
@@ -105,10 +115,12 @@ impl<'a> Squeeze<'a> {
                 _ => Err(Misfit::Primitive),
             }
         };
+        let (pixels, (many, shares)) = (u64::from(x.layout.shape.dim(2)) * u64::from(x.layout.shape.dim(3)), MANY);
         Ok(Squeeze {
             x,
             layers: [layer(1)?, layer(3)?],
             hidden: calls[1].shape.dim(1),
+            shares: if pixels < many { 1 } else { shares },
         })
     }
 }
@@ -125,22 +137,24 @@ pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass>
 
 /// The tactics, for one sample a block first.
 pub(super) fn tactics() -> impl Iterator<Item = Tactic> {
-    (0..SPANS.len() as u16).map(|variant| Tactic {
+    (0..TACTICS).map(|variant| Tactic {
         variant,
         ..Tactic::of(Kernel::Squeeze)
     })
 }
 
-/// Samples of a block under a tactic; `None` for tactics that there are not.
-pub fn span(tactic: Tactic) -> Option<u32> {
-    let known = tactic.kernel == Kernel::Squeeze && tactic.tile == (0, 0);
-    SPANS.get(usize::from(tactic.variant)).copied().filter(|_| known)
+/// Samples of a block under a tactic, of so many channels; `None` for tactics that there are not.
+pub fn span(tactic: Tactic, channels: u32) -> Option<u32> {
+    let [few, many] = SEVERAL;
+    let several = if range(channels) == RANGE[0] { few } else { many };
+    let known = tactic.kernel == Kernel::Squeeze && tactic.tile == (0, 0) && tactic.variant < TACTICS;
+    known.then_some(if tactic.variant == 0 { 1 } else { several })
 }
 
 /// Checks that the kernel can run the operator.
 pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
     let form = Squeeze::of(plan, operator)?;
-    let span = span(tactic).ok_or(Misfit::Tile)?;
-    need(span == 1 || span <= form.x.layout.shape.dim(0), Misfit::Tile)?;
+    let span = span(tactic, form.x.layout.shape.dim(1)).ok_or(Misfit::Tile)?;
+    need(span == 1 || span <= form.x.layout.shape.dim(0) && form.shares == 1, Misfit::Tile)?;
     need(operator.class == CLASS, Misfit::Class)
 }

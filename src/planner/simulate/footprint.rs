@@ -10,6 +10,7 @@ use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::conv_patch::{COLUMNS, Kept, PatchTile};
 use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
+use crate::plan::tactic::squeeze;
 use crate::plan::tactic::stem::{BLOCK_CHANNELS, StemTile};
 use crate::primitive::{Primitive, Region};
 use crate::tensor::Shape;
@@ -29,8 +30,6 @@ const NORMALISED: [(u64, u64); 3] = [(64, 16), (128, 8), (1024, 4)];
 const TURNS: u32 = 4;
 /// Rows of the batch that one cluster of a recurrent layer carries, and blocks of the cluster.
 const RECURRENT: (u32, u32) = (16, 8);
-/// Channels whose means a block of a squeeze computes: of few channels, and of more than so many.
-const SQUEEZED: (u64, u64, u64) = (8, 32, 256);
 
 /// How an operator lies on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,9 +125,9 @@ impl Footprint {
                 Tiles::Samples { samples, blocks }
             }
             Kernel::Squeeze => {
-                let (few, many, from) = SQUEEZED;
-                let channels = u64::from(shape(operator).dim(1));
-                Tiles::Elements(if channels <= from { few } else { many })
+                let channels = shape(operator).dim(1);
+                let samples = squeeze::span(tactic, channels).unwrap_or(1);
+                Tiles::Elements(u64::from(samples) * u64::from(squeeze::range(channels)))
             }
             Kernel::Attention => {
                 let all = shape(operator);

@@ -62,7 +62,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::ConvWarps => block(256, 256, 42 << 10),
         Kernel::ConvDepthwise => block(128, 128, 8 << 10),
         Kernel::Recurrent => block(256, 128, 17 << 10),
-        Kernel::Squeeze => block(512, 64, 3 << 10),
+        Kernel::Squeeze => block(256, 120, 11 << 10),
         Kernel::Attention => block(256, 48, 4 << 10),
         Kernel::AttentionMma => block(256, 128, 78 << 10),
         Kernel::AttentionWgmma => block(128, 168, 73 << 10),

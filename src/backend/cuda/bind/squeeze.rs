@@ -4,20 +4,25 @@ use super::constants::{Constant, floats};
 use super::generic::{check, output};
 use super::tail::{attributes, unary_number};
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, count};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, blocks, count};
 use crate::plan::format::Operator;
 use crate::plan::tactic::squeeze::{Squeeze as Form, range, span};
 use crate::primitive::{Region, Unary};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
-/// Threads of a block that averages the channels of a range.
-const MEAN_THREADS: u32 = 512;
-/// Threads of a block of the second layer, and its channels.
-const GATE_THREADS: u32 = 256;
+/// Threads of a block.
+const THREADS: u32 = 256;
+/// Channels of a block of the second layer.
 const GATES: u32 = 64;
-/// Inputs of a layer are packed in multiples of this.
-const PIECE: u32 = 8;
+/// Samples of such a block, where it takes several.
+const GATE_SPAN: u32 = 4;
+/// Outputs and inputs of a fragment of weights.
+const STEP: u32 = 16;
+/// Blocks a multiprocessor up to which blocks of a cluster share pixels: of more blocks there are enough without.
+const SHARING: u32 = 2;
+/// Clusters of which the multiprocessors have room, at the least: they do not lie side by side.
+const CLUSTERS: u32 = 8;
 
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
@@ -45,8 +50,7 @@ struct Params {
     pixels: u32,
     first_batch: u32,
     samples: u32,
-    span: u32,
-    padding: u32,
+    padding: [u32; 2],
 }
 
 /// A fully connected layer's packed constants and its function.
@@ -72,17 +76,19 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     check(operator)?;
     let form = Form::of(packer.plan, operator).map_err(|_| MISFIT)?;
     let channels = form.x.layout.shape.dim(1);
-    let mut layer = |index: usize, outputs: u32, inputs: u32| -> Result<Layer, BindError> {
+    // Fragments of ranges of the inputs, of sixteen outputs, of sixteen of a range's inputs, in this order.
+    let mut layer = |index: usize, outputs: u32, inputs: u32, range: u32| -> Result<Layer, BindError> {
         let (weights, bias, function) = form.layers[index];
-        let padded = inputs.next_multiple_of(PIECE);
-        let weights = Constant::new(packer, weights)?.pack(packer, "rows of a small layer", |read| {
-            let value = |n: u32, k: u32| if k < inputs { read(&[n, k, 0, 0]) } else { 0.0 };
-            floats(
-                DType::F16,
-                (0..outputs)
-                    .flat_map(|n| (0..padded).map(move |k| (n, k)))
-                    .map(|(n, k)| value(n, k)),
-            )
+        let name = format!("fragments of a small layer by {range} inputs");
+        let weights = Constant::new(packer, weights)?.pack(packer, &name, |read| {
+            let ranges = (0..inputs.div_ceil(range)).map(|r| r * range);
+            let fragments = ranges.flat_map(|k| {
+                let rows = (0..outputs.div_ceil(STEP)).map(|n| n * STEP);
+                rows.flat_map(move |n| (0..range / STEP).map(move |step| (n, k + step * STEP)))
+            });
+            let places = fragments.flat_map(|(n, k)| fragment().map(move |(row, column)| (n + row, k + column)));
+            let value = |(n, k)| if n < outputs && k < inputs { read(&[n, k, 0, 0]) } else { 0.0 };
+            floats(DType::F16, places.map(value))
         })?;
         let bias = match bias {
             None => packer.table(format!("{outputs} zeros"), || floats(DType::F32, (0..outputs).map(|_| 0.0))),
@@ -93,14 +99,32 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         };
         Ok(Layer { weights, bias, function })
     };
-    let layers = [layer(0, form.hidden, channels)?, layer(1, channels, form.hidden)?];
-    let sums = u64::from(form.x.layout.shape.dim(0)) * u64::from(channels.div_ceil(range(channels))) * u64::from(form.hidden);
+    let units = form.hidden.next_multiple_of(STEP);
+    let layers = [
+        layer(0, form.hidden, channels, range(channels))?,
+        layer(1, channels, form.hidden, units)?,
+    ];
+    let sums = u64::from(form.x.layout.shape.dim(0)) * u64::from(channels.div_ceil(range(channels))) * u64::from(units);
     Ok(Box::new(Squeeze {
         operator: operator.clone(),
         layers,
         parts: sums * 4,
-        span: span(operator.tactic).ok_or(MISFIT)?,
+        span: span(operator.tactic, channels).ok_or(MISFIT)?,
     }))
+}
+
+/// Whether so many tiles leave room for clusters that share their pixels, under a width and on so many multiprocessors (0: unknown).
+fn sharing(tiles: u32, shares: u32, width: u16, multiprocessors: u32) -> bool {
+    let sharers = u64::from(tiles) * u64::from(shares);
+    let room = width == 0 || u32::from(width) >= shares;
+    let fit = multiprocessors >= CLUSTERS * shares && sharers <= u64::from(SHARING * multiprocessors);
+    room && (multiprocessors == 0 || fit)
+}
+
+/// Rows and columns of the elements of a fragment of 16 by 16 weights, as the lanes of `mma.sync.m16n8k16` hold them.
+fn fragment() -> impl Iterator<Item = (u32, u32)> {
+    let of_lane = |lane: u32| (0..8).map(move |i| (lane / 4 + i / 2 % 2 * 8, lane % 4 * 2 + i % 2 + i / 4 * 8));
+    (0..32).flat_map(of_lane)
 }
 
 impl Squeeze {
@@ -144,16 +168,32 @@ impl Kernel for Squeeze {
             pixels: x.extents[2].checked_mul(x.extents[3]).ok_or(BindError::Large("a picture"))?,
             first_batch: region.batch.start,
             samples: region.batch.len() as u32,
-            span: self.span,
-            padding: 0,
+            padding: [0; 2],
         };
-        let launch = |function: String, parts: Divisor, threads| -> Result<Launch, BindError> {
-            let tiles = count([params.samples.div_ceil(params.span), parts.divisor], "a batch")?;
-            Ok(Launch::new("squeeze", function, tiles, width, threads, &params))
+        let tiles = |span: u32, parts: Divisor| count([params.samples.div_ceil(span), parts.divisor], "a batch");
+        let means = tiles(self.span, ranges)?;
+        let cluster = if form.shares > 1 && at.clusters && sharing(means, form.shares, width, at.multiprocessors) {
+            form.shares
+        } else {
+            1
         };
+        let kind = match (form.shares, cluster) {
+            (1, _) => "means",
+            (_, 1) => "alone",
+            _ => "shares",
+        };
+        let function = format!("squeeze_{kind}_{range}_{}", self.span);
+        // A width that has room for a cluster has so for whole ones.
+        let blocks = blocks(means, width / cluster as u16) * cluster;
+        let means = Launch {
+            cluster,
+            ..Launch::new("squeeze", function, blocks, 0, THREADS, &params)
+        };
+        let span = if self.span == 1 { 1 } else { GATE_SPAN };
+        let function = format!("squeeze_gates_{span}");
         Ok(vec![
-            launch(format!("squeeze_means_{range}"), ranges, MEAN_THREADS)?,
-            launch("squeeze_gates".into(), slabs, GATE_THREADS)?,
+            means,
+            Launch::new("squeeze", function, tiles(span, slabs)?, width, THREADS, &params),
         ])
     }
 }

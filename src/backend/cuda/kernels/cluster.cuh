@@ -79,6 +79,10 @@ __device__ __forceinline__ float4 load_remote(u32 address) {
     return v;
 }
 
+__device__ __forceinline__ void store_remote(u32 address, float value) {
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
 // Stores two words in the background to an address of `remote_address`; the bytes count at a barrier of the same block.
 __device__ __forceinline__ void send_pair(u32 address, u32 a, u32 b, u32 barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(address), "r"(a), "r"(b),

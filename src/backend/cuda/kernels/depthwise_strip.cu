@@ -2,7 +2,8 @@
 //
 // A thread owns few channels, whose weights stay in its registers, and a strip of neighbouring outputs of a row; it walks down
 // the rows. Every input pixel is loaded and widened once, and meets all taps that it lies under at once: each output takes its
-// tap rows from the first to the last as the input rows come by. Rows are in flight one ahead.
+// tap rows from the first to the last as the input rows come by. Rows are in flight one ahead. The loop over rows is not
+// unrolled further than the step: its instructions stay in the cache of all warps.
 #include "chain.cuh"
 #include "divide.cuh"
 #include "halves.cuh"
@@ -109,8 +110,6 @@ __device__ __forceinline__ void finish(const DepthwiseStrip& p, const float (&su
 template <u32 K, u32 S, u32 RUN, u32 PAIRS>
 __device__ __forceinline__ void convolve(const DepthwiseStrip& p) {
     constexpr u32 CHANNELS = PAIRS * 2, PIXELS = (RUN - 1) * S + K;
-    constexpr u32 OPEN = (K + S - 1) / S;  // rows of outputs whose sums are under way
-    constexpr u32 PERIOD = OPEN * S;       // input rows after which the rows of outputs are in the same places again
     bool waited = false;
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
         const u32 index = min(tile * STRIP_THREADS + threadIdx.x, p.count - 1);
@@ -128,18 +127,12 @@ __device__ __forceinline__ void convolve(const DepthwiseStrip& p) {
         float bias[CHANNELS];
 #pragma unroll
         for (u32 c = 0; c < CHANNELS; ++c) bias[c] = reinterpret_cast<const float*>(p.bias)[channel + c];
-        if (!waited) {
-            wait_for_predecessors();
-            release_successors();
-            waited = true;
-        }
-        if (!own) continue;
         // Under dilated windows the outputs of a strip lie as far apart as the taps, and so many strips interleave.
         const u32 apart = S == 1 ? p.dilation : 1;
         const u32 bundle = place / apart, stack = level / apart;
         const u32 column = bundle * apart * RUN + (place - bundle * apart), below = stack * apart * p.depth + (level - stack * apart);
-        if (below >= p.rows) continue;
-        const u32 outputs = min(p.depth, (p.rows - below + apart - 1) / apart), inputs = (outputs - 1) * S + K;
+        const u32 left_rows = below < p.rows ? p.rows - below : 0;
+        const u32 outputs = min(p.depth, (left_rows + apart - 1) / apart), inputs = (outputs - 1) * S + K;
         const i32 top = static_cast<i32>((p.first_row + below) * S) - static_cast<i32>(p.pad_rows);
         const i32 left = static_cast<i32>(column * S) - static_cast<i32>(p.pad_columns);
         u32 inside = 0;  // bit j: pixel j of a row lies in the input
@@ -149,6 +142,14 @@ __device__ __forceinline__ void convolve(const DepthwiseStrip& p) {
         const i64 pixel_step = p.x_pixel * apart, row_step = p.x_row * apart;
         u64 from = p.x + batch * p.x_batch + top * p.x_row + left * p.x_pixel + channel * 2;
         u64 to = p.y + batch * p.y_batch + (p.first_row + below) * p.y_row + column * p.y_pixel + channel * 2;
+        // Addresses are there before the wait.
+        asm volatile("" : "+l"(from), "+l"(to));
+        if (!waited) {
+            wait_for_predecessors();
+            release_successors();
+            waited = true;
+        }
+        if (!own || outputs == 0) continue;
         u32 ahead[PIXELS][PAIRS];
         i32 row = top;
         const auto load = [&] {
@@ -158,31 +159,28 @@ __device__ __forceinline__ void convolve(const DepthwiseStrip& p) {
             row += static_cast<i32>(apart);
             from += row_step;
         };
-        float sums[OPEN][RUN * CHANNELS];
+        // Sums of the outputs whose next tap row is i.
+        float open[K][RUN * CHANNELS];
         load();
 #pragma unroll 1
-        for (u32 first = 0; first < inputs; first += PERIOD) {
+        for (u32 first = 0; first < inputs; first += S) {
 #pragma unroll
-            for (u32 phase = 0; phase < PERIOD; ++phase) {
+            for (u32 phase = 0; phase < S; ++phase) {
                 const u32 t = first + phase;
                 if (t >= inputs) break;
                 float x[PIXELS][CHANNELS];
 #pragma unroll
                 for (u32 j = 0; j < PIXELS; ++j) widen(ahead[j], x[j]);
                 if (t + 1 < inputs) load();
+                // From the last tap row, whose sums are ready then, to the first: each makes room for the one before it.
 #pragma unroll
-                for (u32 i = 0; i < K; ++i) {
-                    // The output whose tap row i lies here; PERIOD more keeps the difference positive.
-                    if ((phase + PERIOD - i) % S != 0) continue;
-                    const u32 slot = (phase + PERIOD - i) / S % OPEN;
-                    if (t < i || t - i > (outputs - 1) * S) continue;
-                    float(&sum)[RUN * CHANNELS] = sums[slot];
-                    if (i == 0) {
+                for (u32 i = K; i-- > 0;) {
+                    if (i % S != phase || t < i || t - i > (outputs - 1) * S) continue;
+                    float sum[RUN * CHANNELS];
 #pragma unroll
-                        for (u32 o = 0; o < RUN; ++o) {
+                    for (u32 o = 0; o < RUN; ++o) {
 #pragma unroll
-                            for (u32 c = 0; c < CHANNELS; ++c) sum[o * CHANNELS + c] = bias[c];
-                        }
+                        for (u32 c = 0; c < CHANNELS; ++c) sum[o * CHANNELS + c] = i == 0 ? bias[c] : open[i][o * CHANNELS + c];
                     }
 #pragma unroll
                     for (u32 j = 0; j < K; ++j) {
@@ -194,21 +192,24 @@ __device__ __forceinline__ void convolve(const DepthwiseStrip& p) {
                             }
                         }
                     }
-                    if (i == K - 1) {
-                        u32 bits[RUN * PAIRS];
-                        finish(p, sum, bits);
+                    if (i + 1 < K) {
 #pragma unroll
-                        for (u32 o = 0; o < RUN; ++o) {
-                            if (column + o * apart >= p.columns) continue;
-                            const u64 at = to + o * apart * p.y_pixel;
-                            if constexpr (PAIRS == 1) {
-                                *reinterpret_cast<u32*>(at) = bits[o];
-                            } else {
-                                *reinterpret_cast<uint2*>(at) = make_uint2(bits[o * PAIRS], bits[o * PAIRS + 1]);
-                            }
-                        }
-                        to += p.y_row * apart;
+                        for (u32 k = 0; k < RUN * CHANNELS; ++k) open[(i + 1) % K][k] = sum[k];
+                        continue;
                     }
+                    u32 bits[RUN * PAIRS];
+                    finish(p, sum, bits);
+#pragma unroll
+                    for (u32 o = 0; o < RUN; ++o) {
+                        if (column + o * apart >= p.columns) continue;
+                        const u64 at = to + o * apart * p.y_pixel;
+                        if constexpr (PAIRS == 1) {
+                            *reinterpret_cast<u32*>(at) = bits[o];
+                        } else {
+                            *reinterpret_cast<uint2*>(at) = make_uint2(bits[o * PAIRS], bits[o * PAIRS + 1]);
+                        }
+                    }
+                    to += p.y_row * apart;
                 }
             }
         }
