@@ -25,6 +25,7 @@ mod matvec;
 mod normalise;
 mod pair_mma;
 mod pool;
+mod pool_rows;
 mod pool_wide;
 mod recurrent;
 mod recurrent_mma;

@@ -1,6 +1,7 @@
 // Maximum and average pooling of two spatial axes, channels side by side. Taps in row-major order; a NaN beats every number.
 #include "chain.cuh"
 #include "groups.cuh"
+#include "maxima.cuh"
 #include "window.cuh"
 
 struct Pool {
@@ -33,20 +34,10 @@ __device__ __forceinline__ void pooled(bool average, const float (&x)[8], float 
     }
 }
 
-// Two halves at a time: the greater of `v` and what comes after it, `x`; the same halves as above.
-__device__ __forceinline__ u32 greater_halves(u32 v, u32 x) {
-    u32 above, number;
-    asm("set.gtu.u32.f16x2 %0, %1, %2;" : "=r"(above) : "r"(x), "r"(v));   // greater, or one is NaN
-    asm("set.eq.u32.f16x2 %0, %1, %1;" : "=r"(number) : "r"(v));
-    const u32 take = above & number;
-    return (x & take) | (v & ~take);
-}
-
 // A square window of K by K neighbouring pixels, all loaded before the first is used; of f16 in whole groups. Outside of the
 // input pixels are minus infinity for a maximum, which is what it begins with, and left out of an average.
 template <u32 K>
 __device__ __forceinline__ void pool_in_groups(const Pool& p, const Spot& s, float (&v)[8]) {
-    constexpr u32 LEAST = 0xfc00fc00;  // minus infinity, twice
     const i32 top = static_cast<i32>(landing(p.window, 0, s.row, 0)), left = static_cast<i32>(landing(p.window, 1, s.pixel, 0));
     const auto inside = [&](u32 i, u32 j) {
         return static_cast<u32>(top + static_cast<i32>(i)) < p.x.height && static_cast<u32>(left + static_cast<i32>(j)) < p.x.width;
@@ -62,13 +53,15 @@ __device__ __forceinline__ void pool_in_groups(const Pool& p, const Spot& s, flo
         }
     }
     if (!p.average) {
-        uint4 most = make_uint4(LEAST, LEAST, LEAST, LEAST);
+        Most most(taps[0][0]);
 #pragma unroll
-        for (u32 i = 0; i < K * K; ++i) {
-            const uint4 x = taps[i / K][i % K];
-            most = make_uint4(greater_halves(most.x, x.x), greater_halves(most.y, x.y), greater_halves(most.z, x.z), greater_halves(most.w, x.w));
+        for (u32 i = 1; i < K * K; ++i) most.take(taps[i / K][i % K]);
+        if (most.doubtful()) {
+            most.value = make_uint4(LEAST, LEAST, LEAST, LEAST);
+#pragma unroll
+            for (u32 i = 0; i < K * K; ++i) most.value = greater_group(most.value, taps[i / K][i % K]);
         }
-        widen(most, v);
+        widen(most.value, v);
         return;
     }
     const i32 height = static_cast<i32>(p.x.height), width = static_cast<i32>(p.x.width);

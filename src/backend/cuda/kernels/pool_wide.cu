@@ -5,11 +5,11 @@
 // The first of equals stays, and the first NaN, in the order of the rows and in them of the pixels: as if taps came one by one.
 #include "chain.cuh"
 #include "groups.cuh"
+#include "maxima.cuh"
 #include "mma.cuh"
 #include "window.cuh"
 
 constexpr u32 WIDE_THREADS = 256;
-constexpr u32 LEAST = 0xfc00fc00;  // minus infinity, twice
 
 struct PoolWide {
     PixelFrame frame;  // its division into runs is not used
@@ -24,19 +24,6 @@ struct PoolWide {
 };
 
 static_assert(sizeof(PoolWide) == sizeof(PixelFrame) + 48 + 64 + 24 + 16, "mirrored in bind/pool_wide.rs");
-
-// Two halves at a time: the greater of `v` and what comes after it, `x`.
-__device__ __forceinline__ u32 greater_halves(u32 v, u32 x) {
-    u32 above, number;
-    asm("set.gtu.u32.f16x2 %0, %1, %2;" : "=r"(above) : "r"(x), "r"(v));  // greater, or one is NaN
-    asm("set.eq.u32.f16x2 %0, %1, %1;" : "=r"(number) : "r"(v));
-    const u32 take = above & number;
-    return (x & take) | (v & ~take);
-}
-
-__device__ __forceinline__ uint4 greater_group(uint4 v, uint4 x) {
-    return make_uint4(greater_halves(v.x, x.x), greater_halves(v.y, x.y), greater_halves(v.z, x.z), greater_halves(v.w, x.w));
-}
 
 // The greatest of `count` groups, `step` apart.
 __device__ __forceinline__ uint4 greatest(const uint4* from, u32 count, u32 step) {
