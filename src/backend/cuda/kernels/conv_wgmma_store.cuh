@@ -193,7 +193,8 @@ __device__ __forceinline__ void strip_to_pairs(const Epilogue& e, const WarpRows
     constexpr u32 PAIRS = WIDTH / PAIR, AT_ONCE = 32 / PAIRS, IN_PIECE = GROUP / PAIR;
     const u32 pair = lane % PAIRS, own = channel + pair * PAIR;
 #pragma unroll 4
-    for (u32 row = lane / PAIRS; row < WARP_ROWS; row += AT_ONCE) {
+    for (u32 i = 0; i < WARP_ROWS; i += AT_ONCE) {  // the same in all lanes, or products would lose their uniform registers
+        const u32 row = i + lane / PAIRS;
         const u32 bits = load_word(strip + strip_piece(row, pair / IN_PIECE) + pair % IN_PIECE * 4);
         const u64 to = e.output.address + (static_cast<u64>(__shfl_sync(0xffffffff, rows.output, row)) * PAIR + own) * 2;
         if (own < channels && row < rows.live) *reinterpret_cast<u32*>(to) = bits;
