@@ -11,7 +11,7 @@ use crate::tensor::{DType, Shape};
 pub const CALLS: usize = 5;
 /// Ranges of channels, whose products the first layer sums on their own, at the most.
 const RANGES: u16 = 16;
-/// Channels of a range: as few as there may be ranges.
+/// Channels of a range, by how many channels there are: fewer make more blocks, more make fewer sums to add.
 const RANGE: [u32; 3] = [16, 32, MAX_CHANNELS / RANGES as u32];
 /// Most channels.
 const MAX_CHANNELS: u32 = 1024;
@@ -136,7 +136,7 @@ pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass>
 }
 
 /// The tactics, for one sample a block first.
-pub(super) fn tactics() -> impl Iterator<Item = Tactic> {
+pub fn tactics() -> impl Iterator<Item = Tactic> {
     (0..TACTICS).map(|variant| Tactic {
         variant,
         ..Tactic::of(Kernel::Squeeze)

@@ -201,11 +201,45 @@ impl Kernel for Squeeze {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::tactic::squeeze::tactics;
     use std::mem::size_of;
 
     #[test]
     fn structs_have_the_sources_bytes() {
         assert_eq!(size_of::<LayerParams>(), 32);
         assert_eq!(size_of::<Params>(), 2 * 88 + 2 * 32 + 72);
+    }
+
+    #[test]
+    fn every_tactic_is_kernels_of_the_source() {
+        let source = include_str!("../kernels/squeeze.cu");
+        for channels in [8, 128, 129, 512, 513, 1024] {
+            let range = range(channels);
+            assert!(source.contains(&format!("\nMEANS(squeeze_shares_{range}_1, 2, {range}, 1, MANY_SHARES, 1)\n")));
+            assert!(source.contains(&format!(
+                "\nMEANS(squeeze_alone_{range}_1, 1, {range}, 1, MANY_SHARES, MANY_SHARES)\n"
+            )));
+            for tactic in tactics() {
+                let span = span(tactic, channels).unwrap();
+                assert!(source.contains(&format!("\nMEANS(squeeze_means_{range}_{span}, 2, {range}, {span}, 1, 1)\n")));
+            }
+        }
+        let numbers = [("THREADS", THREADS), ("GATES", GATES), ("STEP", STEP)];
+        assert!(
+            numbers
+                .iter()
+                .all(|(name, value)| source.contains(&format!("constexpr u32 {name} = {value};")))
+        );
+        assert!([1, GATE_SPAN].iter().all(|span| source.contains(&format!("\nGATES_OF({span})\n"))));
+    }
+
+    #[test]
+    fn a_fragment_holds_every_weight_once() {
+        let places: std::collections::BTreeSet<_> = fragment().collect();
+        assert_eq!((places.len(), fragment().count()), (256, 256));
+        assert!(places.iter().all(|&(row, column)| row < STEP && column < STEP));
+        // Lane 5 has rows 1 and 9, columns 2, 3, 10 and 11.
+        let lane: Vec<_> = fragment().skip(5 * 8).take(8).collect();
+        assert_eq!(lane, [(1, 2), (1, 3), (9, 2), (9, 3), (1, 10), (1, 11), (9, 10), (9, 11)]);
     }
 }

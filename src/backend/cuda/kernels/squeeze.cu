@@ -269,6 +269,13 @@ __device__ __forceinline__ void sum_shares(const Squeeze& p, const Slot<R>& slot
     }
 }
 
+// This lane's weights of the first layer for a range, in a round of its warp's units; zeros where there are none.
+template <class R>
+__device__ __forceinline__ uint4 unit_weights(const Squeeze& p, u32 range, u32 round, u32 step, bool wanted) {
+    const u32 at = round * WARPS + threadIdx.x / 32, tiles = in_steps(p.hidden);
+    return wanted && at < tiles ? fragment(p.layers[0], (range * tiles + at) * R::STEPS + step) : make_uint4(0, 0, 0, 0);
+}
+
 template <class R>
 __device__ __forceinline__ void squeeze_range(const Squeeze& p) {
     __shared__ float shares[R::SHARES][R::CHANNELS];
@@ -280,16 +287,11 @@ __device__ __forceinline__ void squeeze_range(const Squeeze& p) {
     if (R::BLOCKS > 1) cluster_arrive_relaxed();
     for (u32 tile = blockIdx.x / R::BLOCKS; tile < work; tile += gridDim.x / R::BLOCKS) {
         const u32 span = divide(tile, p.ranges), range = tile - span * p.ranges.divisor, first = span * R::SPAN;
-        const auto weights = [&](u32 round, u32 step) {
-            const u32 at = round * WARPS + warp;
-            const bool live = at < tiles && rank == 0;
-            return live ? fragment(p.layers[0], (range * tiles + at) * R::STEPS + step) : make_uint4(0, 0, 0, 0);
-        };
         uint4 held[UNIT_HELD][R::STEPS];
 #pragma unroll
         for (u32 round = 0; round < UNIT_HELD; ++round) {
 #pragma unroll
-            for (u32 step = 0; step < R::STEPS; ++step) held[round][step] = weights(round, step);
+            for (u32 step = 0; step < R::STEPS; ++step) held[round][step] = unit_weights<R>(p, range, round, step, rank == 0);
         }
         // Samples behind the last are the last again; what they give is not stored.
         const u32 team = warp / R::SHARERS, share = R::SPAN == 1 ? rank + team : 0;
@@ -339,7 +341,7 @@ __device__ __forceinline__ void squeeze_range(const Squeeze& p) {
             float products[4] = {};
 #pragma unroll
             for (u32 step = 0; step < R::STEPS; ++step) {
-                const uint4 w = round < UNIT_HELD ? held[round % UNIT_HELD][step] : weights(round, step);
+                const uint4 w = round < UNIT_HELD ? held[round % UNIT_HELD][step] : unit_weights<R>(p, range, round, step, true);
                 multiply_fragment(products, w, means[row % R::SPAN] + column + step * STEP);
             }
 #pragma unroll
@@ -406,6 +408,12 @@ __device__ __forceinline__ void add_ranges(const Squeeze& p, u64 parts, u32 unit
     for (u32 i = 0; i < N; ++i) to[unit + i] = unit + i < p.hidden ? float_to_half(sum[i]) : 0;
 }
 
+// This lane's weights of the second layer for the sixteen channels `at`, of a step of inputs; zeros where there are none.
+__device__ __forceinline__ uint4 gate_weights(const Squeeze& p, u32 at, u32 step) {
+    const u32 steps = in_steps(p.hidden);
+    return step < steps && at * STEP < p.channels ? fragment(p.layers[1], at * steps + step) : make_uint4(0, 0, 0, 0);
+}
+
 template <u32 SPAN>
 __device__ __forceinline__ void gates(const Squeeze& p) {
     constexpr u32 SHARERS = THREADS / SPAN;          // threads of a sample
@@ -418,13 +426,9 @@ __device__ __forceinline__ void gates(const Squeeze& p) {
     for (u32 tile = blockIdx.x; tile < work; tile += gridDim.x) {
         const u32 span = divide(tile, p.slabs), slab = tile - span * p.slabs.divisor, first = span * SPAN;
         const u32 at = slab * (GATES / STEP) + warp / GATE_HALVES, row = lane / 4, column = lane % 4 * 2, channel = at * STEP + row;
-        const auto weights = [&](u32 round) {
-            const u32 step = round * GATE_HALVES + half;
-            return step < steps && at * STEP < p.channels ? fragment(p.layers[1], at * steps + step) : make_uint4(0, 0, 0, 0);
-        };
         uint4 held[GATE_HELD];
 #pragma unroll
-        for (u32 round = 0; round < GATE_HELD; ++round) held[round] = weights(round);
+        for (u32 round = 0; round < GATE_HELD; ++round) held[round] = gate_weights(p, at, round * GATE_HALVES + half);
         float bias[2];
 #pragma unroll
         for (u32 i = 0; i < 2; ++i) {
@@ -452,7 +456,7 @@ __device__ __forceinline__ void gates(const Squeeze& p) {
         for (u32 round = 0; round < GATE_ROUNDS; ++round) {
             const u32 step = round * GATE_HALVES + half;
             if (step >= steps) break;
-            multiply_fragment(sums, round < GATE_HELD ? held[round % GATE_HELD] : weights(round), inputs + step * STEP);
+            multiply_fragment(sums, round < GATE_HELD ? held[round % GATE_HELD] : gate_weights(p, at, step), inputs + step * STEP);
         }
         const u32 place = warp / GATE_HALVES * 32 + lane;
         if (half == 1) halves[place] = make_float4(sums[0], sums[1], sums[2], sums[3]);
