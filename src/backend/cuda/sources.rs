@@ -101,6 +101,7 @@ pub const UNITS: &[Unit] = &[
     unit!("recurrent_mma"),
     unit!("reduce"),
     unit!("resize"),
+    unit!("resize_rows"),
     unit!("softmax"),
     unit!("softmax_short"),
     unit!("squeeze"),

@@ -22,6 +22,7 @@ pub mod product;
 pub mod prologue;
 mod recurrent;
 pub mod reduction;
+pub mod resized;
 pub mod squeeze;
 pub mod stem;
 pub mod stream_wgmma;

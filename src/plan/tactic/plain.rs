@@ -4,6 +4,7 @@
 //! They compute f32 and f16 in any mixture, with any tail of floats. The generic kernel takes everything else too.
 
 use super::forms::need;
+use super::resized::is_planes;
 use super::{Misfit, reduction};
 use crate::plan::format::{ArithmeticClass, Call, Family, Kernel, Operand, Operator, Plan, Space, Tactic, View};
 use crate::primitive::{Coordinates, Primitive, ReduceKind, Window};
@@ -165,7 +166,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             };
             let same = |a: usize| resize.scales[a].0 == 1.0 && x.layout.shape.dim(a) == shape.dim(a) && !cropped(a);
             need(shape.rank() == 4 && same(0) && same(1), Misfit::Primitive)?;
-            pixels(x, y)
+            if is_planes(operator) { Ok(()) } else { pixels(x, y) }
         }
         (Kernel::MatMul, P::MatMul) | (Kernel::Softmax, P::Softmax { .. }) => Ok(()),
         (Kernel::Normalise, P::Normalise { .. }) => Ok(()),

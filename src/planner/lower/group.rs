@@ -4,11 +4,11 @@
 
 use crate::limits::MAX_PRIMITIVES;
 use crate::plan::tactic::squeeze::is_form;
-use crate::plan::tactic::{conv_warps, pictures, pooled, prologue};
+use crate::plan::tactic::{conv_warps, pictures, pooled, prologue, resized};
 use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
 use crate::planner::strided;
-use crate::primitive::{Binary, Primitive, Unary};
+use crate::primitive::{Binary, Primitive, Resize, Unary};
 use crate::tensor::DType;
 
 /// A step of lowering, in an order in which every input is made before it is read.
@@ -70,7 +70,9 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
                 let product = copied_product(graph, &producers, &uses, node)?;
                 let group = group_of[product]?;
                 let fits = members[group].last() == Some(&product) && members[group].len() < MAX_PRIMITIVES;
-                (fits && is_matrix_product(graph, &producers, members[group][0])).then_some(group)
+                let head = members[group][0];
+                let stores = is_matrix_product(graph, &producers, head) || set.has(PassSet::LAYOUT) && is_resize(graph, head, node);
+                (fits && stores).then_some(group)
             });
         }
         let group = joined.unwrap_or_else(|| {
@@ -284,6 +286,15 @@ fn is_matrix_product(graph: &Graph, producers: &[Option<usize>], node: usize) ->
         .all(|&v| strided::constant(graph, producers, v).is_some());
     let halves = node.inputs.iter().chain(&node.outputs).all(|&v| graph.value(v).dtype == DType::F16);
     node.op == Op::Primitive(Primitive::MatMul) && constants && halves
+}
+
+/// A resize of halves whose result a copy of its own widens into planes.
+fn is_resize(graph: &Graph, node: usize, copy: &Node) -> bool {
+    let (node, shape) = (&graph.nodes[node], |v: ValueId| graph.value(v).shape);
+    let halves = node.inputs.iter().chain(&node.outputs).all(|&v| graph.value(v).dtype == DType::F16);
+    let widens = copy.inputs == node.outputs && graph.value(copy.outputs[0]).dtype == DType::F32;
+    let resize = |r: &Resize| resized::is_form(r, shape(node.inputs[0]), shape(node.outputs[0]));
+    matches!(&node.op, Op::Primitive(Primitive::Resize(r)) if resize(r)) && halves && widens
 }
 
 fn is_tail(primitive: &Primitive) -> bool {

@@ -89,9 +89,14 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                 let spatial = primitives.iter().any(|(_, p)| is_spatial(p));
                 let mut like = None;
                 // A conversion of a result writes it where and as the result lies, in C order.
-                let mut made = nodes.iter().flat_map(|&n| &graph.nodes[n].outputs);
-                let converts = primitives.iter().all(|(_, p)| **p == Primitive::Copy)
-                    && made.any(|v| graph.outputs.iter().any(|named| named.value == *v));
+                let result = |n: usize| {
+                    graph.nodes[n]
+                        .outputs
+                        .iter()
+                        .any(|v| graph.outputs.iter().any(|named| named.value == *v))
+                };
+                let conversion = |n: usize| graph.nodes[n].op == Op::Primitive(Primitive::Copy) && result(n);
+                let converts = primitives.iter().all(|(_, p)| **p == Primitive::Copy) && nodes.iter().any(|&n| result(n));
                 if !converts && primitives.iter().all(|(_, p)| keeps_order(p)) {
                     let inputs = nodes.iter().flat_map(|&n| &graph.nodes[n].inputs);
                     let mut models = inputs.map(|v| layouts[v.index()]).filter(|l| !repeats(l));
@@ -104,7 +109,7 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                             layouts[output.index()] = turned;
                             continue;
                         }
-                        layouts[output.index()] = fresh(output, spatial, like);
+                        layouts[output.index()] = fresh(output, spatial && !conversion(node), like);
                     }
                 }
             }

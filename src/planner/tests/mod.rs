@@ -8,6 +8,7 @@ pub mod nets;
 mod oracle;
 mod pooled;
 mod rates;
+mod resized;
 mod transformers;
 mod views;
 

@@ -31,6 +31,7 @@ mod recurrent;
 mod recurrent_mma;
 mod reduce;
 mod resize;
+mod resize_rows;
 mod softmax;
 mod squeeze;
 mod stem;

@@ -2,18 +2,16 @@
 
 use super::generic::{check, head, input, output, outside};
 use super::groups::{PixelFrame, Pixels, THREADS, in_whole_groups, source};
-use super::views::{Divisor, dtype_number};
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, count};
+use super::resize_rows::{self, Taps, reach};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::backend::taps;
 use crate::plan::format::Operator;
+use crate::plan::tactic::resized::is_planes;
 use crate::primitive::{Primitive, Region, Resize, ResizeMode};
-use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
 /// Outputs of a row that a thread computes between two pixels of either axis.
 const PAIRS_RUN: u32 = 4;
-/// Outputs of a row that a thread computes where it takes one channel.
-const LINEAR_RUN: u32 = 8;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -36,10 +34,11 @@ struct Tap {
     weight: f32,
 }
 
-/// The table of an axis, and the taps of each output in it.
+/// The table of an axis, the taps of each output in it, and what pieces of two taps an output reach over.
 struct Table {
     pack: PackId,
     taps: u32,
+    reach: u32,
 }
 
 struct Resampling {
@@ -89,7 +88,9 @@ fn table(packer: &mut Packer<'_>, resize: &Resize, axis: usize, from: u32, to: u
         }
     };
     let name = format!("taps of {resize:?} along {axis} from {from} to {to}");
+    let positions: Vec<i32> = entries.iter().map(|t| t.position).collect();
     Ok(Table {
+        reach: reach(&positions),
         pack: packer.table(name, || bytemuck::cast_slice(&entries).to_vec()),
         taps: taps as u32,
     })
@@ -102,23 +103,28 @@ impl Kernel for Resampling {
         }
         let view = output(&self.operator, 0)?;
         let [_, channels, _, across] = [0, 1, 2, 3].map(|axis| view.layout.shape.dim(axis));
-        let x = source(at, &self.operator)?;
+        let (rows, columns) = (at.pack(self.rows.pack)?.address, at.pack(self.columns.pack)?.address);
         let pairs = (self.rows.taps, self.columns.taps) == (2, 2);
-        let halves = x.dtype == dtype_number(DType::F16) && view.dtype == DType::F16;
-        let (function, frame) = if pairs && in_whole_groups(&x, channels) {
-            let runs = across.div_ceil(PAIRS_RUN);
-            ("resize_pairs", PixelFrame::new(at, &self.operator, region, runs)?)
-        } else if pairs && halves && self.operator.calls.len() == 1 {
-            let runs = across.div_ceil(LINEAR_RUN);
-            ("resize_linear", by_channels(at, &self.operator, region, runs)?)
-        } else {
-            ("resize", PixelFrame::new(at, &self.operator, region, across)?)
-        };
+        let x = source(at, &self.operator)?;
+        let grouped = pairs && in_whole_groups(&x, channels) && !is_planes(&self.operator);
+        if pairs && !grouped {
+            let taps = Taps {
+                rows,
+                columns,
+                reach: self.columns.reach,
+                outside: self.outside,
+            };
+            if let Some(launch) = resize_rows::launch(at, &self.operator, &taps, region, width)? {
+                return Ok(vec![launch]);
+            }
+        }
+        let (function, run) = if grouped { ("resize_pairs", PAIRS_RUN) } else { ("resize", 1) };
+        let frame = PixelFrame::new(at, &self.operator, region, across.div_ceil(run))?;
         let params = Params {
             frame,
             x,
-            rows: at.pack(self.rows.pack)?.address,
-            columns: at.pack(self.columns.pack)?.address,
+            rows,
+            columns,
             row_taps: self.rows.taps,
             column_taps: self.columns.taps,
             outside: self.outside,
@@ -126,18 +132,6 @@ impl Kernel for Resampling {
         };
         Ok(vec![Launch::new("resize", function, params.frame.tiles, width, THREADS, &params)])
     }
-}
-
-/// The frame of a chunk whose threads take a channel each, of one of `across` runs of a row.
-fn by_channels(at: &Addresses<'_>, operator: &Operator, region: &Region, across: u32) -> Result<PixelFrame, BindError> {
-    let frame = PixelFrame::new(at, operator, region, across)?;
-    let count = count([frame.count / frame.groups.divisor, frame.channels], "a chunk")?;
-    Ok(PixelFrame {
-        groups: Divisor::new(frame.channels),
-        count,
-        tiles: count.div_ceil(THREADS),
-        ..frame
-    })
 }
 
 #[cfg(test)]
@@ -148,7 +142,6 @@ mod tests {
     fn structs_have_the_sources_bytes() {
         assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<PixelFrame>() + 48 + 32);
         assert_eq!(std::mem::size_of::<Tap>(), 8);
-        assert!(include_str!("../kernels/resize.cu").contains(&format!("LINEAR_RUN = {LINEAR_RUN};")));
         assert!(include_str!("../kernels/resize.cu").contains(&format!("PAIRS_RUN = {PAIRS_RUN};")));
     }
 }
