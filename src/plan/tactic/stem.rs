@@ -1,4 +1,5 @@
-//! The segments of the kernels for first layers: convolutions of pictures of few channels by `wgmma`, and what they demand.
+//! The segments and bands of the kernels for first layers: convolutions of pictures of few channels by `wgmma`, and what they
+//! demand.
 
 use super::Misfit;
 use super::forms::{cheapest_first, need};
@@ -21,6 +22,9 @@ const PAIR_BYTES: u32 = 16;
 /// Bytes of shared memory that barriers take, and that a block can have.
 const BARRIER_BYTES: u32 = 1024;
 const SHARED_BYTES: u32 = 227 << 10;
+/// Bytes of shared memory of a multiprocessor, and those that it keeps for itself of each block.
+const PROCESSOR_BYTES: u32 = 228 << 10;
+const RESERVED_BYTES: u32 = 1 << 10;
 /// Warpgroups that multiply; each turns a segment of its own round before it is stored.
 const GROUPS: u32 = 2;
 /// Items between the one that is loaded and the last one that is done: at least, and at most.
@@ -29,19 +33,34 @@ const AHEAD: std::ops::RangeInclusive<u32> = 2..=6;
 const PROCESSORS: u16 = 132;
 const FEW_PROCESSORS: u16 = 16;
 
-/// One way to run a kernel of `stem.cu`.
+/// One way to run a kernel of `stem.cu` or `stem_band.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StemTile {
     /// Output pixels of a segment of a row, which one product makes.
     pub pixels: u16,
-    /// Most blocks: where there are more than multiprocessors, those that come later begin with an empty ring.
+    /// Most blocks: where there are more than multiprocessors, those that come later begin with an empty ring. Of bands, as
+    /// many as all multiprocessors take.
     pub blocks: u16,
+    /// Bands of rows instead of a ring.
+    pub band: Option<Band>,
+}
+
+/// A block's share of `stem_band.cu`: input rows under a few output rows, which its warpgroups make in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// Warpgroups of a block.
+    pub groups: u8,
+    /// Output rows.
+    pub rows: u8,
+    /// Blocks that share a multiprocessor.
+    pub together: u8,
 }
 
 const fn segment(pixels: u16) -> StemTile {
     StemTile {
         pixels,
         blocks: PROCESSORS,
+        band: None,
     }
 }
 
@@ -49,6 +68,15 @@ const fn few(pixels: u16) -> StemTile {
     StemTile {
         pixels,
         blocks: FEW_PROCESSORS,
+        band: None,
+    }
+}
+
+const fn band(pixels: u16, groups: u8, rows: u8, together: u8) -> StemTile {
+    StemTile {
+        pixels,
+        blocks: PROCESSORS * together as u16,
+        band: Some(Band { groups, rows, together }),
     }
 }
 
@@ -65,6 +93,14 @@ pub const MENU: &[StemTile] = &[
     few(56),
     few(64),
     few(112),
+    band(112, 1, 2, 4),
+    band(112, 1, 4, 5),
+    band(112, 1, 14, 4),
+    band(112, 2, 4, 2),
+    band(112, 2, 8, 2),
+    band(56, 1, 1, 4),
+    band(56, 2, 1, 2),
+    band(56, 2, 2, 2),
 ];
 
 /// How the input rows of a segment lie in shared memory.
@@ -78,8 +114,10 @@ pub struct Rows {
     pub quad_bytes: u32,
     /// From a quad's first two taps to its last two.
     pub half_bytes: u32,
-    /// Items between the one that is loaded and the last one that is done.
+    /// Items between the one that is loaded and the last one that is done; output rows of a band.
     pub ahead: u32,
+    /// Input rows that there is room for.
+    pub room: u32,
     /// Bytes of shared memory of a block.
     pub shared: u32,
 }
@@ -95,9 +133,22 @@ pub fn blocks_across(product: &Product<'_>) -> u32 {
 }
 
 impl StemTile {
-    /// The kernel's name in `stem.cu`.
+    /// The kernel's name in its file.
     pub fn function(&self) -> String {
-        format!("stem_{}", self.pixels)
+        match self.band {
+            None => format!("stem_{}", self.pixels),
+            Some(band) => format!("stem_band_{}_g{}", self.pixels, band.groups),
+        }
+    }
+
+    /// The file of that kernel.
+    pub fn unit(&self) -> &'static str {
+        if self.band.is_some() { "stem_band" } else { "stem" }
+    }
+
+    /// The entry whose kernel stores what that of a band does not.
+    pub fn ring(&self) -> StemTile {
+        segment(self.pixels)
     }
 
     /// The entry that a tactic names; `None` for tactics of other kernels or segments that do not exist.
@@ -120,19 +171,33 @@ impl StemTile {
         let weights = blocks_across(product)
             .checked_mul(product.window.kernel[0])?
             .checked_mul(quads * MATRIX_BYTES)?;
-        let turned = GROUPS * pixels * BLOCK_CHANNELS * 2;
+        let groups = self.band.map_or(GROUPS, |b| u32::from(b.groups));
+        let turned = groups * pixels * BLOCK_CHANNELS * 2;
         let others = weights.checked_add(turned + BARRIER_BYTES)?;
-        // As many rows as the items in flight can need, if no two of them share one.
-        let each = product.window.kernel[0].checked_mul(bytes)?;
-        let ahead = (SHARED_BYTES.checked_sub(others)? / each).min(*AHEAD.end());
-        AHEAD.contains(&ahead).then(|| Rows {
+        let [down, _, _] = product.window.stride;
+        let lie = |ahead: u32, room: u32, shared: u32| Rows {
             pixels: row,
             bytes,
             quad_bytes,
             half_bytes,
             ahead,
-            shared: others + ahead * each,
-        })
+            room,
+            shared,
+        };
+        if let Some(band) = self.band {
+            let rows = u32::from(band.rows);
+            let room = (rows - 1).checked_mul(down)?.checked_add(product.window.kernel[0])?;
+            // Behind the last row is room for operands as large as if theirs did not overlap, which tools check.
+            let shared = room.checked_mul(bytes)?.checked_add(others)?.checked_add(pixels * PAIR_BYTES)?;
+            let fits = shared <= SHARED_BYTES && (shared + RESERVED_BYTES) * u32::from(band.together) <= PROCESSOR_BYTES;
+            return fits.then(|| lie(rows, room, shared));
+        }
+        // As many rows as the items in flight can need, if no two of them share one.
+        let each = product.window.kernel[0].checked_mul(bytes)?;
+        let ahead = (SHARED_BYTES.checked_sub(others)? / each).min(*AHEAD.end());
+        AHEAD
+            .contains(&ahead)
+            .then(|| lie(ahead, ahead * product.window.kernel[0], others + ahead * each))
     }
 }
 
@@ -170,7 +235,9 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, M
 
 /// Checks that an entry of the menu computes a product.
 pub fn fits(entry: &StemTile, product: &Product<'_>) -> Result<(), Misfit> {
-    need(entry.rows(product).is_some(), Misfit::Tile)
+    // What a band does not store, its segment's ring does.
+    let ring = entry.ring();
+    need(entry.rows(product).is_some() && ring.rows(product).is_some(), Misfit::Tile)
 }
 
 /// The menu's tactics for a product, best first by estimate.
@@ -196,12 +263,23 @@ impl StemTile {
         const STORED: u64 = 32;
         /// Cycles that a pixel of a row costs on its way into shared memory.
         const LOADED: u64 = 2;
+        /// Pixels that a block of a band loads in a cycle, and cycles until a segment of it is stored.
+        const BANDED: u64 = 2;
+        const TURNED: u64 = 600;
         let [samples, rows, columns, _] = product.out.extents.map(u64::from);
         let pixels = u64::from(self.pixels);
         let items = samples * rows * columns.div_ceil(pixels) * u64::from(blocks_across(product));
         let products = u64::from(product.window.kernel[0] * quads(product));
         let (multiply, store) = (products * pixels / 2, pixels * u64::from(BLOCK_CHANNELS) * 2 / STORED);
         let row = self.rows(product).map_or(0, |r| u64::from(r.pixels));
+        if let (Some(band), Some(lie)) = (self.band, self.rows(product)) {
+            let bands = samples * rows.div_ceil(u64::from(band.rows)) * columns.div_ceil(pixels);
+            let segments = u64::from(band.rows) * u64::from(blocks_across(product));
+            // A band on its own, or as many as share a multiprocessor's units.
+            let alone = row * u64::from(lie.room) / BANDED + segments.div_ceil(u64::from(band.groups)) * (multiply + TURNED);
+            let together = bands.div_ceil(u64::from(PROCESSORS)).min(u64::from(band.together));
+            return bands.div_ceil(u64::from(self.blocks)) * alone.max(together * segments * multiply.max(store));
+        }
         let fill = row * u64::from(product.window.kernel[0]) * LOADED;
         fill + items.div_ceil(u64::from(self.blocks)) * multiply.max(store) + multiply.min(store)
     }
@@ -213,13 +291,30 @@ mod tests {
 
     #[test]
     fn every_entry_is_a_kernel_of_the_source() {
-        let source = include_str!("../../backend/cuda/kernels/stem.cu");
+        let (rings, bands) = (
+            include_str!("../../backend/cuda/kernels/stem.cu"),
+            include_str!("../../backend/cuda/kernels/stem_band.cu"),
+        );
         for entry in MENU {
-            let line = format!("\nSTEM_KERNEL({})\n", entry.pixels);
-            assert_eq!(source.matches(&line).count(), 1, "{line}");
+            let ring = format!("\nSTEM_KERNEL({})\n", entry.pixels);
+            assert_eq!(rings.matches(&ring).count(), 1, "{ring}");
+            if let Some(band) = entry.band {
+                // Its registers leave room for so many blocks.
+                let line = format!("\nSTEM_BAND({}, {}, ", entry.pixels, band.groups);
+                let found: Vec<_> = bands.match_indices(&line).collect();
+                let most = found.first().and_then(|(at, _)| bands[at + line.len()..].split(')').next());
+                assert_eq!(found.len(), 1, "{line}");
+                assert!(
+                    most.and_then(|m| m.parse::<u8>().ok()).is_some_and(|m| band.together <= m),
+                    "{line}"
+                );
+            }
         }
+        let count = |source: &str, word: &str| source.lines().filter(|l| l.starts_with(word)).count();
         let kernels: std::collections::BTreeSet<u16> = MENU.iter().map(|e| e.pixels).collect();
-        assert_eq!(source.lines().filter(|l| l.starts_with("STEM_KERNEL(")).count(), kernels.len());
+        assert_eq!(count(rings, "STEM_KERNEL("), kernels.len());
+        let kernels: std::collections::BTreeSet<_> = MENU.iter().filter_map(|e| Some((e.pixels, e.band?.groups))).collect();
+        assert_eq!(count(bands, "STEM_BAND("), kernels.len());
     }
 
     #[test]

@@ -50,8 +50,8 @@ enum Tiles {
     Product { pixels: u64, channels: u64, each: u64 },
     /// Rows and columns of a sample, and channels; the output is so many times smaller along either axis than what is tiled.
     Patches { rows: u64, channels: u64, pool: u64 },
-    /// Pixels of a row, and channels.
-    Segments { pixels: u64, channels: u64 },
+    /// Rows, pixels of them, and channels.
+    Segments { rows: u64, pixels: u64, channels: u64 },
     /// So many elements.
     Elements(u64),
     /// Twice as many elements where there would be many tiles.
@@ -113,9 +113,11 @@ impl Footprint {
             Kernel::Stem => {
                 let entry = StemTile::of(tactic);
                 most = entry.map_or(u32::MAX, |e| u32::from(e.blocks));
+                let band = entry.and_then(|e| e.band);
                 Tiles::Segments {
+                    rows: band.map_or(1, |b| u64::from(b.rows)),
                     pixels: entry.map_or(1, |e| u64::from(e.pixels)),
-                    channels: u64::from(BLOCK_CHANNELS),
+                    channels: band.map_or(u64::from(BLOCK_CHANNELS), |_| u64::MAX),
                 }
             }
             Kernel::ConvDepthwise => Tiles::Slabs(PIXEL_THREADS * THREAD_ELEMENTS),
@@ -181,7 +183,9 @@ impl Footprint {
                 let across = axis(3).div_ceil(u64::from(COLUMNS) / pool);
                 samples * down * across * axis(1).div_ceil(channels)
             }
-            Tiles::Segments { pixels, channels } => samples * height * axis(3).div_ceil(pixels) * axis(1).div_ceil(channels),
+            Tiles::Segments { rows, pixels, channels } => {
+                samples * height.div_ceil(rows) * axis(3).div_ceil(pixels) * axis(1).div_ceil(channels)
+            }
             Tiles::Elements(elements) => share(shape.elements()).div_ceil(elements),
             Tiles::Slabs(elements) => match share(shape.elements()).div_ceil(elements) {
                 few if few <= MANY => few,

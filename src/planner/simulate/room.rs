@@ -9,6 +9,7 @@ use crate::plan::format::{Kernel, Operator};
 use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_wgmma::WgmmaTile;
+use crate::plan::tactic::stem::StemTile;
 
 /// Bytes of shared memory that the system takes of a block.
 const RESERVED: u64 = 1 << 10;
@@ -50,7 +51,10 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::ConvWgmma => WgmmaTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(u64::from(e.blocks), u64::from(e.threads()), 96)),
         Kernel::StreamWgmma => sharing(2, 160, 80),
         Kernel::ConvPatch => sharing(1, 288, 144),
-        Kernel::Stem => block(512, 104, 80 << 10),
+        Kernel::Stem => match StemTile::of(tactic).and_then(|e| e.band) {
+            Some(band) => sharing(u64::from(band.together), u64::from(band.groups) * 128, 96),
+            None => block(512, 104, 80 << 10),
+        },
         Kernel::ConvMma => {
             let ring = MmaTile::of(tactic).map_or(all, |e| {
                 u64::from(e.tile.0 + e.tile.1) * u64::from(e.step) * 2 * u64::from(e.stages)

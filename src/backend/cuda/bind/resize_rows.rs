@@ -125,7 +125,7 @@ mod tests {
         let source = include_str!("../kernels/resize_rows.cu");
         let line = |text: &str| assert!(source.contains(text), "{text}");
         line(&format!("THREADS = {THREADS};"));
-        line(&format!("PIECE = THREADS / SHARES * RUN;    // {PIECE} outputs of a block"));
+        line(&format!("PIECE = {PIECE};"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! First layers: the launches of `kernels/stem.cu`.
+//! First layers: the launches of `kernels/stem.cu` and `kernels/stem_band.cu`.
 //!
 //! A chunk is cut into items, a segment of output pixels of a row by 64 output channels each; a block makes a run of them,
-//! whose rows follow each other downwards, so that it reads an input row once.
+//! whose rows follow each other downwards, so that it reads an input row once. Or it is cut into bands of a few rows of a segment.
 
 use super::constants::Constant;
 use super::conv_wgmma::is_plain;
@@ -16,8 +16,10 @@ use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-/// Threads of a block: two warpgroups that multiply, and 8 warps that load.
-const THREADS: u32 = 2 * 128 + 8 * 32;
+/// Threads of a warpgroup.
+const WARPGROUP: u32 = 128;
+/// Threads of a block with a ring: two warpgroups that multiply, and 8 warps that load.
+const THREADS: u32 = 2 * WARPGROUP + 8 * 32;
 /// Rows of a core matrix, and values of K in each.
 const CORE: usize = 8;
 
@@ -61,7 +63,8 @@ struct Params {
     plain: u32,
     padding: u32,
     epilogue: Epilogue,
-    end: [u32; 4],
+    row_end: u32,
+    end: [u32; 3],
 }
 
 /// An operator bound to an entry of the menu.
@@ -149,14 +152,13 @@ fn narrow<T: TryInto<i32>>(value: T) -> Result<i32, BindError> {
 }
 
 impl Stem {
-    /// The parameters of a chunk, and the bytes of shared memory of a block.
-    fn params(&self, at: &Addresses<'_>, region: &Region) -> Result<(Params, u32), BindError> {
+    /// The parameters of a chunk, the bytes of shared memory of a block, and the entry that it is launched with.
+    fn params(&self, at: &Addresses<'_>, region: &Region) -> Result<(Params, u32, StemTile), BindError> {
         let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
         let (window, [samples, rows, columns, channels]) = (&product.window, product.out.extents);
         if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
             return Err(BindError::Reference);
         }
-        let lie = self.entry.rows(&product).ok_or(MISFIT)?;
         let input: &View = product.input;
         let [x_batch, x_row, x_pixel, x_channel] = product.x.strides;
         let [_, height, width, x_channels] = product.x.extents;
@@ -164,6 +166,20 @@ impl Stem {
         let segments = columns.div_ceil(u32::from(self.entry.pixels));
         let epilogue = Epilogue::new(at, &self.operator, &product, self.bias, region)?;
         let plain = stores_plainly(&epilogue, channels);
+        let entry = match plain && epilogue.function < function::SILU {
+            false if self.entry.band.is_some() => self.entry.ring(),
+            _ => self.entry,
+        };
+        let lie = entry.rows(&product).ok_or(MISFIT)?;
+        let blocks_across = blocks_across(&product);
+        // Of the whole output they are below 2^31.
+        let (downwards, items) = match entry.band {
+            None => (chunk_rows, chunk_samples * chunk_rows * segments * blocks_across),
+            Some(_) => (
+                chunk_rows.div_ceil(lie.ahead),
+                chunk_samples * chunk_rows.div_ceil(lie.ahead) * segments,
+            ),
+        };
         let output = match plain {
             true => at.maps.tiled(&output_map(&product, epilogue.output.address, self.entry.pixels))?,
             false => TensorMap([0; 16]),
@@ -190,13 +206,12 @@ impl Stem {
             half_bytes: lie.half_bytes,
             row_pixels: lie.pixels,
             row_bytes: lie.bytes,
-            ring_rows: lie.ahead * window.kernel[0],
+            ring_rows: lie.room,
             ahead: lie.ahead,
-            rows: Divisor::new(chunk_rows),
+            rows: Divisor::new(downwards),
             segments: Divisor::new(segments),
-            blocks_across: blocks_across(&product),
-            // Of the whole output they are below 2^31.
-            items: chunk_samples * chunk_rows * segments * blocks_across(&product),
+            blocks_across,
+            items,
             first_batch: region.batch.start,
             first_row: region.rows.start,
             columns,
@@ -204,18 +219,29 @@ impl Stem {
             plain: u32::from(plain),
             padding: 0,
             epilogue,
-            end: [0; 4],
+            row_end: region.rows.end,
+            end: [0; 3],
         };
-        Ok((params, lie.shared))
+        Ok((params, lie.shared, entry))
     }
 }
 
 impl Kernel for Stem {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let (params, shared) = self.params(at, region)?;
-        // More blocks than there are multiprocessors would only load more rows twice.
-        let blocks = params.items.min(u32::from(self.entry.blocks));
-        let launch = Launch::new("stem", self.entry.function(), blocks, width, THREADS, &params);
+        let (params, shared, entry) = self.params(at, region)?;
+        let (blocks, threads) = match entry.band {
+            // More blocks than there are multiprocessors would only load more rows twice.
+            None => (u32::from(entry.blocks), THREADS),
+            Some(band) => {
+                let most = match at.multiprocessors {
+                    0 => u32::from(entry.blocks),
+                    processors => processors.saturating_mul(u32::from(band.together)),
+                };
+                (most, u32::from(band.groups) * WARPGROUP)
+            }
+        };
+        let blocks = params.items.min(blocks);
+        let launch = Launch::new(entry.unit(), entry.function(), blocks, width, threads, &params);
         Ok(vec![Launch { shared, ..launch }])
     }
 }

@@ -10,8 +10,10 @@
 constexpr u32 THREADS = 256;
 constexpr u32 RUN = 4;                           // outputs of a thread
 constexpr u32 SHARES = 2;                        // threads that share the channels of four outputs
-constexpr u32 PIECE = THREADS / SHARES * RUN;    // outputs of a block
+constexpr u32 PIECE = 512;                       // outputs of a block
 constexpr u32 AT_ONCE = 8;                       // loads of a thread that are under way together
+
+static_assert(PIECE == THREADS / SHARES * RUN, "each thread has its run");
 
 struct ResizeTap {
     i32 position;  // -1 for an output outside a cropped input

@@ -1,33 +1,17 @@
 // First layers on Hopper: convolutions of pictures of up to 4 channels, whose patches are no matrix that a copy engine makes.
 //
-//   rows     output channels, 64 at a time; columns: a segment of output pixels of a row
-//   K        kernel rows, in each the taps in fours (zeros behind the last), in each tap 4 channels (zeros behind the last)
-//
-// An input pixel is 8 bytes in shared memory, so a row of a core matrix, 16 bytes, is two taps. The pixels of a row lie so that
-// the pairs that neighbouring outputs begin with are neighbours: the patches of a segment then are core matrices that overlap,
-// and none is ever written out. Input rows stay in a ring while outputs below need them.
-//
-// A block makes a run of items (a segment, a row, 64 channels), whose rows follow each other downwards. Some warps load and
-// convert input rows; two warpgroups multiply and store, item by item in turn. Every output is one chain of products in
-// ascending K, so neither segments nor grid nor chunk changes a bit. A tap beyond the window meets a weight of zero: where the
-// input is infinite or NaN, outputs up to 3 taps before it are NaN, too.
+// Input rows stay in a ring while outputs below need them. A block makes a run of items (a segment, a row, 64 channels), whose
+// rows follow each other downwards. Some warps load and convert input rows; two warpgroups multiply and store, item by item in
+// turn.
 
-#include "conv_wgmma_store.cuh"
-#include "stem_params.cuh"
-#include "wgmma_cores.cuh"
+#include "stem_tile.cuh"
 
-constexpr u32 WARP = 32, WARPGROUP = 128;
 constexpr u32 GROUPS = 2;                       // warpgroups that multiply
 constexpr u32 LOADERS = 8;                      // warps that load
 constexpr u32 THREADS = GROUPS * WARPGROUP + LOADERS * WARP;
-constexpr u32 BLOCK_CHANNELS = 64;              // rows of a product
-constexpr u32 PIXEL_BYTES = 8, PAIR_BYTES = 16;
-constexpr u32 CORE_BYTES = 128;
-constexpr u32 MATRIX_BYTES = BLOCK_CHANNELS * 16 * 2;  // weights of a product
-constexpr u32 TURN_ROW_BYTES = BLOCK_CHANNELS * 2;     // a pixel on its way to memory
 constexpr u32 MAX_AHEAD = 8, STAGES = 2 * MAX_AHEAD;   // a barrier is met again when both sides have passed it
 // Shared memory: barriers, weights, the places where segments are turned round, the ring.
-constexpr u32 FULL = 0, DONE = STAGES * 8, WEIGHTS_FULL = 2 * STAGES * 8, WEIGHTS = 1024;
+constexpr u32 FULL = 0, DONE = STAGES * 8, WEIGHTS_FULL = 2 * STAGES * 8;
 
 static_assert(WEIGHTS_FULL + 8 <= WEIGHTS, "barriers fit");
 
@@ -82,22 +66,6 @@ struct Share {
 };
 
 // --- loading ---
-
-// Makes writes to shared memory visible to the copy engine and the products.
-__device__ __forceinline__ void show_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-__device__ __forceinline__ void store_pixel(u32 address, uint2 pixel) {
-    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(pixel.x), "r"(pixel.y) : "memory");
-}
-
-// Where the products look for pixel `x` of a row.
-__device__ __forceinline__ u32 pixel_offset(const Stem& p, u32 x) {
-    // A pair begins at every pixel.
-    if (p.stride_pixels == 1) return x * PAIR_BYTES;
-    if (p.stride_pixels == 2) return x * PIXEL_BYTES;
-    // Of a quad, the first pairs of all outputs and then the last ones.
-    return x / 2 % 2 * p.half_bytes + x / 4 * PAIR_BYTES + x % 2 * PIXEL_BYTES;
-}
 
 template <bool SINGLE>
 __device__ __forceinline__ u32 load_half(u64 address) {
@@ -190,117 +158,9 @@ __device__ __forceinline__ void load_items(const Stem& p, const Share& share, u3
 
 // --- multiplying ---
 
-// Sums the products of an item. `ROWS` kernel rows of `QUADS` products: known ahead, the products follow each other without
-// a pause; 0 for any.
-template <u32 N, u32 ROWS, u32 QUADS>
-__device__ __forceinline__ void multiply(const Stem& p, const Item& item, float (&sums)[N / 2], u32 weights, u32 ring) {
-#pragma unroll
-    for (u32 i = 0; i < N / 2; ++i) sums[i] = 0.0f;
-    u64 a = core_matrices(weights + item.channel_block * p.kernel_rows * p.quads * MATRIX_BYTES, MATRIX_BYTES / 2, CORE_BYTES);
-    u32 place = item.top;
-    const auto pixels = [&](u32 at) { return core_matrices(ring + at * p.row_bytes, p.half_bytes, CORE_BYTES); };
-    constexpr u32 NEXT = MATRIX_BYTES >> 4;  // descriptors count in 16 bytes
-    const u32 next = p.quad_bytes >> 4;
-    if constexpr (ROWS > 0) {
-        products_begin();
-#pragma unroll
-        for (u32 k = 0; k < ROWS; ++k) {
-            const u64 b = pixels(place);
-#pragma unroll
-            for (u32 quad = 0; quad < QUADS; ++quad) CoreProduct<N>::multiply(sums, a + (k * QUADS + quad) * NEXT, b + quad * next);
-            if (++place == p.ring_rows) place = 0;
-        }
-        products_commit();
-    } else {
-#pragma unroll 1
-        for (u32 k = 0; k < p.kernel_rows; ++k) {
-            u64 b = pixels(place);
-#pragma unroll 1
-            for (u32 quad = 0; quad < p.quads; ++quad) {
-                products_begin();
-                CoreProduct<N>::multiply(sums, a, b);
-                products_commit();
-                a += NEXT;
-                b += next;
-            }
-            if (++place == p.ring_rows) place = 0;
-        }
-    }
-    products_wait<0>();
-}
-
-template <u32 N>
-__device__ __forceinline__ void multiply(const Stem& p, const Item& item, float (&sums)[N / 2], u32 weights, u32 ring) {
-    switch (p.kernel_rows * 4 + p.quads) {
-        case 3 * 4 + 1: multiply<N, 3, 1>(p, item, sums, weights, ring); break;
-        case 7 * 4 + 2: multiply<N, 7, 2>(p, item, sums, weights, ring); break;
-        case 11 * 4 + 3: multiply<N, 11, 3>(p, item, sums, weights, ring); break;
-        default: multiply<N, 0, 0>(p, item, sums, weights, ring);
-    }
-}
-
 // --- storing ---
 
 __device__ __forceinline__ void meet(u32 group) { asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(WARPGROUP) : "memory"); }
-
-// Byte of the turned segment where a piece of 8 channels of a pixel lies: the copy engine's swizzle of rows of 128 bytes, whose
-// pattern begins at multiples of 1024.
-__device__ __forceinline__ u32 turned_piece(u32 pixel, u32 piece) { return pixel * TURN_ROW_BYTES + (piece ^ pixel % 8) * 16; }
-
-__device__ __forceinline__ float row_bias(const Stem& p, u32 channel) {
-    return p.epilogue.bias != 0 && channel < p.channels ? reinterpret_cast<const float*>(p.epilogue.bias)[channel] : 0.0f;
-}
-
-// Rounds the sums of a segment and turns them round into pixels of 64 channels.
-template <u32 N, class Finish>
-__device__ __forceinline__ void turn(const float (&sums)[N / 2], const Finish& finish, u32 turned, u32 warp, u32 lane) {
-    // Lanes 8 i .. 8 i + 7 name the pixels of the i-th 8 by 8 matrix: lower and upper channels of 8 pixels, and of the next 8.
-    const u32 pixel = lane / 16 * 8 + lane % 8, piece = warp * 2 + lane / 8 % 2;
-    const u32 address = turned + turned_piece(pixel, piece);
-#pragma unroll
-    for (u32 j = 0; j < N / 8; j += 2) {
-        u32 halves[4] = {};
-#pragma unroll
-        for (u32 h = 0; h < 2; ++h) {
-            if (j + h == N / 8) break;
-            const float* value = sums + 4 * (j + h);
-            halves[2 * h] = finish(value[0], value[1], false);
-            halves[2 * h + 1] = finish(value[2], value[3], true);
-        }
-        const u32 to = address + j * 8 * TURN_ROW_BYTES;
-        if (j + 1 < N / 8) {
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(halves[0]), "r"(halves[1]),
-                         "r"(halves[2]), "r"(halves[3])
-                         : "memory");
-        } else {
-            asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to), "r"(halves[0]), "r"(halves[1]) : "memory");
-        }
-    }
-}
-
-// Applies `f` to two halves.
-template <class F>
-__device__ __forceinline__ u32 two_halves_of(u32 bits, const F& f) {
-    return two_halves(f(low_half(bits)), f(high_half(bits)));
-}
-
-// The same by the tail: of pairs of sums of the thread's lower or upper row, which have a bias each.
-template <u32 N>
-__device__ __forceinline__ void turn(const Epilogue& e, const float (&sums)[N / 2], float low, float high, u32 turned, u32 warp, u32 lane) {
-    const Bounds bounds(e);
-    const auto rounded = [&](float a, float b, bool upper) {
-        const float bias = upper ? high : low;
-        return bounds.halves(__fadd_rn(a, bias), __fadd_rn(b, bias));
-    };
-    const auto mapped = [&](const auto& f) {
-        turn<N>(sums, [&](float a, float b, bool upper) { return two_halves_of(rounded(a, b, upper), f); }, turned, warp, lane);
-    };
-    switch (e.function) {
-        case EPILOGUE_LEAKY_RELU: mapped([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
-        case EPILOGUE_HARD_SWISH: mapped([](float x) { return hard_swish(x); }); break;
-        default: turn<N>(sums, rounded, turned, warp, lane);
-    }
-}
 
 // Functions that are not applied to the sums, and tails of several: of halves that are turned, where all threads take part
 // however few channels there are.
@@ -332,21 +192,10 @@ __device__ __forceinline__ void finish_turned(const Stem& p, const Place& place,
     }
 }
 
-// Hands a turned segment to the copy engine, which leaves out what lies behind the last pixel and channel.
-__device__ __forceinline__ void store_turned(const Stem& p, const Place& place, u32 turned) {
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&p.output), "r"(turned),
-                 "r"(place.channel), "r"(place.pixel), "r"(place.row), "r"(place.batch)
-                 : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-// Waits until the copy engine has read what this thread handed to it.
-__device__ __forceinline__ void wait_stored() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-
-// Writes half of a segment's sums as they are, and finishes them group by group.
-template <u32 N, u32 BEGIN, u32 END>
-__device__ __forceinline__ void store_general(const Stem& p, const Place& place, const float (&sums)[N / 2], u32 turned, u32 live, u32 group,
-                                              u32 thread) {
+// Writes half of a segment's sums as they are, and finishes them group by group. `meet` waits for the warpgroup.
+template <u32 N, u32 BEGIN, u32 END, class Meet>
+__device__ __forceinline__ void store_general(const Stem& p, const Place& place, const float (&sums)[N / 2], u32 turned, u32 live,
+                                              u32 thread, const Meet& meet) {
     const u32 lane = thread % WARP;
     const u32 to = turned + (lane % 4 * 2 * BLOCK_CHANNELS + thread / WARP * 16 + lane / 4) * 4;
 #pragma unroll
@@ -357,7 +206,7 @@ __device__ __forceinline__ void store_general(const Stem& p, const Place& place,
             asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(sums[4 * j + e]) : "memory");
         }
     }
-    meet(group);
+    meet();
     constexpr u32 PIECES = BLOCK_CHANNELS / GROUP;
     const u32 piece = thread % PIECES, channel = place.channel + piece * GROUP;
 #pragma unroll 1
@@ -369,7 +218,31 @@ __device__ __forceinline__ void store_general(const Stem& p, const Place& place,
                                __uint_as_float(high.x), __uint_as_float(high.y), __uint_as_float(high.z), __uint_as_float(high.w)};
         finish(values, p.epilogue, Place{place.batch, place.row, place.pixel + BEGIN * 8 + pixel, channel}, min(GROUP, p.channels - channel));
     }
-    meet(group);
+    meet();
+}
+
+// Turns a segment's sums round and stores them. `low` and `high` are the biases of the two rows of a thread's sums.
+template <u32 N, class Meet>
+__device__ __forceinline__ void store_segment(const Stem& p, const Place& place, const float (&sums)[N / 2], float low, float high, u32 turned,
+                                              u32 thread, const Meet& meet) {
+    const u32 warp = thread / WARP, live = p.columns - place.pixel;
+    if (p.plain) {
+        if (thread == 0) wait_stored();
+        meet();
+        // The copy engine leaves out channels behind the last: what lies there is no matter.
+        if (place.channel + warp * 16 < p.channels) turn<N>(p.epilogue, sums, low, high, turned, warp, thread % WARP);
+        if (is_long(p.epilogue)) {
+            meet();
+            finish_turned<N>(p, place, live, turned, thread);
+        }
+        show_writes();
+        meet();
+        if (thread == 0) store_turned(p, place, turned);
+    } else {
+        store_general<N, 0, N / 16>(p, place, sums, turned, live, thread, meet);
+        store_general<N, N / 16, N / 16 * 2>(p, place, sums, turned, live, thread, meet);
+        if constexpr (N % 16 != 0) store_general<N, N / 8 - 1, N / 8>(p, place, sums, turned, live, thread, meet);
+    }
 }
 
 // Multiplies and stores every `GROUPS`-th item.
@@ -387,33 +260,21 @@ __device__ __forceinline__ void make_items(const Stem& p, const Share& share, u3
         barrier_wait(base + FULL + i % STAGES * 8, i / STAGES % 2);
         if (i % GROUPS != group) continue;
         float sums[N / 2];
-        multiply<N>(p, item, sums, base + WEIGHTS, ring);
+        u32 ring_row = item.top;
+        multiply<N>(p, item.channel_block, sums, base + WEIGHTS, [&](u32) {
+            const u64 pixels = core_matrices(ring + ring_row * p.row_bytes, p.half_bytes, CORE_BYTES);
+            if (++ring_row == p.ring_rows) ring_row = 0;
+            return pixels;
+        });
         if (lane == 0) barrier_arrive(base + DONE + i % STAGES * 8);
         const u32 pixel = item.segment * N;
         const Place place = {p.first_batch + item.batch, p.first_row + item.row, pixel, item.channel_block * BLOCK_CHANNELS};
-        const u32 live = p.columns - pixel;
-        if (p.plain) {
-            if (item.channel_block != channel_block) {
-                channel_block = item.channel_block;
-                low = row_bias(p, place.channel + row);
-                high = row_bias(p, place.channel + row + 8);
-            }
-            if (thread == 0) wait_stored();
-            meet(group);
-            // The copy engine leaves out channels behind the last: what lies there is no matter.
-            if (place.channel + warp * 16 < p.channels) turn<N>(p.epilogue, sums, low, high, turned, warp, lane);
-            if (is_long(p.epilogue)) {
-                meet(group);
-                finish_turned<N>(p, place, live, turned, thread);
-            }
-            show_writes();
-            meet(group);
-            if (thread == 0) store_turned(p, place, turned);
-        } else {
-            store_general<N, 0, N / 16>(p, place, sums, turned, live, group, thread);
-            store_general<N, N / 16, N / 16 * 2>(p, place, sums, turned, live, group, thread);
-            if constexpr (N % 16 != 0) store_general<N, N / 8 - 1, N / 8>(p, place, sums, turned, live, group, thread);
+        if (item.channel_block != channel_block) {
+            channel_block = item.channel_block;
+            low = row_bias(p, place.channel + row);
+            high = row_bias(p, place.channel + row + 8);
         }
+        store_segment<N>(p, place, sums, low, high, turned, thread, [&] { meet(group); });
     }
     if (thread == 0) wait_stored();
 }

@@ -28,11 +28,11 @@ struct Stem {
     u32 row_pixels;  // input pixels that a segment reads of a row
     u32 row_bytes;   // that they take in shared memory
     u32 ring_rows;   // input rows that shared memory has room for
-    u32 ahead;       // items between the one that is loaded and the last one that has been multiplied
-    Divisor rows;      // of the chunk
+    u32 ahead;       // items between the one that is loaded and the last one that has been multiplied; of a band, its output rows
+    Divisor rows;      // of the chunk; or bands, one below the other
     Divisor segments;  // of a row
     u32 blocks_across;  // blocks of 64 output channels
-    u32 items;
+    u32 items;         // or bands
     u32 first_batch;  // of the chunk
     u32 first_row;
     u32 columns;   // output pixels of a row
@@ -40,7 +40,8 @@ struct Stem {
     u32 plain;     // sums may be rounded to halves before they are turned round, and the copy engine stores them
     u32 padding;
     Epilogue epilogue;
-    u32 end[4];  // up to a multiple of the descriptor's alignment
+    u32 row_end;  // behind the last row of the chunk
+    u32 end[3];   // up to a multiple of the descriptor's alignment
 };
 
 static_assert(sizeof(Stem) == 288 + sizeof(Epilogue) + 16, "mirrored in bind/stem.rs");

@@ -1,7 +1,8 @@
 use super::super::tests::bench::{Bench, Form, Link, shape};
 use super::super::{Area, Im2colMap, TensorMap, TensorMaps, TiledMap};
 use super::*;
-use crate::plan::format::{Call, Family, Kernel as Named, Operand, Rounding};
+use crate::plan::format::{Call, Family, Kernel as Named, Operand, Rounding, Tactic};
+use crate::plan::tactic::stem::MENU;
 use crate::plan::tactic::{Target, arithmetic_class, menu};
 use crate::primitive::{Primitive, Unary, Window};
 use crate::tensor::Shape;
@@ -193,7 +194,9 @@ fn a_picture_is_read_as_it_lies() {
 #[test]
 fn chunks_share_the_items_and_a_width_bounds_the_blocks() {
     let mut bench = Bench::new(7);
-    let operator = layer(&mut bench, [3, 3, 60, 200], 130, [3, 3], 1, Some(DType::F16));
+    let mut operator = layer(&mut bench, [3, 3, 60, 200], 130, [3, 3], 1, Some(DType::F16));
+    let ring = |t: &Tactic| StemTile::of(*t).is_some_and(|e| e.band.is_none());
+    operator.tactic = menu(&bench.plan, &operator, HOPPER).into_iter().find(ring).unwrap();
     let [samples, _, rows, columns] = [0, 1, 2, 3].map(|a| output(&operator).dim(a));
     let entry = StemTile::of(operator.tactic).unwrap();
     let segments = columns.div_ceil(u32::from(entry.pixels));
@@ -223,13 +226,55 @@ fn whole_groups_of_channels_are_stored_by_the_copy_engine() {
 
 #[test]
 fn constants_are_the_sources() {
-    let source = include_str!("../../kernels/stem.cu");
+    let sources = [include_str!("../../kernels/stem.cu"), include_str!("../../kernels/stem_tile.cuh")];
     for line in [
         "constexpr u32 GROUPS = 2; ",
         "constexpr u32 LOADERS = 8; ",
         "constexpr u32 BLOCK_CHANNELS = 64; ",
         "WEIGHTS = 1024;",
     ] {
-        assert!(source.contains(line), "{line}");
+        assert!(sources.iter().any(|source| source.contains(line)), "{line}");
     }
+}
+
+#[test]
+fn bands_cover_the_rows_of_a_chunk_and_leave_other_tails_to_the_ring() {
+    let mut bench = Bench::new(9);
+    let mut operator = layer(&mut bench, [2, 3, 60, 200], 64, [3, 3], 1, Some(DType::F16));
+    let (variant, entry) = MENU.iter().enumerate().find(|(_, e)| e.band.is_some_and(|b| b.rows == 4)).unwrap();
+    let band = entry.band.unwrap();
+    let tactic = Tactic {
+        tile: (entry.pixels, 64),
+        variant: variant as u16,
+        ..operator.tactic
+    };
+    assert!(menu(&bench.plan, &operator, HOPPER).contains(&tactic));
+    operator.tactic = tactic;
+    let [rows, columns] = [2, 3].map(|a| output(&operator).dim(a));
+    let segments = columns.div_ceil(u32::from(entry.pixels));
+    let part = Region {
+        batch: 1..2,
+        rows: 3..rows,
+    };
+    let (launch_of_part, params, _) = launch(&bench, &operator, &part, 0);
+    assert_eq!(
+        (launch_of_part.unit, launch_of_part.threads),
+        ("stem_band", u32::from(band.groups) * 128)
+    );
+    assert_eq!(
+        (params.rows.divisor, params.items),
+        ((rows - 3).div_ceil(4), (rows - 3).div_ceil(4) * segments)
+    );
+    assert_eq!(
+        (params.ahead, params.ring_rows, params.first_row, params.row_end),
+        (4, 3 + 3, 3, rows)
+    );
+    assert!((launch_of_part.shared + 1024) * u32::from(band.together) <= 228 << 10);
+    // A width bounds the blocks.
+    assert_eq!(launch(&bench, &operator, &part, 5).0.blocks, 5);
+    // Single channels are stored by threads.
+    let mut odd = layer(&mut bench, [2, 3, 60, 200], 23, [3, 3], 1, Some(DType::F16));
+    odd.tactic = tactic;
+    let (ring, params, _) = launch(&bench, &odd, &whole(&odd), 0);
+    assert_eq!((ring.unit, ring.threads, ring.blocks, params.plain), ("stem", THREADS, 132, 0));
 }
