@@ -8,6 +8,7 @@ use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
 use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_parts::PartTile;
+use crate::plan::tactic::conv_patch::PatchTile;
 use crate::plan::tactic::conv_wgmma::WgmmaTile;
 
 /// Bytes of shared memory that the system takes of a block.
@@ -49,6 +50,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
     match tactic.kernel {
         Kernel::ConvWgmma => WgmmaTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(u64::from(e.blocks), u64::from(e.threads()), 96)),
         Kernel::StreamWgmma => sharing(2, 160, 80),
+        Kernel::ConvPatch if PatchTile::of(tactic).is_some_and(PatchTile::is_wide) => sharing(1, 384, 168),
         Kernel::ConvPatch => sharing(1, 288, 144),
         Kernel::Stem => block(512, 104, 80 << 10),
         Kernel::ConvMma => {
