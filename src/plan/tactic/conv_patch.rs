@@ -3,6 +3,7 @@
 
 use super::Misfit;
 use super::conv_wgmma::{self, BLOCK_K};
+use super::conv_wide;
 use super::forms::{cheapest_first, need};
 use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
@@ -31,6 +32,8 @@ pub enum Kept {
     },
     /// The patches of all input channels; weights stream past them (`conv_deep.cu`). Each warpgroup has channels of its own.
     Patches,
+    /// As there, but warpgroups take 64 channels of a wide tile in turn, and the next tile's patches are on their way (`conv_wide.cu`).
+    Wide,
 }
 
 /// How a tile is stored.
@@ -44,10 +47,10 @@ pub enum Store {
     Pooled,
 }
 
-/// Kernels for one tile: one for each way to store.
+/// Kernels for one tile: one for each way to store; a wide one has but the plain way, and lies as [`conv_wide`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatchTile {
-    /// Output rows of a tile, an even number.
+    /// Output rows of a tile, an even number; of a wide one, groups of 8 pixels.
     pub rows: u16,
     /// Warpgroups of a block.
     pub warpgroups: u16,
@@ -71,6 +74,14 @@ const fn patches(rows: u16, warpgroups: u16) -> PatchTile {
     }
 }
 
+const fn wide(rows: u16) -> PatchTile {
+    PatchTile {
+        rows,
+        warpgroups: 2,
+        kept: Kept::Wide,
+    }
+}
+
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
 pub const MENU: &[PatchTile] = &[
     weights(14, 1, 7, 3, 1),
@@ -83,6 +94,7 @@ pub const MENU: &[PatchTile] = &[
     patches(14, 2),
     patches(8, 1),
     patches(8, 2),
+    wide(28),
 ];
 
 impl PatchTile {
@@ -99,15 +111,31 @@ impl PatchTile {
                 format!("conv_patch_r{rows}_k{blocks}_s{stages}_g{warpgroups}_c{chains}_{store}")
             }
             Kept::Patches => format!("conv_deep_r{rows}_g{warpgroups}_{store}"),
+            Kept::Wide => format!("conv_wide_{}", self.pixels()),
         }
     }
 
     /// Output channels of a tile.
     pub fn channels(&self) -> u32 {
         match self.kept {
-            Kept::Weights { .. } => CHANNELS,
+            Kept::Weights { .. } | Kept::Wide => CHANNELS,
             Kept::Patches => CHANNELS * u32::from(self.warpgroups),
         }
+    }
+
+    /// Pixels of a tile.
+    pub fn pixels(&self) -> u32 {
+        u32::from(self.rows) * COLUMNS
+    }
+
+    /// True for a wide tile.
+    pub fn is_wide(&self) -> bool {
+        matches!(self.kept, Kept::Wide)
+    }
+
+    /// The entry for a launch whose tail is not one that a wide tile stores: the same bits.
+    pub fn without_wide(product: &Product<'_>, split_k: u16) -> Option<&'static PatchTile> {
+        MENU.iter().find(|e| !e.is_wide() && fits(e, product, split_k).is_ok())
     }
 
     /// Pixels and channels of a tile.
@@ -123,6 +151,11 @@ impl PatchTile {
 
     /// Tiles of a product.
     fn tiles(&self, product: &Product<'_>) -> u64 {
+        if self.is_wide() {
+            let [samples, rows, _, channels] = product.out.extents;
+            let pixels = conv_wide::Layout::of(conv_wide::Image::of(product), self.pixels(), samples, rows).map_or(0, |l| l.count());
+            return pixels * u64::from(channels / CHANNELS);
+        }
         let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
         let pixels = samples * rows.div_ceil(u64::from(self.rows)) * columns.div_ceil(u64::from(COLUMNS));
         pixels * channels.div_ceil(u64::from(self.channels()))
@@ -158,6 +191,10 @@ pub fn fits(entry: &PatchTile, product: &Product<'_>, split_k: u16) -> Result<()
             let several = held >= 2.max(u32::from(entry.warpgroups)) && held <= MAX_BLOCKS;
             need(several && product.out.extents[3].is_multiple_of(entry.channels()), Misfit::Tile)
         }
+        Kept::Wide => {
+            need(split_k == 1, Misfit::Class)?;
+            need(conv_wide::serves(product, entry.pixels()), Misfit::Tile)
+        }
     }
 }
 
@@ -177,7 +214,9 @@ pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
             };
             let rounds = entry.tiles(product).div_ceil(PROCESSORS);
             let cost = rounds * u64::from(entry.rows) * u64::from(entry.channels());
-            ((entry.kept == Kept::Patches, cost), tactic)
+            // Of the same products, wide tiles leave shared memory the most time.
+            let narrow = !entry.is_wide();
+            ((!matches!(entry.kept, Kept::Weights { .. }), cost, narrow), tactic)
         });
     cheapest_first(costs)
 }
@@ -191,6 +230,7 @@ mod tests {
         let sources = [
             include_str!("../../backend/cuda/kernels/conv_patch.cu"),
             include_str!("../../backend/cuda/kernels/conv_deep.cu"),
+            include_str!("../../backend/cuda/kernels/conv_wide.cu"),
         ]
         .concat();
         for entry in MENU {
@@ -198,10 +238,11 @@ mod tests {
             let line = match kept {
                 Kept::Weights { blocks, stages, chains } => format!("\nCONV_PATCH({rows}, {blocks}, {stages}, {warpgroups}, {chains})\n"),
                 Kept::Patches => format!("\nCONV_DEEP({rows}, {warpgroups})\n"),
+                Kept::Wide => format!("\nCONV_WIDE({})\n", entry.pixels()),
             };
             assert_eq!(sources.matches(&line).count(), 1, "{line}");
         }
-        let kernels = |l: &&str| l.starts_with("CONV_PATCH(") || l.starts_with("CONV_DEEP(");
+        let kernels = |l: &&str| ["CONV_PATCH(", "CONV_DEEP(", "CONV_WIDE("].iter().any(|list| l.starts_with(list));
         assert_eq!(sources.lines().filter(kernels).count(), MENU.len());
     }
 

@@ -146,7 +146,7 @@ fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16) -> Vec<Tactic> {
     };
     let tiles = conv_wgmma::menu(&product, split_k);
     let patches = conv_patch::product(plan, operator).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k));
-    let keeps_weights = |t: &Tactic| PatchTile::of(*t).is_some_and(|e| e.kept != Kept::Patches);
+    let keeps_weights = |t: &Tactic| PatchTile::of(*t).is_some_and(|e| matches!(e.kept, Kept::Weights { .. }));
     let tiles = match patches.first().is_some_and(keeps_weights) {
         true => [patches, tiles].concat(),
         false => [tiles, patches].concat(),
@@ -182,7 +182,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         return squeeze::fits(tactic, plan, operator);
     }
     if let Some(body) = pooled::cut(operator) {
-        let entry = PatchTile::of(tactic).ok_or(Misfit::Tile)?;
+        let entry = PatchTile::of(tactic).filter(|e| !e.is_wide()).ok_or(Misfit::Tile)?;
         need(operator.class.family == Family::Wgmma, Misfit::Class)?;
         return conv_patch::fits(entry, &conv_patch::product(plan, &body)?, operator.class.split_k);
     }

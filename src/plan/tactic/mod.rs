@@ -10,6 +10,7 @@ pub mod conv_parts;
 pub mod conv_patch;
 pub mod conv_warps;
 pub mod conv_wgmma;
+pub mod conv_wide;
 mod cpu;
 mod cuda;
 pub mod depthwise_strip;

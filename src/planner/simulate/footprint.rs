@@ -99,10 +99,13 @@ impl Footprint {
             Kernel::ConvPatch => {
                 most = board.units.max(1);
                 let pooled = operator.calls.iter().any(|c| matches!(c.primitive, Primitive::Pool { .. }));
-                Tiles::Patches {
-                    rows: PatchTile::of(tactic).map_or(1, |e| u64::from(e.rows)),
-                    channels,
-                    pool: if pooled { 2 } else { 1 },
+                match PatchTile::of(tactic) {
+                    Some(entry) if entry.is_wide() => product(1),
+                    entry => Tiles::Patches {
+                        rows: entry.map_or(1, |e| u64::from(e.rows)),
+                        channels,
+                        pool: if pooled { 2 } else { 1 },
+                    },
                 }
             }
             Kernel::ConvWarps => Tiles::Product {

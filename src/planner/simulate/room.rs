@@ -8,6 +8,7 @@ use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
 use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_parts::PartTile;
+use crate::plan::tactic::conv_patch::PatchTile;
 use crate::plan::tactic::conv_wgmma::WgmmaTile;
 use crate::plan::tactic::stem::StemTile;
 
@@ -50,6 +51,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
     match tactic.kernel {
         Kernel::ConvWgmma => WgmmaTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(u64::from(e.blocks), u64::from(e.threads()), 96)),
         Kernel::StreamWgmma => sharing(2, 160, 80),
+        Kernel::ConvPatch if PatchTile::of(tactic).is_some_and(PatchTile::is_wide) => sharing(1, 384, 168),
         Kernel::ConvPatch => sharing(1, 288, 144),
         Kernel::Stem => match StemTile::of(tactic).and_then(|e| e.band) {
             Some(band) => sharing(u64::from(band.together), u64::from(band.groups) * 128, 96),

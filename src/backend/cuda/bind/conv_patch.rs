@@ -1,11 +1,13 @@
-//! Convolutions of 3 by 3 neighbours: the launches of `kernels/conv_patch.cu` and `kernels/conv_deep.cu`.
+//! Convolutions of 3 by 3 neighbours: the launches of `kernels/conv_patch.cu` and `kernels/conv_deep.cu`; those of wide tiles are
+//! said in [`conv_wide`].
 //!
 //! Weights and what follows the sums are those of [`conv_wgmma`](super::conv_wgmma): all kernels share packed weights, and
 //! compute the same bits.
 
 use super::conv_wgmma::{MISFIT, is_plain, pack_weights};
+use super::conv_wide::{self, Constants};
 use super::epilogue::{ChannelsLast, Epilogue, GROUP, flags, pack_bias};
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap};
+use super::{Addresses, BindError, Kernel, Launch, Packer, Swizzle, TensorMap, TiledMap};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::conv_patch::{CHANNELS, COLUMNS, Kept, PatchTile, Store, TAPS, product};
 use crate::plan::tactic::conv_wgmma::BLOCK_K;
@@ -76,7 +78,7 @@ impl PatchTile {
     fn shared(&self, k_blocks: u32) -> u32 {
         let (weights, patches) = match self.kept {
             Kept::Weights { blocks, stages, .. } => (TAPS * TAPS * u32::from(blocks), u32::from(stages)),
-            Kept::Patches => (self.weight_stages(k_blocks) * u32::from(self.warpgroups), k_blocks),
+            Kept::Patches | Kept::Wide => (self.weight_stages(k_blocks) * u32::from(self.warpgroups), k_blocks),
         };
         weights * WEIGHT_BYTES + patches * self.patch_bytes() + BARRIER_BYTES
     }
@@ -89,8 +91,7 @@ struct ConvPatch {
     /// Where the maxima are stored.
     pooled: Option<View>,
     entry: PatchTile,
-    weights: PackId,
-    bias: Option<PackId>,
+    constants: Constants,
 }
 
 /// Binds a convolution whose tactic is an entry of the menu.
@@ -100,13 +101,15 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     let pooled = body.as_ref().and_then(|_| operator.outputs.first()).copied();
     let operator = body.unwrap_or_else(|| operator.clone());
     let product = product(packer.plan, &operator).map_err(|_| MISFIT)?;
-    let (weights, bias) = (pack_weights(packer, &product)?, pack_bias(packer, &product)?);
+    let constants = Constants {
+        weights: pack_weights(packer, &product)?,
+        bias: pack_bias(packer, &product)?,
+    };
     Ok(Box::new(ConvPatch {
         operator,
         pooled,
         entry,
-        weights,
-        bias,
+        constants,
     }))
 }
 
@@ -130,10 +133,9 @@ fn map(entry: &PatchTile, product: &Product<'_>, address: u64) -> TiledMap {
 }
 
 impl ConvPatch {
-    fn params(&self, at: &Addresses<'_>, region: &Region) -> Result<Params, BindError> {
-        let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
+    fn params(&self, at: &Addresses<'_>, product: &Product<'_>, entry: &PatchTile, region: &Region) -> Result<Params, BindError> {
         let channels = product.out.extents[3];
-        let mut epilogue = Epilogue::new(at, &self.operator, &product, self.bias, region)?;
+        let mut epilogue = Epilogue::new(at, &self.operator, product, self.constants.bias, region)?;
         let mut stored = product.out;
         let mut pool = 1;
         if let Some(view) = &self.pooled {
@@ -149,12 +151,12 @@ impl ConvPatch {
         }
         let k_blocks = product.x.extents[3].div_ceil(BLOCK_K);
         let across = columns.div_ceil(COLUMNS / pool);
-        let down = (region.rows.len() as u32).div_ceil(u32::from(self.entry.rows) / pool);
+        let down = (region.rows.len() as u32).div_ceil(u32::from(entry.rows) / pool);
         Ok(Params {
-            image: at.maps.tiled(&map(&self.entry, &product, at.view(product.input)?))?,
-            weights: at.pack(self.weights)?.address,
+            image: at.maps.tiled(&map(entry, product, at.view(product.input)?))?,
+            weights: at.pack(self.constants.weights)?.address,
             channels,
-            channel_tiles: channels / self.entry.channels(),
+            channel_tiles: channels / entry.channels(),
             pad: [product.window.pad_begin[0], product.window.pad_begin[1]],
             columns,
             first_batch: region.batch.start,
@@ -166,9 +168,9 @@ impl ConvPatch {
             tiles: across * down * region.batch.len() as u32,
             k_blocks,
             chains: u32::from(self.operator.class.split_k.max(1)),
-            weight_stages: match self.entry.kept {
+            weight_stages: match entry.kept {
                 Kept::Weights { .. } => 0,
-                Kept::Patches => self.entry.weight_stages(k_blocks),
+                Kept::Patches | Kept::Wide => entry.weight_stages(k_blocks),
             },
             epilogue,
             end: [0; 12],
@@ -178,7 +180,7 @@ impl ConvPatch {
 
 impl Kernel for ConvPatch {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let params = self.params(at, region)?;
+        let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
         // One block fills a multiprocessor: more of them would only load the weights more often.
         let most = match (u32::from(width), at.multiprocessors) {
             (0, 0) => u32::MAX,
@@ -186,26 +188,36 @@ impl Kernel for ConvPatch {
             (width, 0) => width,
             (width, all) => width.min(all),
         };
-        let blocks = match self.entry.kept {
+        if self.entry.is_wide()
+            && let Some(launch) = conv_wide::launch(at, &self.operator, &product, self.constants, &self.entry, region, most)?
+        {
+            return Ok(vec![launch]);
+        }
+        let entry = match self.entry.is_wide() {
+            true => PatchTile::without_wide(&product, self.operator.class.split_k.max(1)).ok_or(MISFIT)?,
+            false => &self.entry,
+        };
+        let params = self.params(at, &product, entry, region)?;
+        let blocks = match entry.kept {
             // Blocks are dealt to the channels in turn.
             Kept::Weights { .. } => {
                 let lanes = params.channel_tiles.min(most);
                 (most / lanes).min(params.tiles) * lanes
             }
-            Kept::Patches => most.min(params.tiles.saturating_mul(params.channel_tiles)),
+            Kept::Patches | Kept::Wide => most.min(params.tiles.saturating_mul(params.channel_tiles)),
         };
         let store = match is_plain(&params.epilogue, params.channels) {
             _ if self.pooled.is_some() => Store::Pooled,
             true => Store::Plain,
             false => Store::Any,
         };
-        let unit = match self.entry.kept {
+        let unit = match entry.kept {
             Kept::Weights { .. } => "conv_patch",
-            Kept::Patches => "conv_deep",
+            Kept::Patches | Kept::Wide => "conv_deep",
         };
-        let launch = Launch::new(unit, self.entry.function(store), blocks, 0, self.entry.threads(), &params);
+        let launch = Launch::new(unit, entry.function(store), blocks, 0, entry.threads(), &params);
         Ok(vec![Launch {
-            shared: self.entry.shared(params.k_blocks),
+            shared: entry.shared(params.k_blocks),
             ..launch
         }])
     }
@@ -225,7 +237,7 @@ mod tests {
 
     #[test]
     fn blocks_of_every_entry_fit_an_sm() {
-        for entry in crate::plan::tactic::conv_patch::MENU {
+        for entry in crate::plan::tactic::conv_patch::MENU.iter().filter(|e| !e.is_wide()) {
             for k_blocks in 1..=8 {
                 assert!(entry.shared(k_blocks) <= BLOCK_BYTES, "{entry:?}: {}", entry.shared(k_blocks));
                 // A product is in flight while the next one's weights are on their way.

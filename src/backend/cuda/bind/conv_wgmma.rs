@@ -396,7 +396,7 @@ impl Kernel for ConvWgmma {
 }
 
 /// True if bounds alone express the function: `is_clip` of `kernels/conv_wgmma_store.cuh`.
-fn is_clip(epilogue: &Epilogue) -> bool {
+pub(super) fn is_clip(epilogue: &Epilogue) -> bool {
     matches!(epilogue.function, function::IDENTITY | function::RELU | function::CLIP)
 }
 

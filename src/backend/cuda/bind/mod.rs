@@ -11,6 +11,7 @@ mod conv_parts;
 mod conv_patch;
 mod conv_warps;
 pub mod conv_wgmma;
+mod conv_wide;
 mod depthwise;
 mod depthwise_slab;
 mod depthwise_strip;

@@ -15,43 +15,32 @@ __device__ __forceinline__ u32 pixel_groups(u32 step) { return 1u << 30 | step >
 template <int N>
 struct PatchProduct;
 
-template <>
-struct PatchProduct<64> {
-    static __device__ __forceinline__ void multiply(float (&d)[32], u32 weights, u32 patch, u32 rows) {
-        asm volatile(
-            "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.eq.u32 p, 0, 0;\n"
-            "mov.b64 a, {%32, %35};\nmov.b64 b, {%33, %34};\n"
-            "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-            "a, b, p, 1, 1, 0, 0;\n}\n"
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-              "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-              "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-              "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-            : "r"(weights), "r"(patch), "r"(rows), "n"(SWIZZLED_MATRIX));
-    }
-};
+// Sums as operands, and their names, past those of wgmma.cuh.
+#define D_56 D_48, D_4(48), D_4(52)
+#define D_104 D_80, D_4(80), D_4(84), D_4(88), D_4(92), D_4(96), D_4(100)
+#define D_112 D_104, D_4(104), D_4(108)
 
-template <>
-struct PatchProduct<112> {
-    static __device__ __forceinline__ void multiply(float (&d)[56], u32 weights, u32 patch, u32 rows) {
-        asm volatile(
-            "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.eq.u32 p, 0, 0;\n"
-            "mov.b64 a, {%56, %59};\nmov.b64 b, {%57, %58};\n"
-            "wgmma.mma_async.sync.aligned.m64n112k16.f32.f16.f16 "
-            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-            "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-            "%48, %49, %50, %51, %52, %53, %54, %55}, "
-            "a, b, p, 1, 1, 0, 0;\n}\n"
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-              "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-              "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-              "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-              "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-              "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-              "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55])
-            : "r"(weights), "r"(patch), "r"(rows), "n"(SWIZZLED_MATRIX));
-    }
-};
+#define NAMES_56 NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define NAMES_104                                                                                                       \
+    NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, " \
+             "%101, %102, %103"
+#define NAMES_112 NAMES_104 ", %104, %105, %106, %107, %108, %109, %110, %111"
+
+// N pixels; SUMS = N / 2 counts the sums, A, B, ROWS and HIGH name the operands behind them.
+#define PATCH_PRODUCT(N, SUMS, A, B, ROWS, HIGH)                                                                       \
+    template <>                                                                                                        \
+    struct PatchProduct<N> {                                                                                           \
+        static __device__ __forceinline__ void multiply(float (&d)[SUMS], u32 weights, u32 patch, u32 rows) {          \
+            asm volatile(                                                                                              \
+                "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.eq.u32 p, 0, 0;\n"                                           \
+                "mov.b64 a, {%" #A ", %" #HIGH "};\nmov.b64 b, {%" #B ", %" #ROWS "};\n"                               \
+                "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" NAMES_##SUMS "}, "                          \
+                "a, b, p, 1, 1, 0, 0;\n}\n"                                                                            \
+                : D_##SUMS                                                                                             \
+                : "r"(weights), "r"(patch), "r"(rows), "n"(SWIZZLED_MATRIX));                                          \
+        }                                                                                                              \
+    };
+
+PATCH_PRODUCT(64, 32, 32, 33, 34, 35)
+PATCH_PRODUCT(112, 56, 56, 57, 58, 59)
+PATCH_PRODUCT(224, 112, 112, 113, 114, 115)
