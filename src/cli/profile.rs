@@ -81,6 +81,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         None => OpTable::new(provenance.clone()),
     };
     table.provenance = provenance;
+    table.forget_changed();
     let plans = plans(common, arguments, &board)?;
     let deadline = tactics::deadline(arguments.budget.map(Duration::from_secs));
     let mut all = Progress::default();

@@ -14,6 +14,9 @@ use crate::ids::{BufferId, TenantId};
 use crate::plan::file::VERSION;
 use crate::plan::format::{Digest, Kernel, Operand, Operator, Plan, Space, Tactic, View};
 use crate::units::Nanos;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::StrDeserializer;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -229,6 +232,20 @@ impl OpTable {
         self.times.insert(key, measured);
     }
 
+    /// Drops the times of kernels whose sources have changed since, and of those that are no more: they count for nothing.
+    pub fn forget_changed(&mut self) {
+        let provenance = &self.provenance;
+        let mut current: BTreeMap<String, Option<String>> = BTreeMap::new();
+        self.times.retain(|key, _| {
+            let name = key.tactic.split('/').next().unwrap_or_default();
+            if !current.contains_key(name) {
+                let sources = kernel_named(name).map(|kernel| short(tactic_sources(kernel, provenance)));
+                current.insert(name.to_owned(), sources);
+            }
+            current[name].as_deref() == Some(&key.sources)
+        });
+    }
+
     /// The measured time of an operator under its own tactic, cut as it is.
     pub fn of(&self, plan: &Plan, operator: &Operator) -> Option<Nanos> {
         Some(self.time(&self.key(plan, operator, operator.tactic))?.median)
@@ -325,6 +342,12 @@ fn short(digest: Digest) -> String {
 /// A tactic in a word: kernel, tile, variant.
 pub fn told(tactic: Tactic) -> String {
     format!("{:?}/{}x{}/{}", tactic.kernel, tactic.tile.0, tactic.tile.1, tactic.variant)
+}
+
+/// The kernel that a tactic is told of by this name.
+fn kernel_named(name: &str) -> Option<Kernel> {
+    let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
+    Kernel::deserialize(name).ok()
 }
 
 /// How an operator is cut, behind its tactic: parts along the batch by parts along the rows, nothing for a whole one.
@@ -458,6 +481,23 @@ mod tests {
         assert_eq!(table.of(&plan, &operator), Some(Nanos(130)));
         assert_eq!(table.len(), 2);
         assert!(table.render().contains("@1x2 ") && OpTable::parse(&table.render()).is_ok());
+    }
+
+    #[test]
+    fn times_of_changed_kernels_are_forgotten() {
+        let (plan, operator) = relu(0, 1, 0, 8);
+        let mut table = OpTable::new(provenance());
+        let key = table.key(&plan, &operator, operator.tactic);
+        table.note(key.clone(), time(100));
+        let other = |tactic: &str| Key {
+            operator: "0".repeat(DIGITS),
+            tactic: tactic.into(),
+            sources: "1".repeat(DIGITS),
+        };
+        table.note(other("Elementwise/0x0/0"), time(90));
+        table.note(other("NoSuchKernel/0x0/0"), time(80));
+        table.forget_changed();
+        assert_eq!((table.len(), table.time(&key)), (1, Some(time(100))));
     }
 
     #[test]
