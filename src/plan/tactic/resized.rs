@@ -8,8 +8,8 @@ use crate::tensor::{DType, Shape};
 pub const PIECE: u32 = 512;
 /// Most bytes of the input's pixels that shared memory has room for under a piece.
 pub const MAX_PIXELS: u32 = 80 << 10;
-/// Bytes of an input pixel's channel: of two rows.
-const PAIR_BYTES: u64 = 8;
+/// Bytes of an input pixel's channel in shared memory: of two rows.
+pub const PAIR_BYTES: u32 = 8;
 
 /// True for a resize between two pixels of either axis whose result a kernel can store in planes: the input pixels under a
 /// piece fit into shared memory.
@@ -23,7 +23,7 @@ pub fn is_form(resize: &Resize, from: Shape, to: Shape) -> bool {
     // The scales are the sides' ratios: then an output's taps lie where these say.
     let even = (2..4).all(|a| resize.scales[a].0 == (f64::from(to.dim(a)) / f64::from(from.dim(a).max(1))) as f32);
     let reach = u64::from(PIECE) * u64::from(from.dim(3)) / u64::from(to.dim(3).max(1)) + 6;
-    grows && even && u64::from(from.dim(1)) * reach * PAIR_BYTES <= u64::from(MAX_PIXELS)
+    grows && even && u64::from(from.dim(1)) * reach * u64::from(PAIR_BYTES) <= u64::from(MAX_PIXELS)
 }
 
 /// True for an operator of such a resize and the copy of its result into planes of f32.

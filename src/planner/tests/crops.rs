@@ -40,6 +40,18 @@ fn values() -> Graph {
     net.graph
 }
 
+/// What `scout` finds, as crops are taken of it.
+fn source(scout: &Attached) -> CropSource<'_> {
+    CropSource {
+        tenant: SCOUT,
+        attached: scout,
+        image: 0,
+        camera: CameraId(0),
+        classes: CLASSES,
+        margin: MARGIN,
+    }
+}
+
 fn record(name: &str, decode: &Decode, rate: Rate, priority: u8, sources: &[TenantId]) -> Tenant {
     Tenant {
         name: name.to_owned(),
@@ -88,14 +100,7 @@ fn compile(options: &CompileOptions, rates: [Rate; 2]) -> Result<Compiled, Plann
         &table,
     )?);
     let top = classes(VALUES, false);
-    let source = CropSource {
-        tenant: SCOUT,
-        attached: &scout,
-        image: 0,
-        camera: CameraId(0),
-        classes: CLASSES,
-        margin: MARGIN,
-    };
+    let source = source(&scout);
     let signal = ends(attach_crops(values(), &card(top.clone()), &source, &table)?);
     let tenants = vec![
         (record("scout", &detector, rates[0], 1, &[]), scout),
@@ -419,14 +424,7 @@ fn ports_and_operands_of_crops_are_checked() {
 fn a_number_of_crops_that_a_network_does_not_take_is_refused() {
     let table = cameras();
     let scout = attach(pictures(&[1, 3, 32, 32], &[1, 21, 7]), &card(yolox(12)), &[CameraId(0)], &table).unwrap();
-    let source = CropSource {
-        tenant: SCOUT,
-        attached: &scout,
-        image: 0,
-        camera: CameraId(0),
-        classes: CLASSES,
-        margin: MARGIN,
-    };
+    let source = source(&scout);
     let asked = |count: Option<u32>| {
         let mut card = card(classes(VALUES, false));
         card.input.crops = Some(CropCard {

@@ -6,8 +6,8 @@
 
 use super::conv_wgmma::{MISFIT, is_plain, pack_weights};
 use super::conv_wide::{self, Constants};
-use super::epilogue::{ChannelsLast, Epilogue, GROUP, flags, pack_bias};
-use super::{Addresses, BindError, Kernel, Launch, Packer, Swizzle, TensorMap, TiledMap};
+use super::epilogue::{ChannelsLast, Epilogue, flags, pack_bias};
+use super::{Addresses, BindError, Kernel, Launch, Packer, TensorMap, TiledMap, blocks};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::conv_patch::{CHANNELS, COLUMNS, Kept, PatchTile, Store, TAPS, product};
 use crate::plan::tactic::conv_wgmma::BLOCK_K;
@@ -115,21 +115,9 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
 
 /// The map of the whole input, in patches of the entry.
 fn map(entry: &PatchTile, product: &Product<'_>, address: u64) -> TiledMap {
-    let [samples, rows, columns, channels] = product.x.extents;
     let [patch_rows, patch_columns] = entry.patch();
-    // An axis of one position is never stepped along, but the map wants a step.
-    let strides = [2, 1, 0].map(|axis| match product.x.strides[axis] {
-        0 => u64::from(channels.next_multiple_of(GROUP as u32)) * 2,
-        step => step as u64 * 2,
-    });
-    TiledMap {
-        address,
-        extents: [channels, columns, rows, samples].map(u64::from).to_vec(),
-        strides: strides.to_vec(),
-        tile: vec![BLOCK_K, patch_columns, patch_rows, 1],
-        steps: vec![1; 4],
-        swizzle: Swizzle::B128,
-    }
+    let [batch, row, pixel, ..] = product.x.strides;
+    conv_wide::map(address, product.x.extents, [batch, row, pixel], [1, patch_rows, patch_columns])
 }
 
 impl ConvPatch {
@@ -182,12 +170,8 @@ impl Kernel for ConvPatch {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
         // One block fills a multiprocessor: more of them would only load the weights more often.
-        let most = match (u32::from(width), at.multiprocessors) {
-            (0, 0) => u32::MAX,
-            (0, all) => all,
-            (width, 0) => width,
-            (width, all) => width.min(all),
-        };
+        let room = if at.multiprocessors == 0 { u32::MAX } else { at.multiprocessors };
+        let most = blocks(room, width);
         if self.entry.is_wide()
             && let Some(launch) = conv_wide::launch(at, &self.operator, &product, self.constants, &self.entry, region, most)?
         {
@@ -198,7 +182,7 @@ impl Kernel for ConvPatch {
             false => &self.entry,
         };
         let params = self.params(at, &product, entry, region)?;
-        let blocks = match entry.kept {
+        let count = match entry.kept {
             // Blocks are dealt to the channels in turn.
             Kept::Weights { .. } => {
                 let lanes = params.channel_tiles.min(most);
@@ -215,7 +199,7 @@ impl Kernel for ConvPatch {
             Kept::Weights { .. } => "conv_patch",
             Kept::Patches | Kept::Wide => "conv_deep",
         };
-        let launch = Launch::new(unit, entry.function(store), blocks, 0, entry.threads(), &params);
+        let launch = Launch::new(unit, entry.function(store), count, 0, entry.threads(), &params);
         Ok(vec![Launch {
             shared: entry.shared(params.k_blocks),
             ..launch

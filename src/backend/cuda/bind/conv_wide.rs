@@ -57,7 +57,7 @@ pub(super) struct Constants {
 }
 
 /// A map of a tensor of samples, rows, columns and channels, in boxes of 64 channels.
-fn map(address: u64, extents: [u32; 4], strides: [i64; 3], tile: [u32; 3]) -> TiledMap {
+pub(super) fn map(address: u64, extents: [u32; 4], strides: [i64; 3], tile: [u32; 3]) -> TiledMap {
     let [samples, rows, columns, channels] = extents;
     let [box_samples, box_rows, box_columns] = tile;
     // An axis of one position is never stepped along, but the map wants a step.

@@ -5,15 +5,13 @@ use super::groups::Pixels;
 use super::views::{Divisor, strides};
 use super::{Addresses, BindError, Launch, count};
 use crate::plan::format::Operator;
-use crate::plan::tactic::resized::{MAX_PIXELS, PIECE, is_planes};
+use crate::plan::tactic::resized::{MAX_PIXELS, PAIR_BYTES, PIECE, is_planes};
 use crate::primitive::Region;
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block.
 const THREADS: u32 = 256;
-/// Bytes of an input pixel's channel in shared memory: of two rows.
-const PAIR_BYTES: u32 = 8;
 /// Most bytes of shared memory for pixels that are put together.
 const SHARED: u32 = 96 << 10;
 
