@@ -12,6 +12,7 @@ mod gelu;
 mod hardswish;
 mod lines;
 mod merged_axes;
+mod nested;
 mod normalise;
 mod patches;
 mod reaxed;
@@ -76,8 +77,10 @@ impl PassSet {
     pub const PAIRS: PassSet = PassSet(1 << 19);
     /// Products of more than a matrix a sample by one constant matrix become those of one matrix a sample.
     pub const MERGED_AXES: PassSet = PassSet(1 << 20);
+    /// Concatenations that begin or end with an earlier one's parts take its result.
+    pub const NESTED: PassSet = PassSet(1 << 21);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 21) - 1);
+    pub const ALL: PassSet = PassSet((1 << 22) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -144,7 +147,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 18] = [
+const PASSES: [Pass; 19] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -159,6 +162,11 @@ const PASSES: [Pass; 18] = [
         name: "drop_noops",
         flag: PassSet::DROP_NOOPS,
         run: drop_noops::run,
+    },
+    Pass {
+        name: "nested",
+        flag: PassSet::NESTED,
+        run: nested::run,
     },
     Pass {
         name: "fold_pad",

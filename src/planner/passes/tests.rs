@@ -439,3 +439,33 @@ fn a_product_of_pictures_with_channels_last_is_one_of_rows() {
     assert_eq!(shapes(PassSet::NONE), (vec![picture.clone(); 3], picture.clone()));
     assert_eq!(shapes(PassSet::MERGED_AXES), (vec![vec![2, 35, 16]; 3], picture));
 }
+
+#[test]
+fn concatenations_take_what_an_earlier_one_made_of_their_first_or_last_parts() {
+    let parts = |lists: &[&[usize]]| {
+        let (mut net, _, x) = picture();
+        let maps: Vec<ValueId> = (0..4).map(|_| net.unary(Unary::Relu, x)).collect();
+        for list in lists {
+            let list: Vec<ValueId> = list.iter().map(|&part| maps[part]).collect();
+            let made = net.concat(1, &list);
+            net.output(made);
+        }
+        let graph = run(net.graph, PassSet::NESTED).unwrap();
+        let made: Vec<ValueId> = graph.outputs.iter().map(|o| o.value).collect();
+        // A part by its number, a whole by 100 and its own.
+        let name = |v: &ValueId| maps.iter().position(|m| m == v).or_else(|| Some(100 + made.iter().position(|m| m == v)?));
+        let joins = graph.nodes.iter().filter(|n| matches!(n.op, Op::Concat { .. }));
+        joins.map(|n| n.inputs.iter().filter_map(name).collect()).collect::<Vec<Vec<usize>>>()
+    };
+    assert_eq!(
+        parts(&[&[0, 1], &[0, 1, 2], &[0, 1, 2, 3]]),
+        [vec![0, 1], vec![100, 2], vec![101, 3]],
+        "a dense block"
+    );
+    assert_eq!(parts(&[&[1, 0], &[2, 1, 0]]), [vec![1, 0], vec![2, 100]], "new ones first");
+    assert_eq!(parts(&[&[0, 1], &[1, 2], &[0, 1, 2]]), [vec![0, 1], vec![1, 2], vec![100, 2]]);
+    assert_eq!(parts(&[&[0, 1], &[0, 1]]), [vec![0, 1], vec![100]], "the same again");
+    for apart in [[&[0, 1, 2][..], &[0, 1]], [&[0, 1], &[1, 0]], [&[0, 2], &[0, 1, 2]], [&[1, 2], &[0, 1, 2, 3]]] {
+        assert_eq!(parts(&apart), apart, "as they are");
+    }
+}

@@ -57,6 +57,22 @@ fn inputs_of_nested_concatenations_are_born_in_their_bands() {
 }
 
 #[test]
+fn the_concatenations_of_a_dense_block_copy_nothing_however_they_are_written() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(2));
+    let x = net.input(&[1, 4, 6, 6]);
+    let mut parts = vec![net.conv(&mut draw, x, 6, 3, 1, 1, true)];
+    for _ in 0..4 {
+        let all = if parts.len() > 1 { net.concat(1, &parts) } else { parts[0] };
+        parts.push(net.conv(&mut draw, all, 2, 3, 1, 1, true));
+    }
+    let all = net.concat(1, &parts);
+    let y = net.conv(&mut draw, all, 4, 1, 1, 1, false);
+    net.output(y);
+    let plan = compiled(net, &[&[1, 4, 6, 6]]);
+    assert_eq!((plan.operators.len(), copies(&plan)), (8, 2), "its input and its result are");
+}
+
+#[test]
 fn heads_are_concatenated_through_their_reshapes() {
     // Two levels of a detector: `[1,C,H,W]` to `[1,C,HW]`, side by side, then `[1,HW,C]`.
     let (mut net, mut draw) = (Net::default(), Draw::new(3));
