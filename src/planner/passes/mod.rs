@@ -11,12 +11,14 @@ mod fold_pad;
 mod gelu;
 mod hardswish;
 mod lines;
+mod masks;
 mod merged_axes;
 mod nested;
 mod normalise;
 mod patches;
 mod reaxed;
 mod rewrite;
+mod short_sums;
 mod siblings;
 mod silu;
 #[cfg(test)]
@@ -79,8 +81,10 @@ impl PassSet {
     pub const MERGED_AXES: PassSet = PassSet(1 << 20);
     /// Concatenations that begin or end with an earlier one's parts take its result.
     pub const NESTED: PassSet = PassSet(1 << 21);
+    /// Sums of two elements become additions.
+    pub const SHORT_SUMS: PassSet = PassSet(1 << 22);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 22) - 1);
+    pub const ALL: PassSet = PassSet((1 << 23) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -147,7 +151,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 19] = [
+const PASSES: [Pass; 21] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -167,6 +171,11 @@ const PASSES: [Pass; 19] = [
         name: "nested",
         flag: PassSet::NESTED,
         run: nested::run,
+    },
+    Pass {
+        name: "short sums",
+        flag: PassSet::SHORT_SUMS,
+        run: short_sums::run,
     },
     Pass {
         name: "fold_pad",
@@ -207,6 +216,11 @@ const PASSES: [Pass; 19] = [
         name: "attention",
         flag: PassSet::ATTENTION,
         run: attention::run,
+    },
+    Pass {
+        name: "masks",
+        flag: PassSet::LONG_ATTENTION,
+        run: masks::run,
     },
     Pass {
         name: "long attention",

@@ -364,6 +364,63 @@ fn products_around_a_softmax_become_attention_unless_somebody_reads_the_shares_o
 }
 
 #[test]
+fn masks_that_are_added_in_steps_are_one() {
+    let attention = |constant: bool| {
+        let (mut net, mut draw) = (Net::default(), Draw::new(1));
+        let (q, k) = (net.input(&[4, 2, 5, 6]), net.input(&[4, 2, 6, 5]));
+        let v = net.input(&[4, 2, 5, 7]);
+        let scores = net.node(Op::Primitive(Primitive::MatMul), &[q, k], &[4, 2, 5, 5]);
+        let (bias, apart) = (draw.tensor(&[2, 5, 5]), draw.tensor(&[4, 1, 5, 5]));
+        let expected: Vec<f32> = (0..200)
+            .map(|i| apart.as_f32().unwrap()[i / 50 * 25 + i % 25] + bias.as_f32().unwrap()[i % 50])
+            .collect();
+        let bias = net.constant(bias);
+        let scores = net.binary(Binary::Add, scores, bias);
+        let windows = net.node(Op::View(ViewOp::Reshape), &[scores], &[1, 4, 2, 5, 5]);
+        let apart = if constant { net.constant(apart) } else { net.input(&[4, 1, 5, 5]) };
+        let windows = net.binary(Binary::Add, windows, apart);
+        let scores = net.node(Op::View(ViewOp::Reshape), &[windows], &[4, 2, 5, 5]);
+        let shares = net.node(Op::Primitive(Primitive::Softmax { axis: 3 }), &[scores], &[4, 2, 5, 5]);
+        let y = net.node(Op::Primitive(Primitive::MatMul), &[shares, v], &[4, 2, 5, 7]);
+        let graph = passed(net, y, PassSet::LONG_ATTENTION);
+        let fused = |n: &&Node| matches!(n.op, Op::Primitive(Primitive::Attention { .. }));
+        let mask = graph
+            .nodes
+            .iter()
+            .find(fused)
+            .map(|n| graph.value(n.inputs[3]).data.clone().unwrap());
+        (mask, expected)
+    };
+    let (mask, expected) = attention(true);
+    assert_eq!(mask.unwrap().as_f32().unwrap(), expected);
+    assert!(attention(false).0.is_none(), "what is computed is no constant");
+}
+
+#[test]
+fn sums_of_two_that_do_not_lie_side_by_side_are_additions() {
+    let sums = |axes: u8, kind: ReduceKind| {
+        let mut net = Net::default();
+        let x = net.input(&[1, 2, 3, 2]);
+        let dims: Vec<u32> = [1, 2, 3, 2]
+            .iter()
+            .zip(0..)
+            .map(|(&d, a)| if axes >> a & 1 == 1 { 1 } else { d })
+            .collect();
+        let y = net.node(Op::Primitive(Primitive::Reduce { kind, axes }), &[x], &dims);
+        primitives(net, y, PassSet::SHORT_SUMS)
+    };
+    assert_eq!(sums(0b0010, ReduceKind::Sum), [Primitive::Binary(Binary::Add)]);
+    for (axes, kind) in [
+        (0b0100, ReduceKind::Sum),
+        (0b1000, ReduceKind::Sum),
+        (0b1010, ReduceKind::Sum),
+        (0b0010, ReduceKind::Mean),
+    ] {
+        assert_eq!(sums(axes, kind), [Primitive::Reduce { kind, axes }]);
+    }
+}
+
+#[test]
 fn a_product_with_turned_shares_becomes_turned_attention() {
     let mut net = Net::default();
     let (q, k) = (net.input(&[1, 50, 4]), net.input(&[1, 4, 60]));
@@ -453,9 +510,15 @@ fn concatenations_take_what_an_earlier_one_made_of_their_first_or_last_parts() {
         let graph = run(net.graph, PassSet::NESTED).unwrap();
         let made: Vec<ValueId> = graph.outputs.iter().map(|o| o.value).collect();
         // A part by its number, a whole by 100 and its own.
-        let name = |v: &ValueId| maps.iter().position(|m| m == v).or_else(|| Some(100 + made.iter().position(|m| m == v)?));
+        let name = |v: &ValueId| {
+            maps.iter()
+                .position(|m| m == v)
+                .or_else(|| Some(100 + made.iter().position(|m| m == v)?))
+        };
         let joins = graph.nodes.iter().filter(|n| matches!(n.op, Op::Concat { .. }));
-        joins.map(|n| n.inputs.iter().filter_map(name).collect()).collect::<Vec<Vec<usize>>>()
+        joins
+            .map(|n| n.inputs.iter().filter_map(name).collect())
+            .collect::<Vec<Vec<usize>>>()
     };
     assert_eq!(
         parts(&[&[0, 1], &[0, 1, 2], &[0, 1, 2, 3]]),
@@ -465,7 +528,12 @@ fn concatenations_take_what_an_earlier_one_made_of_their_first_or_last_parts() {
     assert_eq!(parts(&[&[1, 0], &[2, 1, 0]]), [vec![1, 0], vec![2, 100]], "new ones first");
     assert_eq!(parts(&[&[0, 1], &[1, 2], &[0, 1, 2]]), [vec![0, 1], vec![1, 2], vec![100, 2]]);
     assert_eq!(parts(&[&[0, 1], &[0, 1]]), [vec![0, 1], vec![100]], "the same again");
-    for apart in [[&[0, 1, 2][..], &[0, 1]], [&[0, 1], &[1, 0]], [&[0, 2], &[0, 1, 2]], [&[1, 2], &[0, 1, 2, 3]]] {
+    for apart in [
+        [&[0, 1, 2][..], &[0, 1]],
+        [&[0, 1], &[1, 0]],
+        [&[0, 2], &[0, 1, 2]],
+        [&[1, 2], &[0, 1, 2, 3]],
+    ] {
         assert_eq!(parts(&apart), apart, "as they are");
     }
 }
