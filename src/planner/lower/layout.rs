@@ -7,7 +7,7 @@
 
 use super::group::Unit;
 use crate::plan::tactic::pictures;
-use crate::planner::graph::{Graph, Op, ValueId, ViewOp};
+use crate::planner::graph::{Graph, Op, Value, ValueId, ViewOp};
 use crate::planner::strided::{Strided, nested_as};
 use crate::primitive::Primitive;
 use crate::tensor::{DType, Layout, Shape};
@@ -122,17 +122,24 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
 fn convolved(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.values.len()];
     for node in &graph.nodes {
-        if let Op::Primitive(Primitive::Conv { groups: 1, .. }) = &node.op {
-            let value = graph.value(node.inputs[0]);
-            let several = value.shape.rank() == 4 && value.shape.dim(1) > pictures::MAX_CHANNELS;
-            read[node.inputs[0].index()] |= several && value.dtype == DType::F16;
+        if let Op::Primitive(primitive) = &node.op
+            && let Some(&value) = node.inputs.first()
+        {
+            let Value { dtype, shape, .. } = graph.value(value);
+            read[value.index()] |= convolves(primitive, *dtype, *shape);
         }
     }
     read
 }
 
+/// True if the primitive convolves all channels of such a picture.
+pub fn convolves(primitive: &Primitive, dtype: DType, shape: Shape) -> bool {
+    let several = shape.rank() == 4 && shape.dim(1) > pictures::MAX_CHANNELS;
+    matches!(primitive, Primitive::Conv { groups: 1, .. }) && several && dtype == DType::F16
+}
+
 /// Channels-last storage of pixels that begin at multiples of [`ALIGNED`] elements; `None` for single pixels.
-fn apart(shape: Shape) -> Option<Layout> {
+pub fn apart(shape: Shape) -> Option<Layout> {
     let pitch = shape.with_dim(1, shape.dim(1).checked_next_multiple_of(ALIGNED)?)?;
     let several = shape.dims()[2..].iter().any(|&extent| extent > 1);
     several.then(|| Layout::new(shape, Layout::channels_last(pitch).strides()))?

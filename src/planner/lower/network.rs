@@ -3,7 +3,7 @@
 use super::constants::{Constants, weight_order};
 use super::elide::{Home, Root, homes};
 use super::group::{Unit, units};
-use super::layout::{is_spatial, natural, reads_pictures};
+use super::layout::{apart, convolves, is_spatial, natural, reads_pictures};
 use super::{Buffer, LowerError, Lowered, Room};
 use crate::ids::{BufferId, OperatorId, TenantId};
 use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_NAME, MAX_OPERATORS};
@@ -472,10 +472,10 @@ impl Network<'_> {
         if let Some(copy) = self.rearranged.get(&value).filter(|c| c.view.layout.stride(side_by_side) == 1) {
             return Ok(copy.clone());
         }
-        let order = if *primitive == Primitive::MatMul {
-            Layout::contiguous(shape)
-        } else {
-            Layout::channels_last(shape)
+        let order = match primitive {
+            Primitive::MatMul => Layout::contiguous(shape),
+            p if convolves(p, place.view.dtype, shape) => apart(shape).unwrap_or(Layout::channels_last(shape)),
+            _ => Layout::channels_last(shape),
         };
         let target = self.fresh(order, place.view.dtype)?;
         let name = self.graph.value(value).name.clone();

@@ -4,6 +4,7 @@ use super::nets::{Draw, Net};
 use super::oracle::{compile, compile_with, evaluate, run, same_bits};
 use crate::plan::format::{Kernel, Operand, Plan, Space, View};
 use crate::planner::CompileOptions;
+use crate::planner::graph::ViewOp;
 use crate::planner::passes::PassSet;
 use crate::primitive::{Binary, Primitive, Unary};
 use crate::tensor::DType;
@@ -79,8 +80,8 @@ fn heads_are_concatenated_through_their_reshapes() {
     let x = net.input(&[1, 4, 6, 6]);
     let fine = net.conv(&mut draw, x, 7, 3, 1, 1, true);
     let coarse = net.conv(&mut draw, x, 7, 3, 2, 1, true);
-    let fine = net.view(crate::planner::graph::ViewOp::Reshape, fine, &[1, 7, 36]);
-    let coarse = net.view(crate::planner::graph::ViewOp::Reshape, coarse, &[1, 7, 9]);
+    let fine = net.view(ViewOp::Reshape, fine, &[1, 7, 36]);
+    let coarse = net.view(ViewOp::Reshape, coarse, &[1, 7, 9]);
     let all = net.concat(2, &[fine, coarse]);
     let rows = net.transpose(all, &[0, 2, 1]);
     net.output(rows);
@@ -246,14 +247,44 @@ fn pixels_that_convolutions_read_begin_at_multiples_of_16_bytes() {
 }
 
 #[test]
+fn channels_that_are_shuffled_before_a_convolution_are_brought_into_pixels_that_begin_at_such_multiples() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(12));
+    let x = net.input(&[2, 4, 6, 6]);
+    let x = net.conv(&mut draw, x, 40, 3, 1, 1, true);
+    let groups = net.view(ViewOp::Reshape, x, &[2, 2, 20, 6, 6]);
+    let turned = net.transpose(groups, &[0, 2, 1, 3, 4]);
+    let shuffled = net.view(ViewOp::Reshape, turned, &[2, 40, 6, 6]);
+    let (start, step) = (vec![0, 20, 0, 0], vec![1; 4]);
+    let half = net.view(ViewOp::Slice { start, step }, shuffled, &[2, 20, 6, 6]);
+    let y = net.conv(&mut draw, half, 12, 1, 1, 1, true);
+    net.output(y);
+    let options = |passes| CompileOptions {
+        dtype: DType::F16,
+        passes,
+        ..CompileOptions::default()
+    };
+    let inputs = vec![draw.tensor(&[2, 4, 6, 6])];
+    let result = |passes| {
+        let compiled = compile(std::slice::from_ref(&net.graph), &options(passes));
+        let found = run(&compiled, std::slice::from_ref(&inputs), 2);
+        (compiled.plan, found)
+    };
+    let ((plan, found), (_, expected)) = (result(PassSet::ALL), result(PassSet::ALL.without(PassSet::LAYOUT)));
+    same_bits(&plan, &found[0], &expected[0], "beside plain storage");
+    let convolves = |o: &crate::plan::format::Operator| matches!(o.calls[0].primitive, Primitive::Conv { .. });
+    let reader = plan.operators.iter().rposition(convolves).unwrap();
+    assert_eq!(input(&plan, reader, 0, 0).layout.strides(), [864, 1, 144, 24]);
+}
+
+#[test]
 fn a_token_repeated_for_every_sample_does_not_turn_the_order_of_those_beside_it() {
     let (mut net, mut draw) = (Net::default(), Draw::new(11));
     let x = net.input(&[3, 4, 6, 6]);
     let patches = net.conv(&mut draw, x, 8, 3, 1, 1, true);
-    let patches = net.view(crate::planner::graph::ViewOp::Reshape, patches, &[3, 8, 36]);
+    let patches = net.view(ViewOp::Reshape, patches, &[3, 8, 36]);
     let patches = net.transpose(patches, &[0, 2, 1]);
     let class = net.constant(draw.tensor(&[1, 1, 8]));
-    let class = net.view(crate::planner::graph::ViewOp::Broadcast, class, &[3, 1, 8]);
+    let class = net.view(ViewOp::Broadcast, class, &[3, 1, 8]);
     let tokens = net.concat(1, &[class, patches]);
     let positions = net.constant(draw.tensor(&[1, 37, 8]));
     let placed = net.binary(Binary::Add, tokens, positions);
