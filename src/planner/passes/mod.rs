@@ -2,6 +2,7 @@
 //! result is at most the rounding of the arithmetic it folds.
 
 mod attention;
+mod branches;
 mod drop_dead;
 mod drop_noops;
 mod flattened;
@@ -83,8 +84,10 @@ impl PassSet {
     pub const NESTED: PassSet = PassSet(1 << 21);
     /// Sums of two elements become additions.
     pub const SHORT_SUMS: PassSet = PassSet(1 << 22);
+    /// Branches that convolve one input and are added become one convolution.
+    pub const BRANCHES: PassSet = PassSet(1 << 23);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 23) - 1);
+    pub const ALL: PassSet = PassSet((1 << 24) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -150,8 +153,9 @@ struct Pass {
     run: fn(&mut Graph),
 }
 
-/// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 21] = [
+/// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
+/// branches may be scaled before they are added to their input again.
+const PASSES: [Pass; 24] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -186,6 +190,21 @@ const PASSES: [Pass; 21] = [
         name: "fold_batchnorm",
         flag: PassSet::FOLD_BATCHNORM,
         run: fold_batchnorm::run,
+    },
+    Pass {
+        name: "branches",
+        flag: PassSet::BRANCHES,
+        run: branches::run,
+    },
+    Pass {
+        name: "fold_batchnorm",
+        flag: PassSet::FOLD_BATCHNORM,
+        run: fold_batchnorm::run,
+    },
+    Pass {
+        name: "branches",
+        flag: PassSet::BRANCHES,
+        run: branches::run,
     },
     Pass {
         name: "lines",

@@ -1,5 +1,6 @@
 //! The planner as a whole: graphs compiled in every way give what their nodes give one by one.
 
+mod branches;
 mod classifier;
 mod crops;
 mod ends;
@@ -21,6 +22,7 @@ use oracle::{close, compile, compile_with, evaluate, run, same_bits};
 
 /// Passes that fold arithmetic, and so change how results are rounded.
 const ROUNDING: PassSet = PassSet::FOLD_BATCHNORM
+    .with(PassSet::BRANCHES)
     .with(PassSet::SILU)
     .with(PassSet::HARDSWISH)
     .with(PassSet::FLATTENED);
@@ -53,7 +55,13 @@ fn passes_that_fold_arithmetic_change_no_more_than_rounding() {
     for seed in 100..160 {
         let (graph, inputs) = random(seed, 3 + seed as usize % 14);
         let expected = evaluate(&graph, &inputs);
-        for set in [PassSet::FOLD_BATCHNORM, PassSet::SILU, PassSet::HARDSWISH, PassSet::ALL] {
+        for set in [
+            PassSet::FOLD_BATCHNORM,
+            PassSet::BRANCHES,
+            PassSet::SILU,
+            PassSet::HARDSWISH,
+            PassSet::ALL,
+        ] {
             let compiled = compile_with(&graph, set);
             let found = run(&compiled, std::slice::from_ref(&inputs), 2);
             close(&found[0], &expected, 1e-5, &format!("seed {seed}, passes {set:?}"));
