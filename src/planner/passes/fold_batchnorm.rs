@@ -216,7 +216,7 @@ fn scaled(weights: &Tensor, primitive: &Primitive, scale: &[f32]) -> Tensor {
     floats(weights.dtype(), shape, elements.collect()).unwrap_or_else(|| weights.clone())
 }
 
-fn floats(dtype: DType, shape: Shape, elements: Vec<f32>) -> Option<Tensor> {
+pub(super) fn floats(dtype: DType, shape: Shape, elements: Vec<f32>) -> Option<Tensor> {
     let data = match dtype {
         DType::F16 => Data::F16(elements.into_iter().map(f16::from_f32).collect()),
         _ => Data::F32(elements),

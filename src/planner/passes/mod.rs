@@ -9,6 +9,7 @@ mod fold_batchnorm;
 mod fold_constants;
 mod fold_pad;
 mod gelu;
+mod group_normalise;
 mod hardswish;
 mod lines;
 mod merged_axes;
@@ -76,15 +77,17 @@ impl PassSet {
     pub const PAIRS: PassSet = PassSet(1 << 19);
     /// Products of more than a matrix a sample by one constant matrix become those of one matrix a sample.
     pub const MERGED_AXES: PassSet = PassSet(1 << 20);
+    /// Normalisations of groups of channels become those of pictures as they are stored, of which a kernel has a sample whole.
+    pub const GROUP_NORMALISE: PassSet = PassSet(1 << 21);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 21) - 1);
+    pub const ALL: PassSet = PassSet((1 << 22) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
         match target {
             Target::Cuda { wgmma: true } => self,
             Target::Cuda { wgmma: false } => self.without(PassSet::POOLED),
-            Target::Cpu => [PassSet::POOLED, PassSet::LONG_ATTENTION, PassSet::PAIRS]
+            Target::Cpu => [PassSet::POOLED, PassSet::LONG_ATTENTION, PassSet::PAIRS, PassSet::GROUP_NORMALISE]
                 .into_iter()
                 .fold(self, PassSet::without),
         }
@@ -144,7 +147,7 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones.
-const PASSES: [Pass; 18] = [
+const PASSES: [Pass; 19] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -194,6 +197,11 @@ const PASSES: [Pass; 18] = [
         name: "normalise",
         flag: PassSet::NORMALISE,
         run: normalise::run,
+    },
+    Pass {
+        name: "group normalise",
+        flag: PassSet::GROUP_NORMALISE,
+        run: group_normalise::run,
     },
     Pass {
         name: "attention",

@@ -1,0 +1,371 @@
+// Group normalisation of `[N, C, s..]`: the channels in groups of neighbours, each with all its places, any layout and tail.
+//
+// Halves have one order of sums, fixed by the shape of a sample (bind/group_normalise.rs), so that it does not matter whether the
+// blocks of a cluster share a sample, one block has it alone, or a batch is cut. Channels are cut into slabs of whole groups, pixels
+// into PARTS ranges, and a pixel of a slab into pieces of 8 channels. A thread has every so manieth piece of a part and adds up each of
+// its 8 channels; pieces of a thread hold the same channels unless the slab is one group. Then the sums of neighbouring channels of a
+// group are added in order, those of a group by the lanes of a warp in turns and folded in halves, and at last those of the parts in
+// order. The mean comes of the sum, the deviation of the squared differences from it, as in normalise_order.cuh.
+//
+//     group_normalise_shares    a cluster has a slab, a block a part, of which it reads what fits into registers only once
+//     group_normalise_alone     a block has a slab, part after part
+//     .._pieces                 pieces lie on 16 bytes, scale and shift are constants, and at most a relu follows
+//     group_normalise_floats    of f32 as on the CPU: sixteen partial sums by the position modulo sixteen, folded in halves
+#include "chain.cuh"
+#include "cluster.cuh"
+#include "generic.cuh"
+#include "halves.cuh"
+#include "mma.cuh"
+#include "normalise_order.cuh"
+
+constexpr u32 THREADS = 512;
+constexpr u32 WARPS = THREADS / 32;
+constexpr u32 PARTS = 8;
+constexpr u32 MAX_GROUPS = 32;      // of a slab
+constexpr u32 KEPT = 8;             // pieces of a thread in registers, where they lie on 16 bytes and the block has one part
+constexpr u32 TOGETHER = 4;         // others that it reads at once
+constexpr u32 SPATIAL = MAX_RANK - 2;
+constexpr u32 FLOAT_THREADS = 256;
+constexpr u32 LANES = 16;           // that sum a group of f32
+constexpr u32 BUFFERED = 4096;      // its values in shared memory
+
+struct GroupNormalise {
+    View x;
+    View y;
+    Tail tail;
+    Divisor spatial[SPATIAL];  // extents of axes 2 and on
+    Divisor pixels;            // of a sample
+    Divisor slabs;             // of a sample; of f32, groups
+    Divisor pieces;            // of a pixel of a slab
+    Divisor group;             // channels
+    Divisor bins;              // of a group: neighbouring channels that are added first
+    u64 scale;                 // f16 by channel, side by side, of kernels of pieces; 0 where nothing scales
+    u64 shift;                 // likewise
+    i64 x_pixel;               // elements from pixel to pixel, of kernels of pieces
+    i64 y_pixel;
+    u32 relu;                  // of kernels of pieces: 1 where one follows
+    u32 first;                 // sample of the chunk
+    u32 tiles;                 // slabs, or groups of f32, of the chunk
+    u32 channels;
+    u32 span;                  // channels of a slab; the last may have fewer
+    u32 share;                 // pixels of a part
+    u32 threads;               // that have pieces
+    u32 step_pixels;           // from a thread's piece to its next
+    u32 step_pieces;
+    u32 bin_shift;             // logarithm of the channels of a bin
+    u32 columns;               // bins of a pixel of a slab; 1 where it is one group
+    u32 items;                 // sums of bins of a group
+    float count;               // 1 / elements of a group
+    float epsilon;
+};
+
+static_assert(sizeof(GroupNormalise) == 2 * 88 + 1080 + 9 * 12 + 4 + 32 + 56, "mirrored in bind/group_normalise.rs");
+
+__device__ __forceinline__ u32 mul_halves(u32 a, u32 b) {
+    u32 product;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+
+// Where a sum of a bin lies: no two lanes of a warp that read a column meet in a bank.
+__device__ __forceinline__ u32 place_of(u32 index) { return index + index / 32; }
+
+// A piece of a slab.
+struct Spot {
+    u32 pixel;
+    u32 piece;
+};
+
+__device__ __forceinline__ void advance(const GroupNormalise& p, Spot& s) {
+    s.pixel += p.step_pixels;
+    s.piece += p.step_pieces;
+    if (s.piece >= p.pieces.divisor) s.piece -= p.pieces.divisor, ++s.pixel;
+}
+
+// The slab of a sample that a block or a cluster is at.
+struct Slab {
+    u32 sample;
+    u32 front;     // its first channel
+    u32 channels;
+};
+
+__device__ __forceinline__ u32 channels_of(const Slab& slab, u32 piece) {
+    const u32 left = slab.channels - piece * EACH;
+    return left < EACH ? left : EACH;
+}
+
+// Coordinates of a pixel, and of a channel.
+__device__ __forceinline__ void coordinates_of(const GroupNormalise& p, u32 sample, u32 channel, u32 pixel, u32 (&at)[MAX_RANK]) {
+    at[0] = sample, at[1] = channel;
+    u32 rest = pixel;
+#pragma unroll
+    for (u32 i = 0; i < SPATIAL; ++i) {
+        const Divisor& extent = p.spatial[SPATIAL - 1 - i];
+        const u32 above = divide(rest, extent);
+        at[MAX_RANK - 1 - i] = rest - above * extent.divisor;
+        rest = above;
+    }
+}
+
+template <bool PIECES>
+__device__ __forceinline__ uint4 load_piece(const GroupNormalise& p, const Slab& slab, Spot s) {
+    const u32 channel = slab.front + s.piece * EACH;
+    if constexpr (PIECES) {
+        const i64 element = static_cast<i64>(slab.sample) * p.x.strides[0] + static_cast<i64>(s.pixel) * p.x_pixel + channel;
+        return *reinterpret_cast<const uint4*>(pointer_to<u16>(p.x.address, element));
+    }
+    u32 at[MAX_RANK];
+    coordinates_of(p, slab.sample, channel, s.pixel, at);
+    float v[EACH];
+    load_run(p.x.address, F16, element_of(p.x.strides, at), p.x.strides[1], channels_of(slab, s.piece), v);
+    return make_uint4(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]), two_rounded(v[4], v[5]), two_rounded(v[6], v[7]));
+}
+
+// The first COUNT of a thread's pieces from `s` on, as many as lie before pixel `end`; says how many those are. The rest is 0.
+template <bool PIECES, u32 COUNT>
+__device__ __forceinline__ u32 load_pieces(const GroupNormalise& p, const Slab& slab, Spot s, u32 end, uint4 (&bits)[COUNT]) {
+    u32 loaded = 0;
+#pragma unroll
+    for (u32 i = 0; i < COUNT; ++i) {
+        const bool inside = s.pixel < end;
+        bits[i] = inside ? load_piece<PIECES>(p, slab, s) : make_uint4(0, 0, 0, 0);
+        loaded += inside;
+        advance(p, s);
+    }
+    return loaded;
+}
+
+// What the channels of a piece have taken from them, and what the differences are then multiplied by.
+struct Moments {
+    float mean[EACH];
+    float factor[EACH];
+};
+
+__device__ __forceinline__ void add_piece(bool squares, const float (&mean)[EACH], uint4 bits, u32 count, float (&sums)[EACH]) {
+    float v[EACH];
+    widen(bits, v);
+#pragma unroll
+    for (u32 k = 0; k < EACH; ++k) {
+        if (k < count) sums[k] = taken(squares, mean[k], sums[k], v[k]);
+    }
+}
+
+template <bool PIECES>
+__device__ __forceinline__ void store_piece(const GroupNormalise& p, const Slab& slab, Spot s, uint4 bits, const Moments& moments) {
+    const u32 channel = slab.front + s.piece * EACH;
+    float v[EACH];
+    widen(bits, v);
+#pragma unroll
+    for (u32 k = 0; k < EACH; ++k) v[k] = __fmul_rn(__fsub_rn(v[k], moments.mean[k]), moments.factor[k]);
+    if constexpr (PIECES) {
+        uint4 y = make_uint4(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]), two_rounded(v[4], v[5]), two_rounded(v[6], v[7]));
+        // A product of halves is exact in f32: rounding it at once is what rounding that gives.
+        if (p.scale) {
+            const uint4 by = *reinterpret_cast<const uint4*>(pointer_to<u16>(p.scale, channel));
+            y = make_uint4(mul_halves(y.x, by.x), mul_halves(y.y, by.y), mul_halves(y.z, by.z), mul_halves(y.w, by.w));
+        }
+        if (p.shift) {
+            const uint4 by = *reinterpret_cast<const uint4*>(pointer_to<u16>(p.shift, channel));
+            y = make_uint4(add_halves(y.x, by.x), add_halves(y.y, by.y), add_halves(y.z, by.z), add_halves(y.w, by.w));
+        }
+        if (p.relu) y = make_uint4(relu_halves(y.x), relu_halves(y.y), relu_halves(y.z), relu_halves(y.w));
+        const i64 element = static_cast<i64>(slab.sample) * p.y.strides[0] + static_cast<i64>(s.pixel) * p.y_pixel + channel;
+        *reinterpret_cast<uint4*>(reinterpret_cast<u16*>(p.y.address) + element) = y;
+    } else {
+        const u32 count = channels_of(slab, s.piece);
+        u32 at[MAX_RANK];
+        coordinates_of(p, slab.sample, channel, s.pixel, at);
+        tail_run(p.tail, v, count, at, 1);
+        store_run(p.y.address, p.y.dtype, element_of(p.y.strides, at), count, v, p.y.strides[1]);
+    }
+}
+
+// SHARED: by the PARTS blocks of a cluster.
+template <bool SHARED, bool PIECES>
+__device__ __forceinline__ void group_normalise(const GroupNormalise& p) {
+    __shared__ float values[THREADS * EACH + THREADS * EACH / 32];
+    __shared__ float sums[2][PARTS][MAX_GROUPS];  // of sums and of squares, by part
+    __shared__ float found[2][MAX_GROUPS];        // means and factors
+    constexpr u32 BLOCKS = SHARED ? PARTS : 1;
+    constexpr bool KEEPS = SHARED && PIECES;
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    u32 rank = 0;
+    if constexpr (SHARED) rank = cluster_rank();
+    const u32 row = divide(threadIdx.x, p.pieces), piece = threadIdx.x - row * p.pieces.divisor;
+    if constexpr (SHARED) cluster_arrive_relaxed();
+    wait_for_predecessors();
+    release_successors();
+    // Before the first write into another block it must run.
+    if constexpr (SHARED) cluster_wait();
+    for (u32 tile = blockIdx.x / BLOCKS; tile < p.tiles; tile += gridDim.x / BLOCKS) {
+        const u32 above = divide(tile, p.slabs);
+        Slab slab;
+        slab.sample = p.first + above;
+        slab.front = (tile - above * p.slabs.divisor) * p.span;
+        slab.channels = p.channels - slab.front < p.span ? p.channels - slab.front : p.span;
+        const u32 groups = divide(slab.channels, p.group);
+        const bool active = threadIdx.x < p.threads && piece * EACH < slab.channels;
+        // A thread's first piece of a part, and the pixel behind the part.
+        const auto first_of = [&](u32 part) { return Spot{part * p.share + row, piece}; };
+        const auto end_of = [&](u32 part) {
+            const u32 end = (part + 1) * p.share;
+            return !active ? 0 : end < p.pixels.divisor ? end : p.pixels.divisor;
+        };
+        uint4 kept[KEPT];
+        u32 own = 0;
+        if constexpr (KEEPS) own = load_pieces<PIECES>(p, slab, first_of(rank), end_of(rank), kept);
+        // Every piece of a part that is this thread's: its place, its halves, its channels.
+        const auto every = [&](u32 part, auto take) {
+            Spot s = first_of(part);
+            if constexpr (KEEPS) {
+#pragma unroll
+                for (u32 i = 0; i < KEPT; ++i) {
+                    if (i < own) take(s, kept[i]);
+                    advance(p, s);
+                }
+            }
+            const u32 end = end_of(part);
+#pragma unroll 1
+            while (s.pixel < end) {
+                uint4 bits[PIECES ? TOGETHER : 1];
+                const u32 loaded = load_pieces<PIECES>(p, slab, s, end, bits);
+#pragma unroll
+                for (u32 i = 0; i < (PIECES ? TOGETHER : 1); ++i) {
+                    if (i < loaded) take(s, bits[i]);
+                    advance(p, s);
+                }
+            }
+        };
+        Moments moments = {};
+        // The sums of this thread's groups over all parts, as mean or factor.
+        const auto total = [&](bool squares, const float(&mean)[EACH], float(&result)[EACH]) {
+#pragma unroll 1
+            for (u32 part = rank; part < PARTS; part += BLOCKS) {
+                float each[EACH] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+                every(part, [&](Spot s, uint4 bits) { add_piece(squares, mean, bits, channels_of(slab, s.piece), each); });
+                if (threadIdx.x < p.threads) {
+                    const u32 first = threadIdx.x << (3 - p.bin_shift), last = (1u << p.bin_shift) - 1;
+                    float sum = 0.0f;
+#pragma unroll
+                    for (u32 k = 0; k < EACH; ++k) {
+                        sum = (k & last) == 0 ? each[k] : __fadd_rn(sum, each[k]);
+                        if ((k & last) == last) values[place_of(first + (k >> p.bin_shift))] = sum;
+                    }
+                }
+                __syncthreads();
+                for (u32 group = warp; group < groups; group += WARPS) {
+                    float sum = 0.0f;
+                    for (u32 i = lane; i < p.items; i += 32) {
+                        const u32 r = divide(i, p.bins);
+                        const u32 bin = group * p.bins.divisor + i - r * p.bins.divisor;
+                        sum = __fadd_rn(sum, values[place_of(r * p.columns + bin)]);
+                    }
+                    sum = folded<32>(sum);
+                    float* const to = &sums[squares][part][group];
+                    if constexpr (SHARED) {
+                        if (lane < PARTS) store_remote(remote_address(shared_address(to), lane), sum);
+                    } else {
+                        if (lane == 0) *to = sum;
+                    }
+                }
+                if constexpr (!SHARED) __syncthreads();
+            }
+            if constexpr (SHARED) cluster_meet();
+            if (threadIdx.x < groups) {
+                float sum = sums[squares][0][threadIdx.x];
+#pragma unroll
+                for (u32 part = 1; part < PARTS; ++part) sum = __fadd_rn(sum, sums[squares][part][threadIdx.x]);
+                found[squares][threadIdx.x] = squares ? reciprocal_deviation(sum, p.count, p.epsilon) : __fmul_rn(sum, p.count);
+            }
+            __syncthreads();
+#pragma unroll
+            for (u32 k = 0; k < EACH; ++k) {
+                const u32 group = divide(piece * EACH + k, p.group);
+                result[k] = found[squares][group < groups ? group : groups - 1];
+            }
+        };
+        total(false, moments.factor, moments.mean);
+        total(true, moments.mean, moments.factor);
+#pragma unroll 1
+        for (u32 part = rank; part < PARTS; part += BLOCKS) {
+            every(part, [&](Spot s, uint4 bits) { store_piece<PIECES>(p, slab, s, bits, moments); });
+        }
+    }
+}
+
+// Kernels by who has a slab and how pieces lie. Architectures from sm_90 on have clusters.
+#define GROUP_NORMALISE(NAME, SHARED, PIECES)                                                                       \
+    extern "C" __global__ void __launch_bounds__(THREADS) NAME(const __grid_constant__ GroupNormalise p) { \
+        group_normalise<SHARED, PIECES>(p);                                                                         \
+    }
+
+GROUP_NORMALISE(group_normalise_alone, false, false)
+GROUP_NORMALISE(group_normalise_alone_pieces, false, true)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+GROUP_NORMALISE(group_normalise_shares, true, false)
+GROUP_NORMALISE(group_normalise_shares_pieces, true, true)
+#endif
+
+// A block has a group. All threads read its values, and sixteen sum them, so that their order is that of the CPU.
+extern "C" __global__ void __launch_bounds__(FLOAT_THREADS) group_normalise_floats(const __grid_constant__ GroupNormalise p) {
+    __shared__ float buffer[BUFFERED];
+    __shared__ float found;
+    static_assert(BUFFERED % LANES == 0, "a lane's positions go on from buffer to buffer");
+    wait_for_predecessors();
+    release_successors();
+    const u32 elements = p.group.divisor * p.pixels.divisor;
+    const float count = static_cast<float>(elements);
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        const u32 above = divide(tile, p.slabs), front = (tile - above * p.slabs.divisor) * p.group.divisor;
+        // Coordinates of a position in C order.
+        const auto place = [&](u32 position, u32(&at)[MAX_RANK]) {
+            const u32 channel = divide(position, p.pixels);
+            coordinates_of(p, p.first + above, front + channel, position - channel * p.pixels.divisor, at);
+        };
+        const auto difference = [&](u32 position, float mean) {
+            u32 at[MAX_RANK];
+            place(position, at);
+            return __fsub_rn(*pointer_to<float>(p.x.address, element_of(p.x.strides, at)), mean);
+        };
+        // The sum of the values, or of the squares of what they have more than `mean`, over their number.
+        const auto total = [&](bool squares, float mean) {
+            float sum = 0.0f;
+            for (u32 first = 0; first < elements; first += BUFFERED) {
+                const u32 buffered = elements - first < BUFFERED ? elements - first : BUFFERED;
+#pragma unroll 4
+                for (u32 i = threadIdx.x; i < buffered; i += FLOAT_THREADS) buffer[i] = difference(first + i, mean);
+                __syncthreads();
+                if (threadIdx.x < LANES) {
+#pragma unroll 8
+                    for (u32 i = threadIdx.x; i < buffered; i += LANES) {
+                        sum = squares ? __fmaf_rn(buffer[i], buffer[i], sum) : __fadd_rn(sum, buffer[i]);
+                    }
+                }
+                __syncthreads();
+            }
+            if (threadIdx.x < 32) {
+#pragma unroll
+                for (u32 half = LANES / 2; half > 0; half /= 2) sum = __fadd_rn(sum, __shfl_down_sync(0xffffffffu, sum, half, LANES));
+                if (threadIdx.x == 0) found = __fdiv_rn(sum, count);
+            }
+            __syncthreads();
+            const float result = found;
+            __syncthreads();
+            return result;
+        };
+        const float mean = total(false, 0.0f);
+        const float deviation = __fsqrt_rn(__fadd_rn(total(true, mean), p.epsilon));
+        for (u32 i = threadIdx.x; i < elements; i += FLOAT_THREADS) {
+            float v[1] = {__fdiv_rn(difference(i, mean), deviation)};
+            u32 at[MAX_RANK];
+            place(i, at);
+            tail_run(p.tail, v, 1, at, 1);
+            const i64 element = element_of(p.y.strides, at);
+            if (p.y.dtype == F16) {
+                *(reinterpret_cast<u16*>(p.y.address) + element) = float_to_half(v[0]);
+            } else {
+                *(reinterpret_cast<float*>(p.y.address) + element) = v[0];
+            }
+        }
+    }
+}
