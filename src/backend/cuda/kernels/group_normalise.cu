@@ -89,7 +89,10 @@ struct Slab {
     u32 channels;
 };
 
+// Channels of a piece that the slab has.
+template <bool PIECES>
 __device__ __forceinline__ u32 channels_of(const Slab& slab, u32 piece) {
+    if (PIECES) return EACH;
     const u32 left = slab.channels - piece * EACH;
     return left < EACH ? left : EACH;
 }
@@ -117,7 +120,7 @@ __device__ __forceinline__ uint4 load_piece(const GroupNormalise& p, const Slab&
     u32 at[MAX_RANK];
     coordinates_of(p, slab.sample, channel, s.pixel, at);
     float v[EACH];
-    load_run(p.x.address, F16, element_of(p.x.strides, at), p.x.strides[1], channels_of(slab, s.piece), v);
+    load_run(p.x.address, F16, element_of(p.x.strides, at), p.x.strides[1], channels_of<PIECES>(slab, s.piece), v);
     return make_uint4(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]), two_rounded(v[4], v[5]), two_rounded(v[6], v[7]));
 }
 
@@ -150,8 +153,22 @@ __device__ __forceinline__ void add_piece(bool squares, const float (&mean)[EACH
     }
 }
 
+// What scales and shifts the channels of a piece.
+struct Constants {
+    uint4 scale;
+    uint4 shift;
+};
+
+__device__ __forceinline__ Constants constants_of(const GroupNormalise& p, u32 channel) {
+    const auto of = [&](u64 address) {
+        return address && channel < p.channels ? *reinterpret_cast<const uint4*>(pointer_to<u16>(address, channel)) : make_uint4(0, 0, 0, 0);
+    };
+    return Constants{of(p.scale), of(p.shift)};
+}
+
 template <bool PIECES>
-__device__ __forceinline__ void store_piece(const GroupNormalise& p, const Slab& slab, Spot s, uint4 bits, const Moments& moments) {
+__device__ __forceinline__ void store_piece(const GroupNormalise& p, const Slab& slab, Spot s, uint4 bits, const Moments& moments,
+                                            const Constants& by) {
     const u32 channel = slab.front + s.piece * EACH;
     float v[EACH];
     widen(bits, v);
@@ -161,18 +178,18 @@ __device__ __forceinline__ void store_piece(const GroupNormalise& p, const Slab&
         uint4 y = make_uint4(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]), two_rounded(v[4], v[5]), two_rounded(v[6], v[7]));
         // A product of halves is exact in f32: rounding it at once is what rounding that gives.
         if (p.scale) {
-            const uint4 by = *reinterpret_cast<const uint4*>(pointer_to<u16>(p.scale, channel));
-            y = make_uint4(mul_halves(y.x, by.x), mul_halves(y.y, by.y), mul_halves(y.z, by.z), mul_halves(y.w, by.w));
+            y = make_uint4(mul_halves(y.x, by.scale.x), mul_halves(y.y, by.scale.y), mul_halves(y.z, by.scale.z),
+                           mul_halves(y.w, by.scale.w));
         }
         if (p.shift) {
-            const uint4 by = *reinterpret_cast<const uint4*>(pointer_to<u16>(p.shift, channel));
-            y = make_uint4(add_halves(y.x, by.x), add_halves(y.y, by.y), add_halves(y.z, by.z), add_halves(y.w, by.w));
+            y = make_uint4(add_halves(y.x, by.shift.x), add_halves(y.y, by.shift.y), add_halves(y.z, by.shift.z),
+                           add_halves(y.w, by.shift.w));
         }
         if (p.relu) y = make_uint4(relu_halves(y.x), relu_halves(y.y), relu_halves(y.z), relu_halves(y.w));
         const i64 element = static_cast<i64>(slab.sample) * p.y.strides[0] + static_cast<i64>(s.pixel) * p.y_pixel + channel;
         *reinterpret_cast<uint4*>(reinterpret_cast<u16*>(p.y.address) + element) = y;
     } else {
-        const u32 count = channels_of(slab, s.piece);
+        const u32 count = channels_of<PIECES>(slab, s.piece);
         u32 at[MAX_RANK];
         coordinates_of(p, slab.sample, channel, s.pixel, at);
         tail_run(p.tail, v, count, at, 1);
@@ -236,13 +253,16 @@ __device__ __forceinline__ void group_normalise(const GroupNormalise& p) {
                 }
             }
         };
+        // A thread's pieces have the same channels where it steps over whole pixels.
+        Constants by = {};
+        if constexpr (PIECES) by = constants_of(p, slab.front + piece * EACH);
         Moments moments = {};
         // The sums of this thread's groups over all parts, as mean or factor.
         const auto total = [&](bool squares, const float(&mean)[EACH], float(&result)[EACH]) {
 #pragma unroll 1
             for (u32 part = rank; part < PARTS; part += BLOCKS) {
                 float each[EACH] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-                every(part, [&](Spot s, uint4 bits) { add_piece(squares, mean, bits, channels_of(slab, s.piece), each); });
+                every(part, [&](Spot s, uint4 bits) { add_piece(squares, mean, bits, channels_of<PIECES>(slab, s.piece), each); });
                 if (threadIdx.x < p.threads) {
                     const u32 first = threadIdx.x << (3 - p.bin_shift), last = (1u << p.bin_shift) - 1;
                     float sum = 0.0f;
@@ -288,7 +308,10 @@ __device__ __forceinline__ void group_normalise(const GroupNormalise& p) {
         total(true, moments.mean, moments.factor);
 #pragma unroll 1
         for (u32 part = rank; part < PARTS; part += BLOCKS) {
-            every(part, [&](Spot s, uint4 bits) { store_piece<PIECES>(p, slab, s, bits, moments); });
+            every(part, [&](Spot s, uint4 bits) {
+                if (PIECES && p.step_pieces != 0) by = constants_of(p, slab.front + s.piece * EACH);
+                store_piece<PIECES>(p, slab, s, bits, moments, by);
+            });
         }
     }
 }
