@@ -10,7 +10,7 @@ use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::conv_patch::{COLUMNS, Kept, PatchTile};
 use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
-use crate::plan::tactic::group_normalise::{PARTS, Slabs};
+use crate::plan::tactic::group_normalise::Slabs;
 use crate::plan::tactic::squeeze;
 use crate::plan::tactic::stem::{BLOCK_CHANNELS, StemTile};
 use crate::primitive::{Primitive, Region};
@@ -160,7 +160,7 @@ impl Footprint {
                 let slabs = Slabs::of(all.dim(1).max(groups), pixels, groups);
                 Tiles::Samples {
                     samples: 1,
-                    blocks: slabs.count * PARTS,
+                    blocks: slabs.count * slabs.parts,
                 }
             }
             Kernel::Reduce => Tiles::Elements(MEANS),

@@ -7,7 +7,7 @@ use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, blocks, count};
 use crate::limits::MAX_RANK;
 use crate::plan::format::{Operator, Rounding};
-use crate::plan::tactic::group_normalise::{PARTS, PIECE, Slabs, THREADS};
+use crate::plan::tactic::group_normalise::{PIECE, Slabs, THREADS};
 use crate::primitive::{Primitive, Region, Unary};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
@@ -16,6 +16,12 @@ use bytemuck::{Pod, Zeroable};
 const SPATIAL: usize = MAX_RANK - 2;
 /// Threads of a block of f32.
 const FLOAT_THREADS: u32 = 256;
+/// Bytes of shared memory through which a block's threads add, and most pieces that a thread keeps behind them: as much as every GPU
+/// has.
+const EXCHANGE: u32 = 19200;
+const KEPT: u32 = 10;
+/// Bytes of a kept piece.
+const PIECE_BYTES: u32 = PIECE * 2;
 const UNIT: &str = "group_normalise";
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -47,6 +53,8 @@ struct Params {
     bin_shift: u32,
     columns: u32,
     items: u32,
+    parts: u32,
+    kept: u32,
     count: f32,
     epsilon: f32,
 }
@@ -103,9 +111,17 @@ impl Shares {
             step_pixels: rows,
             step_pieces: 0,
             bin_shift,
-            columns: pieces * PIECE >> bin_shift,
+            columns: (pieces * PIECE) >> bin_shift,
             bins: slabs.group >> bin_shift,
             items: rows * (slabs.group >> bin_shift),
+        }
+    }
+
+    /// Most pieces of a part that a thread has.
+    fn turns(&self, slabs: &Slabs) -> u32 {
+        match self.step_pieces {
+            0 => slabs.share().div_ceil(self.step_pixels),
+            _ => (slabs.share() * slabs.pieces()).div_ceil(self.threads),
         }
     }
 }
@@ -192,6 +208,8 @@ impl Kernel for GroupNormalise {
             bin_shift: shares.bin_shift,
             columns: shares.columns,
             items: shares.items,
+            parts: slabs.parts,
+            kept: 0,
             count: 1.0 / elements as f32,
             epsilon: self.epsilon,
         };
@@ -201,13 +219,20 @@ impl Kernel for GroupNormalise {
         }
         let (params, pieces) = self.in_pieces(at, params).map_or((params, ""), |params| (params, "_pieces"));
         // A cluster is not cut: where the width has no room for one, a block sums the parts in turn.
-        let (shared, cluster) = match at.clusters && (width == 0 || u32::from(width) >= PARTS) {
-            true => ("shares", PARTS),
+        let room = at.clusters && (width == 0 || u32::from(width) >= slabs.parts);
+        let (shared, cluster) = match room && slabs.parts > 1 {
+            true => ("shares", slabs.parts),
             false => ("alone", 1),
+        };
+        let own = slabs.parts / cluster;
+        let params = Params {
+            kept: shares.turns(&slabs).min(KEPT / own),
+            ..params
         };
         let blocks = blocks(params.tiles, width / cluster as u16) * cluster;
         let function = format!("group_normalise_{shared}{pieces}");
         Ok(vec![Launch {
+            shared: EXCHANGE + own * params.kept * THREADS * PIECE_BYTES,
             cluster,
             ..Launch::new(UNIT, function, blocks, 0, THREADS, &params)
         }])
@@ -217,21 +242,25 @@ impl Kernel for GroupNormalise {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::tactic::group_normalise::MAX_PARTS;
 
     #[test]
     fn the_struct_has_the_sources_bytes() {
-        assert_eq!(std::mem::size_of::<Params>(), 2 * 88 + 1080 + 9 * 12 + 4 + 32 + 56);
+        assert_eq!(std::mem::size_of::<Params>(), 2 * 88 + 1080 + 9 * 12 + 4 + 32 + 64);
     }
 
     #[test]
     fn numbers_are_those_of_the_source() {
         let source = include_str!("../kernels/group_normalise.cu");
-        let numbers = [("THREADS", THREADS), ("PARTS", PARTS), ("FLOAT_THREADS", FLOAT_THREADS)];
+        let numbers = [("THREADS", THREADS), ("MAX_PARTS", MAX_PARTS), ("FLOAT_THREADS", FLOAT_THREADS)];
         assert!(
             numbers
                 .iter()
                 .all(|(name, value)| source.contains(&format!("constexpr u32 {name} = {value};")))
         );
+        assert!(source.contains(&format!("sizeof(Exchange) == {EXCHANGE}")));
+        // The least that a block may have on any GPU that kernels are compiled for.
+        const { assert!(EXCHANGE + KEPT * THREADS * PIECE_BYTES <= 99 << 10) };
     }
 
     #[test]

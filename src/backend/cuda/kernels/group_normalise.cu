@@ -1,13 +1,15 @@
 // Group normalisation of `[N, C, s..]`: the channels in groups of neighbours, each with all its places, any layout and tail.
 //
-// Halves have one order of sums, fixed by the shape of a sample (bind/group_normalise.rs), so that it does not matter whether the
+// Halves have one order of sums, fixed by the shape of a sample (plan/tactic/group_normalise.rs): it does not matter whether the
 // blocks of a cluster share a sample, one block has it alone, or a batch is cut. Channels are cut into slabs of whole groups, pixels
-// into PARTS ranges, and a pixel of a slab into pieces of 8 channels. A thread has every so manieth piece of a part and adds up each of
+// into parts, and a pixel of a slab into pieces of 8 channels. A thread has every so manieth piece of a part and adds up each of
 // its 8 channels; pieces of a thread hold the same channels unless the slab is one group. Then the sums of neighbouring channels of a
 // group are added in order, those of a group by the lanes of a warp in turns and folded in halves, and at last those of the parts in
 // order. The mean comes of the sum, the deviation of the squared differences from it, as in normalise_order.cuh.
 //
-//     group_normalise_shares    a cluster has a slab, a block a part, of which it reads what fits into registers only once
+// What fits into shared memory is read only once; each thread reads back what it has put there itself.
+//
+//     group_normalise_shares    a cluster has a slab, a block a part
 //     group_normalise_alone     a block has a slab, part after part
 //     .._pieces                 pieces lie on 16 bytes, scale and shift are constants, and at most a relu follows
 //     group_normalise_floats    of f32 as on the CPU: sixteen partial sums by the position modulo sixteen, folded in halves
@@ -20,10 +22,9 @@
 
 constexpr u32 THREADS = 512;
 constexpr u32 WARPS = THREADS / 32;
-constexpr u32 PARTS = 8;
+constexpr u32 MAX_PARTS = 8;
 constexpr u32 MAX_GROUPS = 32;      // of a slab
-constexpr u32 KEPT = 8;             // pieces of a thread in registers, where they lie on 16 bytes and the block has one part
-constexpr u32 TOGETHER = 4;         // others that it reads at once
+constexpr u32 TOGETHER = 4;         // pieces that a thread reads at once where they are not kept
 constexpr u32 SPATIAL = MAX_RANK - 2;
 constexpr u32 FLOAT_THREADS = 256;
 constexpr u32 LANES = 16;           // that sum a group of f32
@@ -55,11 +56,13 @@ struct GroupNormalise {
     u32 bin_shift;             // logarithm of the channels of a bin
     u32 columns;               // bins of a pixel of a slab; 1 where it is one group
     u32 items;                 // sums of bins of a group
+    u32 parts;                 // of a sample's pixels
+    u32 kept;                  // pieces of a part that a thread keeps in shared memory
     float count;               // 1 / elements of a group
     float epsilon;
 };
 
-static_assert(sizeof(GroupNormalise) == 2 * 88 + 1080 + 9 * 12 + 4 + 32 + 56, "mirrored in bind/group_normalise.rs");
+static_assert(sizeof(GroupNormalise) == 2 * 88 + 1080 + 9 * 12 + 4 + 32 + 64, "mirrored in bind/group_normalise.rs");
 
 __device__ __forceinline__ u32 mul_halves(u32 a, u32 b) {
     u32 product;
@@ -110,32 +113,21 @@ __device__ __forceinline__ void coordinates_of(const GroupNormalise& p, u32 samp
     }
 }
 
+// Where a piece lies that is whole.
+__device__ __forceinline__ u64 piece_at(const GroupNormalise& p, const Slab& slab, Spot s) {
+    const u32 channel = slab.front + s.piece * EACH;
+    const i64 element = static_cast<i64>(slab.sample) * p.x.strides[0] + static_cast<i64>(s.pixel) * p.x_pixel + channel;
+    return p.x.address + element * 2;
+}
+
 template <bool PIECES>
 __device__ __forceinline__ uint4 load_piece(const GroupNormalise& p, const Slab& slab, Spot s) {
-    const u32 channel = slab.front + s.piece * EACH;
-    if constexpr (PIECES) {
-        const i64 element = static_cast<i64>(slab.sample) * p.x.strides[0] + static_cast<i64>(s.pixel) * p.x_pixel + channel;
-        return *reinterpret_cast<const uint4*>(pointer_to<u16>(p.x.address, element));
-    }
+    if constexpr (PIECES) return *reinterpret_cast<const uint4*>(piece_at(p, slab, s));
     u32 at[MAX_RANK];
-    coordinates_of(p, slab.sample, channel, s.pixel, at);
+    coordinates_of(p, slab.sample, slab.front + s.piece * EACH, s.pixel, at);
     float v[EACH];
     load_run(p.x.address, F16, element_of(p.x.strides, at), p.x.strides[1], channels_of<PIECES>(slab, s.piece), v);
     return make_uint4(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]), two_rounded(v[4], v[5]), two_rounded(v[6], v[7]));
-}
-
-// The first COUNT of a thread's pieces from `s` on, as many as lie before pixel `end`; says how many those are. The rest is 0.
-template <bool PIECES, u32 COUNT>
-__device__ __forceinline__ u32 load_pieces(const GroupNormalise& p, const Slab& slab, Spot s, u32 end, uint4 (&bits)[COUNT]) {
-    u32 loaded = 0;
-#pragma unroll
-    for (u32 i = 0; i < COUNT; ++i) {
-        const bool inside = s.pixel < end;
-        bits[i] = inside ? load_piece<PIECES>(p, slab, s) : make_uint4(0, 0, 0, 0);
-        loaded += inside;
-        advance(p, s);
-    }
-    return loaded;
 }
 
 // What the channels of a piece have taken from them, and what the differences are then multiplied by.
@@ -197,14 +189,23 @@ __device__ __forceinline__ void store_piece(const GroupNormalise& p, const Slab&
     }
 }
 
-// SHARED: by the PARTS blocks of a cluster.
+// A block's shared memory, in front of the pieces that its threads keep: by part, by a thread's piece of it, by thread.
+struct Exchange {
+    float values[THREADS * EACH + THREADS * EACH / 32];
+    float sums[2][MAX_PARTS][MAX_GROUPS];  // of sums and of squares, by part
+    float found[2][MAX_GROUPS];            // means and factors
+};
+
+static_assert(sizeof(Exchange) == 19200, "mirrored in bind/group_normalise.rs");
+
+extern __shared__ uint4 shared_memory[];
+
+// SHARED: by the blocks of a cluster, one a part.
 template <bool SHARED, bool PIECES>
 __device__ __forceinline__ void group_normalise(const GroupNormalise& p) {
-    __shared__ float values[THREADS * EACH + THREADS * EACH / 32];
-    __shared__ float sums[2][PARTS][MAX_GROUPS];  // of sums and of squares, by part
-    __shared__ float found[2][MAX_GROUPS];        // means and factors
-    constexpr u32 BLOCKS = SHARED ? PARTS : 1;
-    constexpr bool KEEPS = SHARED && PIECES;
+    Exchange& exchange = *reinterpret_cast<Exchange*>(shared_memory);
+    uint4* const all_kept = shared_memory + sizeof(Exchange) / 16 + threadIdx.x;
+    const u32 blocks = SHARED ? p.parts : 1;
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     u32 rank = 0;
     if constexpr (SHARED) rank = cluster_rank();
@@ -212,9 +213,8 @@ __device__ __forceinline__ void group_normalise(const GroupNormalise& p) {
     if constexpr (SHARED) cluster_arrive_relaxed();
     wait_for_predecessors();
     release_successors();
-    // Before the first write into another block it must run.
-    if constexpr (SHARED) cluster_wait();
-    for (u32 tile = blockIdx.x / BLOCKS; tile < p.tiles; tile += gridDim.x / BLOCKS) {
+    bool begun = false;
+    for (u32 tile = blockIdx.x / blocks; tile < p.tiles; tile += gridDim.x / blocks) {
         const u32 above = divide(tile, p.slabs);
         Slab slab;
         slab.sample = p.first + above;
@@ -222,68 +222,98 @@ __device__ __forceinline__ void group_normalise(const GroupNormalise& p) {
         slab.channels = p.channels - slab.front < p.span ? p.channels - slab.front : p.span;
         const u32 groups = divide(slab.channels, p.group);
         const bool active = threadIdx.x < p.threads && piece * EACH < slab.channels;
-        // A thread's first piece of a part, and the pixel behind the part.
+        // A thread's first piece of a part, the pixel behind the part, and where the thread keeps its pieces.
         const auto first_of = [&](u32 part) { return Spot{part * p.share + row, piece}; };
         const auto end_of = [&](u32 part) {
             const u32 end = (part + 1) * p.share;
             return !active ? 0 : end < p.pixels.divisor ? end : p.pixels.divisor;
         };
-        uint4 kept[KEPT];
-        u32 own = 0;
-        if constexpr (KEEPS) own = load_pieces<PIECES>(p, slab, first_of(rank), end_of(rank), kept);
-        // Every piece of a part that is this thread's: its place, its halves, its channels.
-        const auto every = [&](u32 part, auto take) {
+        const auto kept_of = [&](u32 part) { return all_kept + (SHARED ? 0 : part * p.kept) * THREADS; };
+        for (u32 part = rank; part < p.parts; part += blocks) {
             Spot s = first_of(part);
-            if constexpr (KEEPS) {
-#pragma unroll
-                for (u32 i = 0; i < KEPT; ++i) {
-                    if (i < own) take(s, kept[i]);
-                    advance(p, s);
-                }
-            }
+            uint4* const kept = kept_of(part);
             const u32 end = end_of(part);
 #pragma unroll 1
+            for (u32 i = 0; i < p.kept && s.pixel < end; ++i) {
+                if constexpr (PIECES) {
+                    copy_16(shared_address(kept + i * THREADS), piece_at(p, slab, s), 16);
+                } else {
+                    kept[i * THREADS] = load_piece<PIECES>(p, slab, s);
+                }
+                advance(p, s);
+            }
+        }
+        // A thread's pieces have the same channels where it steps over whole pixels.
+        Constants by = {};
+        if constexpr (PIECES) {
+            by = constants_of(p, slab.front + piece * EACH);
+            commit_copies();
+            wait_copies<0>();
+        }
+        // Every piece of a part that is this thread's: its place, its halves.
+        const auto every = [&](u32 part, auto take) {
+            Spot s = first_of(part);
+            const uint4* const kept = kept_of(part);
+            const u32 end = end_of(part);
+#pragma unroll 2
+            for (u32 i = 0; i < p.kept && s.pixel < end; ++i) {
+                take(s, kept[i * THREADS]);
+                advance(p, s);
+            }
+#pragma unroll 1
             while (s.pixel < end) {
-                uint4 bits[PIECES ? TOGETHER : 1];
-                const u32 loaded = load_pieces<PIECES>(p, slab, s, end, bits);
+                constexpr u32 COUNT = PIECES ? TOGETHER : 1;
+                uint4 bits[COUNT];
+                Spot ahead = s;
 #pragma unroll
-                for (u32 i = 0; i < (PIECES ? TOGETHER : 1); ++i) {
-                    if (i < loaded) take(s, bits[i]);
+                for (u32 i = 0; i < COUNT; ++i) {
+                    if (ahead.pixel < end) bits[i] = load_piece<PIECES>(p, slab, ahead);
+                    advance(p, ahead);
+                }
+#pragma unroll
+                for (u32 i = 0; i < COUNT; ++i) {
+                    if (s.pixel < end) take(s, bits[i]);
                     advance(p, s);
                 }
             }
         };
-        // A thread's pieces have the same channels where it steps over whole pixels.
-        Constants by = {};
-        if constexpr (PIECES) by = constants_of(p, slab.front + piece * EACH);
+        // First the means, then the factors, of this thread's channels.
         Moments moments = {};
-        // The sums of this thread's groups over all parts, as mean or factor.
-        const auto total = [&](bool squares, const float(&mean)[EACH], float(&result)[EACH]) {
 #pragma unroll 1
-            for (u32 part = rank; part < PARTS; part += BLOCKS) {
+        for (u32 squares = 0; squares < 2; ++squares) {
+#pragma unroll 1
+            for (u32 part = rank; part < p.parts; part += blocks) {
                 float each[EACH] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-                every(part, [&](Spot s, uint4 bits) { add_piece(squares, mean, bits, channels_of<PIECES>(slab, s.piece), each); });
+                every(part, [&](Spot s, uint4 bits) {
+                    add_piece(squares, moments.mean, bits, channels_of<PIECES>(slab, s.piece), each);
+                });
                 if (threadIdx.x < p.threads) {
                     const u32 first = threadIdx.x << (3 - p.bin_shift), last = (1u << p.bin_shift) - 1;
                     float sum = 0.0f;
 #pragma unroll
                     for (u32 k = 0; k < EACH; ++k) {
                         sum = (k & last) == 0 ? each[k] : __fadd_rn(sum, each[k]);
-                        if ((k & last) == last) values[place_of(first + (k >> p.bin_shift))] = sum;
+                        if ((k & last) == last) exchange.values[place_of(first + (k >> p.bin_shift))] = sum;
                     }
                 }
                 __syncthreads();
+                if constexpr (SHARED) {
+                    // Before the first write into another block it must run.
+                    if (!begun) cluster_wait();
+                    begun = true;
+                }
                 for (u32 group = warp; group < groups; group += WARPS) {
                     float sum = 0.0f;
+#pragma unroll 4
                     for (u32 i = lane; i < p.items; i += 32) {
                         const u32 r = divide(i, p.bins);
                         const u32 bin = group * p.bins.divisor + i - r * p.bins.divisor;
-                        sum = __fadd_rn(sum, values[place_of(r * p.columns + bin)]);
+                        sum = __fadd_rn(sum, exchange.values[place_of(r * p.columns + bin)]);
                     }
                     sum = folded<32>(sum);
-                    float* const to = &sums[squares][part][group];
+                    float* const to = &exchange.sums[squares][part][group];
                     if constexpr (SHARED) {
-                        if (lane < PARTS) store_remote(remote_address(shared_address(to), lane), sum);
+                        if (lane < blocks) store_remote(remote_address(shared_address(to), lane), sum);
                     } else {
                         if (lane == 0) *to = sum;
                     }
@@ -292,22 +322,21 @@ __device__ __forceinline__ void group_normalise(const GroupNormalise& p) {
             }
             if constexpr (SHARED) cluster_meet();
             if (threadIdx.x < groups) {
-                float sum = sums[squares][0][threadIdx.x];
-#pragma unroll
-                for (u32 part = 1; part < PARTS; ++part) sum = __fadd_rn(sum, sums[squares][part][threadIdx.x]);
-                found[squares][threadIdx.x] = squares ? reciprocal_deviation(sum, p.count, p.epsilon) : __fmul_rn(sum, p.count);
+                float sum = exchange.sums[squares][0][threadIdx.x];
+                for (u32 part = 1; part < p.parts; ++part) sum = __fadd_rn(sum, exchange.sums[squares][part][threadIdx.x]);
+                exchange.found[squares][threadIdx.x] = squares ? reciprocal_deviation(sum, p.count, p.epsilon) : __fmul_rn(sum, p.count);
             }
             __syncthreads();
 #pragma unroll
             for (u32 k = 0; k < EACH; ++k) {
                 const u32 group = divide(piece * EACH + k, p.group);
-                result[k] = found[squares][group < groups ? group : groups - 1];
+                const float value = exchange.found[squares][group < groups ? group : groups - 1];
+                moments.factor[k] = value;
+                if (!squares) moments.mean[k] = value;
             }
-        };
-        total(false, moments.factor, moments.mean);
-        total(true, moments.mean, moments.factor);
+        }
 #pragma unroll 1
-        for (u32 part = rank; part < PARTS; part += BLOCKS) {
+        for (u32 part = rank; part < p.parts; part += blocks) {
             every(part, [&](Spot s, uint4 bits) {
                 if (PIECES && p.step_pieces != 0) by = constants_of(p, slab.front + s.piece * EACH);
                 store_piece<PIECES>(p, slab, s, bits, moments, by);
@@ -316,17 +345,18 @@ __device__ __forceinline__ void group_normalise(const GroupNormalise& p) {
     }
 }
 
-// Kernels by who has a slab and how pieces lie. Architectures from sm_90 on have clusters.
-#define GROUP_NORMALISE(NAME, SHARED, PIECES)                                                                       \
-    extern "C" __global__ void __launch_bounds__(THREADS) NAME(const __grid_constant__ GroupNormalise p) { \
-        group_normalise<SHARED, PIECES>(p);                                                                         \
+// Kernels by who has a slab and how pieces lie, with the fewest blocks that a multiprocessor should hold. Architectures from sm_90
+// on have clusters.
+#define GROUP_NORMALISE(NAME, BLOCKS, SHARED, PIECES)                                                              \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(const __grid_constant__ GroupNormalise p) { \
+        group_normalise<SHARED, PIECES>(p);                                                                        \
     }
 
-GROUP_NORMALISE(group_normalise_alone, false, false)
-GROUP_NORMALISE(group_normalise_alone_pieces, false, true)
+GROUP_NORMALISE(group_normalise_alone, 1, false, false)
+GROUP_NORMALISE(group_normalise_alone_pieces, 2, false, true)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-GROUP_NORMALISE(group_normalise_shares, true, false)
-GROUP_NORMALISE(group_normalise_shares_pieces, true, true)
+GROUP_NORMALISE(group_normalise_shares, 1, true, false)
+GROUP_NORMALISE(group_normalise_shares_pieces, 2, true, true)
 #endif
 
 // A block has a group. All threads read its values, and sixteen sum them, so that their order is that of the CPU.

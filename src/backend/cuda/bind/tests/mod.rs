@@ -246,14 +246,20 @@ fn a_group_normalisation_takes_clusters_where_the_width_fits_them() {
         let launch = kernel.launches(&at, &whole, width).unwrap().remove(0);
         (launch.function, launch.blocks, launch.cluster)
     };
+    let large = format!("normalisation of a large picture of {}", DType::F16);
+    assert_eq!(launch(true, 0, &large), ("group_normalise_shares_pieces".into(), 8, 8));
+    assert_eq!(launch(true, 17, &large), ("group_normalise_shares_pieces".into(), 8, 8));
+    assert_eq!(launch(true, 7, &large), ("group_normalise_alone_pieces".into(), 1, 1), "no room");
+    assert_eq!(
+        launch(false, 0, &large),
+        ("group_normalise_alone_pieces".into(), 1, 1),
+        "no clusters"
+    );
     let one = format!("normalisation of 1 groups of 64 {}, scaled, shifted and rectified", DType::F16);
-    assert_eq!(launch(true, 0, &one), ("group_normalise_shares_pieces".into(), 24, 8));
-    assert_eq!(launch(true, 17, &one), ("group_normalise_shares_pieces".into(), 16, 8));
-    assert_eq!(launch(true, 7, &one), ("group_normalise_alone_pieces".into(), 3, 1), "no room");
-    assert_eq!(launch(false, 0, &one), ("group_normalise_alone_pieces".into(), 3, 1), "no clusters");
+    assert_eq!(launch(true, 0, &one), ("group_normalise_alone_pieces".into(), 3, 1), "one part");
     let odd = format!("normalisation of 5 groups of 60 {} OddSlice", DType::F16);
     // Slabs of 24 channels, three a sample.
-    assert_eq!(launch(true, 0, &odd), ("group_normalise_shares".into(), 72, 8));
+    assert_eq!(launch(true, 0, &odd), ("group_normalise_alone".into(), 9, 1));
     let floats = format!("normalisation of 5 groups of 60 {} Pixels", DType::F32);
     assert_eq!(launch(true, 0, &floats), ("group_normalise_floats".into(), 15, 1));
 }
