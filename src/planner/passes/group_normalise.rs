@@ -79,7 +79,7 @@ fn find(graph: &Graph, index: &Index, node: usize) -> Option<Found> {
         return None;
     };
     let shape = graph.value(picture).shape;
-    let whole = groups > 0 && shape.dim(1) % groups == 0;
+    let whole = groups > 0 && shape.dim(1).is_multiple_of(groups);
     if shape.rank() < 3 || shape.dim(0) != samples || !whole {
         return None;
     }
