@@ -13,6 +13,7 @@
 //! | `Pool` | x `[N,C,s..]` | `[N,C,s'..]`, for max optionally the winners' flat indices (i32) |
 //! | `Reduce` | x | x's shape with the reduced axes at 1 |
 //! | `Softmax`, `Normalise` | x | same |
+//! | `GroupNormalise` | x `[N,C,s..]` | same |
 //! | `Attention` | queries `[..,M,D]`, keys `[..,D,K]`, values `[..,K,E]` (same leading axes), optional mask `[..,M,K]` | `[..,M,E]` |
 //! | `Pad`, `Resize` | x | same rank |
 //! | `Gather` | data, indices (i32) | data's axis replaced by the indices' axes |
@@ -409,6 +410,15 @@ pub enum Primitive {
     Lstm {
         /// Walk from the last step to the first; y stays in the order of the input.
         reverse: bool,
+    },
+    /// Group normalisation (Wu and He 2018) without scale and shift: each sample's channels in ranges of as many, each
+    /// normalised over its channels and all places as [`Primitive::Normalise`] does over an axis, positions in C order. One
+    /// group is a layer's normalisation over pictures, as many as channels are instances (Ulyanov et al. 2016).
+    GroupNormalise {
+        /// Groups, at least 1; divides the channels.
+        groups: u32,
+        /// What is added to the variance.
+        epsilon: Scalar,
     },
 }
 

@@ -350,6 +350,8 @@ pub enum Kernel {
     PairMma,
     /// GPU: attention of halves by `wgmma`, whose scores never leave the registers.
     AttentionWgmma,
+    /// GPU: group normalisation of pictures, whose parts the blocks of a cluster share.
+    GroupNormalise,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -27,7 +27,7 @@ fn operations(call: &Call) -> u64 {
         Primitive::MatMul => shape(0).map_or(1, |a| u64::from(a.dim(a.rank().saturating_sub(1)))),
         Primitive::Pool { window, .. } => window.taps(),
         Primitive::Reduce { .. } => shape(0).map_or(1, |x| x.elements().checked_div(out).unwrap_or(1)),
-        Primitive::Softmax { .. } | Primitive::Normalise { .. } => 12,
+        Primitive::Softmax { .. } | Primitive::Normalise { .. } | Primitive::GroupNormalise { .. } => 12,
         // A key's product with the query is shared by the elements of its value.
         Primitive::Attention { .. } => shape(1).map_or(1, |k| {
             let (d, keys) = (

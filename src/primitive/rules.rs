@@ -132,6 +132,11 @@ impl Primitive {
                 need(usize::from(*axis) < x.rank() && epsilon.0.is_finite(), Attribute)?;
                 need(x == y, BadShape)
             }
+            Primitive::GroupNormalise { groups, epsilon } => {
+                need(xt == yt && xt.is_float(), Type)?;
+                need(*groups >= 1 && epsilon.0.is_finite(), Attribute)?;
+                need(x.rank() >= 2 && x.dim(1) % groups == 0 && x == y, BadShape)
+            }
             Primitive::Attention { scale } => {
                 need(inputs.iter().all(|(t, _)| *t == xt) && xt == yt && xt.is_float(), Type)?;
                 need(scale.0.is_finite(), Attribute)?;

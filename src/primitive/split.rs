@@ -42,7 +42,7 @@ impl Primitive {
                 rows: both.rows && output.row_axis().is_some_and(|a| axes & (1 << a) == 0),
             },
             // The rows that crops show have no row axis, so only the batch axis is common to both outputs.
-            Primitive::TopK | Primitive::Crop(_) => Splits {
+            Primitive::TopK | Primitive::Crop(_) | Primitive::GroupNormalise { .. } => Splits {
                 batch: both.batch,
                 rows: false,
             },
@@ -94,7 +94,7 @@ impl Primitive {
                     whole.rows
                 },
             },
-            Primitive::TopK => Region {
+            Primitive::TopK | Primitive::GroupNormalise { .. } => Region {
                 batch: region.batch.clone(),
                 rows: whole.rows,
             },

@@ -86,6 +86,7 @@ pub const UNITS: &[Unit] = &[
     unit!("generic_map"),
     unit!("generic_sums"),
     unit!("generic_window"),
+    unit!("group_normalise"),
     unit!("marks"),
     unit!("matmul"),
     unit!("matvec"),
@@ -194,6 +195,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::AttentionWgmma, &["attention_wgmma"]),
     (Kernel::PairMma, &["pair_mma"]),
     (Kernel::Normalise, &["normalise", "normalise_rows"]),
+    (Kernel::GroupNormalise, &["group_normalise"]),
     (Kernel::Reduce, &["reduce"]),
 ];
 

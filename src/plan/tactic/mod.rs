@@ -15,6 +15,7 @@ mod cpu;
 mod cuda;
 pub mod depthwise_strip;
 mod forms;
+pub mod group_normalise;
 pub mod pair;
 pub mod pictures;
 mod plain;

@@ -5,13 +5,13 @@
 
 use super::forms::need;
 use super::resized::is_planes;
-use super::{Misfit, reduction};
+use super::{Misfit, group_normalise, reduction};
 use crate::plan::format::{ArithmeticClass, Call, Family, Kernel, Operand, Operator, Plan, Space, Tactic, View};
 use crate::primitive::{Coordinates, Primitive, ReduceKind, Window};
 use crate::tensor::DType;
 
 /// The kernels, in the order in which the menu prefers them; the generic kernel comes behind them.
-pub(super) const KERNELS: [Kernel; 13] = [
+pub(super) const KERNELS: [Kernel; 14] = [
     Kernel::MatVec,
     Kernel::ConvDepthwise,
     Kernel::ConvTranspose,
@@ -24,6 +24,7 @@ pub(super) const KERNELS: [Kernel; 13] = [
     Kernel::Resize,
     Kernel::Recurrent,
     Kernel::Normalise,
+    Kernel::GroupNormalise,
     Kernel::Attention,
 ];
 
@@ -114,6 +115,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
                 | P::ArgMax { .. }
                 | P::Lstm { .. }
                 | P::Normalise { .. }
+                | P::GroupNormalise { .. }
                 | P::Attention { .. }
         );
         return need(!own, Misfit::Primitive);
@@ -170,6 +172,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         }
         (Kernel::MatMul, P::MatMul) | (Kernel::Softmax, P::Softmax { .. }) => Ok(()),
         (Kernel::Normalise, P::Normalise { .. }) => Ok(()),
+        (Kernel::GroupNormalise, P::GroupNormalise { .. }) => group_normalise::fits(x),
         (Kernel::Attention, P::Attention { .. }) => {
             let last = |v: &View| v.layout.shape.dim(v.layout.shape.rank().saturating_sub(1));
             need(last(x).max(last(y)) <= MAX_ATTENTION_WIDTH, Misfit::Layout)?;

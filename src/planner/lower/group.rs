@@ -311,6 +311,7 @@ fn is_head(graph: &Graph, node: usize) -> bool {
                         | Primitive::ConvTranspose { .. }
                         | Primitive::MatMul
                         | Primitive::Normalise { .. }
+                        | Primitive::GroupNormalise { .. }
                         | Primitive::Gather { .. }
                 )
         }

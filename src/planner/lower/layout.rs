@@ -38,6 +38,7 @@ fn keeps_order(primitive: &Primitive) -> bool {
             | Primitive::Reduce { .. }
             | Primitive::Softmax { .. }
             | Primitive::Normalise { .. }
+            | Primitive::GroupNormalise { .. }
             | Primitive::Pad { .. }
             | Primitive::ArgMax { .. }
     )

@@ -10,6 +10,7 @@ mod fold_batchnorm;
 mod fold_constants;
 mod fold_pad;
 mod gelu;
+mod group_normalise;
 mod hardswish;
 mod lines;
 mod masks;
@@ -86,15 +87,17 @@ impl PassSet {
     pub const SHORT_SUMS: PassSet = PassSet(1 << 22);
     /// Branches that convolve one input and are added become one convolution.
     pub const BRANCHES: PassSet = PassSet(1 << 23);
+    /// Normalisations of groups of channels become those of pictures as they are stored, of which a kernel has a sample whole.
+    pub const GROUP_NORMALISE: PassSet = PassSet(1 << 24);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 24) - 1);
+    pub const ALL: PassSet = PassSet((1 << 25) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
         match target {
             Target::Cuda { wgmma: true } => self,
             Target::Cuda { wgmma: false } => self.without(PassSet::POOLED),
-            Target::Cpu => [PassSet::POOLED, PassSet::LONG_ATTENTION, PassSet::PAIRS]
+            Target::Cpu => [PassSet::POOLED, PassSet::LONG_ATTENTION, PassSet::PAIRS, PassSet::GROUP_NORMALISE]
                 .into_iter()
                 .fold(self, PassSet::without),
         }
@@ -155,7 +158,7 @@ struct Pass {
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again.
-const PASSES: [Pass; 24] = [
+const PASSES: [Pass; 25] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -230,6 +233,11 @@ const PASSES: [Pass; 24] = [
         name: "normalise",
         flag: PassSet::NORMALISE,
         run: normalise::run,
+    },
+    Pass {
+        name: "group normalise",
+        flag: PassSet::GROUP_NORMALISE,
+        run: group_normalise::run,
     },
     Pass {
         name: "attention",

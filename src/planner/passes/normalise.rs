@@ -7,20 +7,20 @@ use crate::primitive::{Binary, Primitive, ReduceKind, Scalar, Unary};
 pub fn run(graph: &mut Graph) {
     let index = Index::of(graph);
     for node in 0..graph.nodes.len() {
-        let Some((x, axis, epsilon)) = normalised(graph, &index, node) else {
+        let Some((x, axes, epsilon)) = normalised(graph, &index, node).filter(|(_, axes, _)| axes.is_power_of_two()) else {
             continue;
         };
         graph.nodes[node].op = Op::Primitive(Primitive::Normalise {
-            axis,
-            epsilon: Scalar(epsilon),
+            axis: axes.trailing_zeros() as u8,
+            epsilon,
         });
         graph.nodes[node].inputs = vec![x];
     }
     super::drop_dead::run(graph);
 }
 
-/// The input, the axis and the epsilon, if `node` is the quotient of a difference from the mean and the deviation.
-fn normalised(graph: &Graph, index: &Index, node: usize) -> Option<(ValueId, u8, f32)> {
+/// The input, the axes and the epsilon, if `node` is the quotient of a difference from the mean and the deviation.
+pub(super) fn normalised(graph: &Graph, index: &Index, node: usize) -> Option<(ValueId, u8, Scalar)> {
     let Op::Primitive(Primitive::Binary(Binary::Div)) = graph.nodes[node].op else {
         return None;
     };
@@ -28,7 +28,7 @@ fn normalised(graph: &Graph, index: &Index, node: usize) -> Option<(ValueId, u8,
         return None;
     };
     let [x, mean] = index.operands(graph, Binary::Sub, centred)?;
-    let (of, axis) = mean_of(graph, index, broadcasted(graph, index, mean))?;
+    let (of, axes) = mean_of(graph, index, broadcasted(graph, index, mean))?;
     let (Unary::Sqrt, shifted) = index.unary(graph, broadcasted(graph, index, deviation))? else {
         return None;
     };
@@ -40,10 +40,10 @@ fn normalised(graph: &Graph, index: &Index, node: usize) -> Option<(ValueId, u8,
     };
     let (squared, along) = mean_of(graph, index, variance)?;
     let float = graph.value(x).dtype.is_float() && epsilon.is_finite();
-    (of == x && along == axis && float && is_square(graph, index, squared, centred)).then_some((x, axis, epsilon))
+    (of == x && along == axes && float && is_square(graph, index, squared, centred)).then_some((x, axes, Scalar(epsilon)))
 }
 
-/// What `value` is the mean of along one axis, and which.
+/// What `value` is the mean of, and over which axes.
 fn mean_of(graph: &Graph, index: &Index, value: ValueId) -> Option<(ValueId, u8)> {
     let (node, primitive) = index.primitive(graph, value)?;
     let Primitive::Reduce {
@@ -53,8 +53,7 @@ fn mean_of(graph: &Graph, index: &Index, value: ValueId) -> Option<(ValueId, u8)
     else {
         return None;
     };
-    axes.is_power_of_two()
-        .then(|| (graph.nodes[node].inputs[0], axes.trailing_zeros() as u8))
+    Some((graph.nodes[node].inputs[0], axes))
 }
 
 /// True if `value` is `root` times itself, or its second power.

@@ -10,6 +10,7 @@ use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::conv_patch::{COLUMNS, Kept, PatchTile};
 use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
+use crate::plan::tactic::group_normalise::Slabs;
 use crate::plan::tactic::squeeze;
 use crate::plan::tactic::stem::{BLOCK_CHANNELS, StemTile};
 use crate::primitive::{Primitive, Region};
@@ -147,6 +148,20 @@ impl Footprint {
                 let extent = u64::from(all.dim(all.rank().saturating_sub(1)).max(1));
                 let rows = NORMALISED.iter().find(|&&(most, _)| extent <= most);
                 Tiles::Elements(rows.map_or(1, |&(_, rows)| rows) * extent)
+            }
+            Kernel::GroupNormalise => {
+                let groups = match operator.calls.first().map(|c| c.primitive) {
+                    Some(Primitive::GroupNormalise { groups, .. }) => groups.max(1),
+                    _ => 1,
+                };
+                let all = shape(operator);
+                let samples = u64::from(all.batch().max(1)) * u64::from(all.dim(1).max(1));
+                let pixels = u32::try_from(all.elements() / samples).unwrap_or(u32::MAX);
+                let slabs = Slabs::of(all.dim(1).max(groups), pixels, groups);
+                Tiles::Samples {
+                    samples: 1,
+                    blocks: slabs.count * slabs.parts,
+                }
             }
             Kernel::Reduce => Tiles::Elements(MEANS),
             Kernel::Decode => {

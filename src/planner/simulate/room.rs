@@ -75,6 +75,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::PairMma => block(128, 112, 31 << 10),
         Kernel::Reduce => block(256, 128, 9 << 10),
         Kernel::Normalise => block(128, 96, 1 << 10),
+        Kernel::GroupNormalise => block(512, 64, 99 << 10),
         Kernel::Elementwise | Kernel::Copy => block(256, 64, 0),
         Kernel::MatMul => block(128, 112, 9 << 10),
         Kernel::MatVec => block(128, 152, 9 << 10),

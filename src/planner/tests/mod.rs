@@ -5,6 +5,7 @@ mod classifier;
 mod crops;
 mod ends;
 mod files;
+mod group_normalise;
 pub mod nets;
 mod oracle;
 mod pooled;

@@ -19,6 +19,7 @@ mod depthwise_wide;
 mod elementwise;
 pub mod epilogue;
 mod generic;
+mod group_normalise;
 mod groups;
 mod matmul;
 mod matrices;
@@ -372,6 +373,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Squeeze => squeeze::compile(packer, operator),
         Named::Resize => resize::compile(packer, operator),
         Named::Normalise => normalise::compile(operator),
+        Named::GroupNormalise => group_normalise::compile(operator),
         Named::Attention => attention::plain::compile(operator),
         Named::PairMma => pair_mma::compile(operator),
         Named::AttentionMma => attention::mma::compile(operator),

@@ -68,8 +68,9 @@ const ROWS: [(u32, u32); 9] = [
     (LONG_ROW, THREADS),
 ];
 
-/// Addresses of the constants that scale and shift an operator's values; 0 where nothing does. `None` for other tails.
-fn affine(at: &Addresses<'_>, operator: &Operator, axis: usize, extent: u32) -> Option<(u64, u64)> {
+/// Addresses of the constants along `axis` that scale and shift the head's values in `calls`; 0 where nothing does. `None` for
+/// other tails.
+pub fn affine(at: &Addresses<'_>, calls: &[Call], axis: usize, extent: u32) -> Option<(u64, u64)> {
     let constant = |call: &Call, kind: Binary, value: u8| {
         let (Operand::View(view), true) = (other(call, value)?, call.primitive == Primitive::Binary(kind)) else {
             return None;
@@ -81,7 +82,7 @@ fn affine(at: &Addresses<'_>, operator: &Operator, axis: usize, extent: u32) -> 
         at.view(&view).ok().filter(|_| constant && alike)
     };
     let rounded = |c: &Call| c.dtype == DType::F16 && c.rounding == Rounding::Rounded;
-    match operator.calls.as_slice() {
+    match calls {
         calls if !calls.iter().all(rounded) => None,
         [_] => Some((0, 0)),
         [_, mul] => Some((constant(mul, Binary::Mul, 0)?, 0)),
@@ -123,7 +124,7 @@ impl Normalise {
         let y = self.operator.outputs.first()?;
         let extent = y.layout.shape.dim(self.axis);
         let (most, threads) = ROWS.into_iter().find(|&(most, _)| extent <= most)?;
-        let (scale, shift) = affine(at, &self.operator, self.axis, extent)?;
+        let (scale, shift) = affine(at, &self.operator.calls, self.axis, extent)?;
         let grouped = |view: &View| {
             let strides = strides(view);
             let others = (0..MAX_RANK).all(|a| a == self.axis || strides[a] % i64::from(EACH) == 0);

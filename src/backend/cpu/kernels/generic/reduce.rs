@@ -114,14 +114,47 @@ pub fn softmax(axis: usize, n: usize, x: &Value<'_>, y: &Value<'_>, bounds: &Bou
 
 /// Normalisation along `axis` of extent `n`; `bounds` holds the axis whole, `work` holds `n` floats.
 pub fn normalise(axis: usize, n: usize, epsilon: f32, x: &Value<'_>, y: &Value<'_>, bounds: &Bounds, work: &mut [f32]) {
-    let (values, count) = (&mut work[..n], n as f32);
+    let values = &mut work[..n];
     walk(&bounds.with(axis, 0..1), None, [x.place, y.place], |_, [xo, yo]| {
         f32::load(x, xo, x.stride(axis), values);
-        let mean = folded(values, |sum, x| sum + x) / count;
-        values.iter_mut().for_each(|x| *x -= mean);
-        let variance = folded(values, |sum, x| x.mul_add(x, sum)) / count;
-        let deviation = (variance + epsilon).sqrt();
-        values.iter_mut().for_each(|x| *x /= deviation);
+        normalise_run(values, epsilon);
         f32::store(y, yo, y.stride(axis), values);
     });
+}
+
+/// Normalisation of the channels and places of each of `groups` groups of the samples in `bounds`; `work` holds as many floats
+/// as a group has of `input`.
+pub fn group_normalise(groups: u32, epsilon: f32, input: Shape, x: &Value<'_>, y: &Value<'_>, bounds: &Bounds, work: &mut [f32]) {
+    let (each, last) = (input.dim(1) / groups, input.rank() - 1);
+    for sample in bounds.range(0) {
+        for group in 0..groups {
+            let own = Bounds::whole(input)
+                .with(0, sample..sample + 1)
+                .with(1, group * each..(group + 1) * each);
+            let (run, values) = (own.len(last), &mut work[..own.elements() as usize]);
+            let mut runs = values.chunks_mut(run);
+            walk(&own, Some(last), [x.place], |_, [xo]| {
+                if let Some(values) = runs.next() {
+                    f32::load(x, xo, x.stride(last), values);
+                }
+            });
+            normalise_run(values, epsilon);
+            let mut runs = values.chunks(run);
+            walk(&own, Some(last), [y.place], |_, [yo]| {
+                if let Some(values) = runs.next() {
+                    f32::store(y, yo, y.stride(last), values);
+                }
+            });
+        }
+    }
+}
+
+/// Values less their mean, over their deviation.
+fn normalise_run(values: &mut [f32], epsilon: f32) {
+    let count = values.len() as f32;
+    let mean = folded(values, |sum, x| sum + x) / count;
+    values.iter_mut().for_each(|x| *x -= mean);
+    let variance = folded(values, |sum, x| x.mul_add(x, sum)) / count;
+    let deviation = (variance + epsilon).sqrt();
+    values.iter_mut().for_each(|x| *x /= deviation);
 }

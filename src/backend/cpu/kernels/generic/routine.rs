@@ -41,6 +41,11 @@ enum Body {
         extent: usize,
         epsilon: f32,
     },
+    GroupNormalise {
+        groups: u32,
+        input: Shape,
+        epsilon: f32,
+    },
     Attention(Attention),
     Remap(Box<Remap>),
     Resample(Box<Resample>),
@@ -82,6 +87,11 @@ impl Routine {
                 extent: input.dim(usize::from(axis)) as usize,
                 epsilon: epsilon.0,
             },
+            Primitive::GroupNormalise { groups, epsilon } => Body::GroupNormalise {
+                groups,
+                input,
+                epsilon: epsilon.0,
+            },
             Primitive::Attention { scale } => Body::Attention(Attention::new(scale.0, inputs[1].1, output)),
             Primitive::Pad { mode, begin } => Body::Remap(Box::new(Remap::pad(mode, &begin, input, output))),
             Primitive::Resize(resize) => Self::resize(&resize, input, output)?,
@@ -121,6 +131,7 @@ impl Routine {
         match &self.body {
             Body::Convolution(conv) => conv.work(),
             Body::Softmax { extent, .. } | Body::Normalise { extent, .. } => *extent,
+            Body::GroupNormalise { groups, input, .. } => (input.elements() / u64::from(input.batch()) / u64::from(*groups)) as usize,
             Body::MatMul(extents) => matmul::work(extents.depth, self.output.dim(extents.rank - 1) as usize),
             Body::Attention(attention) => attention.work(),
             Body::Lstm(lstm) => lstm.work(),
@@ -150,6 +161,9 @@ impl Routine {
             Body::Reduce { kind, axes, input } => reduce::reduce(*kind, *axes, *input, x, y, &bounds),
             Body::Softmax { axis, extent } => reduce::softmax(*axis, *extent, x, y, &bounds, work),
             Body::Normalise { axis, extent, epsilon } => reduce::normalise(*axis, *extent, *epsilon, x, y, &bounds, work),
+            Body::GroupNormalise { groups, input, epsilon } => {
+                reduce::group_normalise(*groups, *epsilon, *input, x, y, &bounds, work);
+            }
             Body::Attention(attention) => attention.run(inputs, y, &bounds, work),
             Body::Remap(remap) => remap.run(x, y, &bounds),
             Body::Resample(resample) => resample.run(x, y, &bounds),

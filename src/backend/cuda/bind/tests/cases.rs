@@ -50,6 +50,7 @@ pub fn cases() -> Cases {
     reductions(&mut all);
     softmaxes(&mut all);
     normalisations(&mut all);
+    group_normalisations(&mut all);
     attentions(&mut all);
     products(&mut all);
     moves(&mut all);
@@ -458,6 +459,68 @@ fn normalisations(all: &mut Cases) {
             let tail = [Link::With(Binary::Mul, scale), Link::Behind(Binary::Add, shift)];
             b.operator(Primitive::Normalise { axis: 2, epsilon }, &[x], &tail, &[y])
         });
+    }
+}
+
+fn group_normalisations(all: &mut Cases) {
+    let epsilon = scalar(1e-5);
+    // Of whole pieces and others, one group and many, groups of pieces, of parts of one and across several.
+    for (dtype, (channels, groups)) in FLOATS
+        .into_iter()
+        .flat_map(|d| [(64, 1), (64, 8), (96, 32), (40, 40), (60, 5), (36, 1), (7, 7)].map(|g| (d, g)))
+    {
+        let dims = &[3, channels, 9, 13];
+        for form in [Form::Plain, Form::Pixels, Form::Slice, Form::OddSlice] {
+            all.add(format!("normalisation of {groups} groups of {channels} {dtype} {form:?}"), |b| {
+                let (x, y) = (b.tensor(dtype, dims, form), b.tensor(dtype, dims, form));
+                b.operator(Primitive::GroupNormalise { groups, epsilon }, &[x], &[], &[y])
+            });
+        }
+        for rectified in [false, true] {
+            let what = if rectified { "and rectified" } else { "only" };
+            let name = format!("normalisation of {groups} groups of {channels} {dtype}, scaled, shifted {what}");
+            all.add(name, |b| {
+                let (x, y) = (b.tensor(dtype, dims, Form::Pixels), b.tensor(dtype, dims, Form::Pixels));
+                let [scale, shift] = [0, 1].map(|_| by_channel(b.constant(dtype, &[channels], &[0]), dims));
+                let relu = Link::Of(Unary::Relu);
+                let tail = [Link::With(Binary::Mul, scale), Link::Behind(Binary::Add, shift), relu];
+                let tail = if rectified { &tail[..] } else { &tail[..2] };
+                b.operator(Primitive::GroupNormalise { groups, epsilon }, &[x], tail, &[y])
+            });
+        }
+    }
+    // More than registers hold, a tail of its own, and other ranks.
+    for dtype in FLOATS {
+        all.add(format!("normalisation of a large picture of {dtype}"), |b| {
+            let dims = &[1, 8, 190, 200];
+            let (x, y) = (b.tensor(dtype, dims, Form::Pixels), b.tensor(dtype, dims, Form::Pixels));
+            b.operator(Primitive::GroupNormalise { groups: 1, epsilon }, &[x], &[], &[y])
+        });
+        all.add(format!("normalisation of groups of {dtype} with a tail"), |b| {
+            let dims = &[2, 24, 5, 6];
+            let (x, w, y) = (
+                b.tensor(dtype, dims, Form::Pixels),
+                b.tensor(dtype, dims, Form::Plain),
+                b.tensor(dtype, dims, Form::Pixels),
+            );
+            let tail = [Link::Of(Unary::Silu), Link::With(Binary::Add, w)];
+            b.operator(Primitive::GroupNormalise { groups: 2, epsilon }, &[x], &tail, &[y])
+        });
+        for dims in [&[2, 24][..], &[2, 24, 17], &[2, 8, 3, 4, 5], &[2, 8, 3, 2, 2, 3]] {
+            all.add(format!("normalisation of groups of {dtype} {dims:?}"), |b| {
+                let (x, y) = (b.tensor(dtype, dims, Form::Plain), b.tensor(dtype, dims, Form::Plain));
+                b.operator(Primitive::GroupNormalise { groups: 4, epsilon }, &[x], &[], &[y])
+            });
+        }
+    }
+}
+
+/// A vector as the channels of every pixel of a tensor.
+fn by_channel(vector: View, dims: &[u32]) -> View {
+    let strides: Vec<i64> = (0..dims.len()).map(|axis| i64::from(axis == 1)).collect();
+    View {
+        layout: Layout::new(shape(dims), &strides).unwrap(),
+        ..vector
     }
 }
 

@@ -159,6 +159,7 @@ fn every_tactic_of_the_menu_is_bound() {
         Resize,
         Recurrent,
         Normalise,
+        GroupNormalise,
         Attention,
         AttentionMma,
         PairMma,
@@ -226,4 +227,39 @@ fn a_recurrent_layer_takes_clusters_where_its_units_and_the_width_fit_them() {
     assert_eq!(shape(7, 1), ("recurrent_cluster".into(), 1, 1));
     // More units than a cluster has weights of.
     assert_eq!(shape(300, 0), ("recurrent_stream".into(), 2, 1));
+}
+
+#[test]
+fn a_group_normalisation_takes_clusters_where_the_width_fits_them() {
+    let launch = |clusters, width, name: &str| {
+        let case = cases::cases().0.into_iter().find(|c| c.name == name).unwrap();
+        let whole = Region::whole(case.operator.outputs[0].layout.shape);
+        let target = Target::Cuda { wgmma: true };
+        let tactic = menu(&case.bench.plan, &case.operator, target)[0];
+        let operator = Operator { tactic, ..case.operator };
+        let (kernel, packs) = case.bench.compile(&operator);
+        let placed = Placed::new(&case.bench, &packs, 1 << 40);
+        let at = Addresses {
+            clusters,
+            ..placed.addresses(&case.bench)
+        };
+        let launch = kernel.launches(&at, &whole, width).unwrap().remove(0);
+        (launch.function, launch.blocks, launch.cluster)
+    };
+    let large = format!("normalisation of a large picture of {}", DType::F16);
+    assert_eq!(launch(true, 0, &large), ("group_normalise_shares_pieces".into(), 8, 8));
+    assert_eq!(launch(true, 17, &large), ("group_normalise_shares_pieces".into(), 8, 8));
+    assert_eq!(launch(true, 7, &large), ("group_normalise_alone_pieces".into(), 1, 1), "no room");
+    assert_eq!(
+        launch(false, 0, &large),
+        ("group_normalise_alone_pieces".into(), 1, 1),
+        "no clusters"
+    );
+    let one = format!("normalisation of 1 groups of 64 {}, scaled, shifted and rectified", DType::F16);
+    assert_eq!(launch(true, 0, &one), ("group_normalise_alone_pieces".into(), 3, 1), "one part");
+    let odd = format!("normalisation of 5 groups of 60 {} OddSlice", DType::F16);
+    // Slabs of 24 channels, three a sample.
+    assert_eq!(launch(true, 0, &odd), ("group_normalise_alone".into(), 9, 1));
+    let floats = format!("normalisation of 5 groups of 60 {} Pixels", DType::F32);
+    assert_eq!(launch(true, 0, &floats), ("group_normalise_floats".into(), 15, 1));
 }

@@ -205,6 +205,16 @@ fn other_cases(r: &mut Random, cases: &mut Vec<Case>) {
             });
         }
     }
+    for (dtype, groups) in [DType::F32, DType::F16].into_iter().flat_map(|d| [1, 2, 6].map(|g| (d, g))) {
+        for dims in [&[2, 6, 3, 4][..], &[2, 6], &[1, 6, 5], &[2, 6, 3, 2, 3]] {
+            let epsilon = scalar(0.01);
+            cases.push(Case {
+                primitive: Primitive::GroupNormalise { groups, epsilon },
+                inputs: vec![r.tensor(dtype, shape(dims))],
+                outputs: vec![(dtype, shape(dims))],
+            });
+        }
+    }
     for (dtype, keys) in [(DType::F32, 1), (DType::F32, 37), (DType::F16, 16)] {
         cases.push(Case {
             primitive: Primitive::Attention { scale: scalar(0.4) },

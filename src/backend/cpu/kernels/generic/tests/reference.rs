@@ -52,6 +52,15 @@ pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<
             let variance = (0..n).map(|i| (along(i) - mean).powi(2)).sum::<f64>() / n as f64;
             (get(x, at) - mean) / (variance + f64::from(epsilon.0)).sqrt()
         }),
+        Primitive::GroupNormalise { groups, epsilon } => each(&|at| {
+            let each = output.dim(1) as usize / groups as usize;
+            let inside = |c: &Vec<usize>| c[0] == at[0] && c[1] / each == at[1] / each;
+            let values: Vec<f64> = coordinates(x.shape()).iter().filter(|c| inside(c)).map(|c| get(x, c)).collect();
+            let n = values.len() as f64;
+            let mean = values.iter().sum::<f64>() / n;
+            let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
+            (get(x, at) - mean) / (variance + f64::from(epsilon.0)).sqrt()
+        }),
         Primitive::Attention { scale } => each(&|at| {
             let (keys, values) = (inputs[1], inputs[2]);
             let (row, column) = (at.len() - 2, at.len() - 1);
