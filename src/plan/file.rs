@@ -22,7 +22,8 @@ use serde::{Serialize, de::DeserializeOwned};
 /// First bytes of every plan and table.
 pub const MAGIC: [u8; 8] = *b"PLATOON\0";
 /// Version of the format that this program writes, and the only one it reads. Raised with every change of
-/// [`super::format`] or [`super::table`].
+/// [`super::format`] or [`super::table`] that gives bytes another meaning. A primitive or kernel behind the last one gives none: a
+/// program that does not know it refuses the plan as malformed.
 pub const VERSION: u32 = 6;
 /// Length of the header in bytes.
 pub const HEADER: usize = 60;
