@@ -11,9 +11,11 @@ use crate::tensor::{DType, Shape};
 use std::sync::Arc;
 
 pub fn run(graph: &mut Graph) {
+    let mut index = Index::of(graph);
     for node in 0..graph.nodes.len() {
-        if let Some((x, joined)) = branches(graph, &Index::of(graph), node) {
+        if let Some((x, joined)) = branches(graph, &index, node) {
             apply(graph, node, x, &joined);
+            index = Index::of(graph);
         }
     }
     super::drop_dead::run(graph);

@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 pub fn run(graph: &mut Graph) {
     spelled(graph);
+    let mut index = Index::of(graph);
     let mut node = 0;
     while node < graph.nodes.len() {
-        let index = Index::of(graph);
         if let Some(found) = find(graph, &index, node) {
             apply(graph, node, found);
+            index = Index::of(graph);
         }
         node += 1;
     }

@@ -14,12 +14,14 @@ use std::sync::Arc;
 const LARGEST: u64 = 1 << 22;
 
 pub fn run(graph: &mut Graph) {
+    let mut index = Index::of(graph);
     let mut node = 0;
     while node < graph.nodes.len() {
         if matches!(graph.nodes[node].op, Op::Primitive(Primitive::Softmax { .. }))
-            && let Some((scores, mask)) = masked(graph, &Index::of(graph), graph.nodes[node].inputs[0])
+            && let Some((scores, mask)) = masked(graph, &index, graph.nodes[node].inputs[0])
         {
             apply(graph, node, scores, mask);
+            index = Index::of(graph);
             node += 1;
         }
         node += 1;
