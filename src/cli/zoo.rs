@@ -20,6 +20,7 @@ use crate::planner::simulate::{Calibration, Machine, Observed};
 use crate::planner::{CompileOptions, Compiled, Ports, Searcher, boards};
 use crate::runtime;
 use crate::tensor::{DType, Tensor};
+use crate::units::Nanos;
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
@@ -51,6 +52,9 @@ pub struct ZooArguments {
     /// With --rivals: also fit what the simulator's rules weigh to the frames measured, and write it to boards/<board>/corun
     #[arg(long, requires = "rivals")]
     calibrate: bool,
+    /// With --calibrate: fit to the random decisions and baselines that an earlier run's --json holds, and measure nothing
+    #[arg(long, value_name = "FILE.json", requires_all = ["calibrate", "agree"])]
+    from: Option<PathBuf>,
     /// The JSON of an earlier run, for a column of it in the table of --gaps
     #[arg(long, value_name = "FILE.json", requires = "gaps")]
     before: Option<PathBuf>,
@@ -244,24 +248,15 @@ pub fn contest(arguments: &ZooArguments, most: usize, groups: &[Group], setting:
         samples: arguments.agree,
         ..setting.compile.clone()
     };
+    let compiled = compile_all(groups, setting.board, &options)?;
+    if let Some(file) = &arguments.from {
+        let observed = observations(file, groups, &compiled)?;
+        let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+        return Ok((calibrate(&observed, &names.join(", "), setting)?, Value::Null));
+    }
     let mut contests = Vec::with_capacity(groups.len());
     let mut observed = Vec::new();
-    let mut ready = Vec::with_capacity(groups.len());
-    // Searching takes longer than measuring, so it is done for all groups at once; nothing else runs while one is measured.
-    std::thread::scope(|scope| {
-        let search = |group| {
-            let options = &options;
-            scope.spawn(move || Group::compile(group, models(group), setting.board, options))
-        };
-        let threads: Vec<_> = groups.iter().map(search).collect();
-        ready.extend(
-            threads
-                .into_iter()
-                .map(|t| t.join().map_err(|_| anyhow::anyhow!("searching panicked"))),
-        );
-    });
-    for (group, compiled) in groups.iter().zip(ready) {
-        let compiled = compiled??;
+    for (group, compiled) in groups.iter().zip(compiled) {
         let plans: Vec<Plan> = std::iter::once(&compiled.plan).chain(&compiled.rivals).cloned().collect();
         let bar = ProgressBar::new((setting.frames * (1 + compiled.rivals.len())) as u64);
         let contest = Contest::run(group, compiled, setting.board, setting.engine, setting.frames, |n| {
@@ -269,6 +264,8 @@ pub fn contest(arguments: &ZooArguments, most: usize, groups: &[Group], setting:
         });
         bar.finish_and_clear();
         let contest = contest?;
+        // All groups take minutes, and the fit behind them another: what is known is told at once.
+        log::info!("{}: {}", contest.group, rivals::verdict(&contest.errors()));
         observed.extend(contest.rivals.iter().map(|r| Observed {
             plan: plans[r.number].clone(),
             time: r.side.device().median(),
@@ -296,6 +293,48 @@ pub fn contest(arguments: &ZooArguments, most: usize, groups: &[Group], setting:
         "contests": contests.iter().map(Contest::json).collect::<Vec<_>>(),
     });
     Ok((text, json))
+}
+
+/// Plans of all groups. Searching takes longer than measuring, so it is done for all at once; nothing else runs while one is
+/// measured.
+fn compile_all(groups: &[Group], board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<Vec<Compiled>> {
+    std::thread::scope(|scope| {
+        let search = |group| scope.spawn(move || Group::compile(group, models(group), board, options));
+        let threads: Vec<_> = groups.iter().map(search).collect();
+        let ended = threads
+            .into_iter()
+            .map(|t| t.join().map_err(|_| anyhow::anyhow!("searching panicked")));
+        ended.map(|compiled| Ok(compiled??)).collect()
+    })
+}
+
+/// The frames of an earlier run's JSON, beside the plans that they were of: those that do not depend on what the simulator said
+/// then.
+fn observations(file: &Path, groups: &[Group], compiled: &[Compiled]) -> anyhow::Result<Vec<Observed>> {
+    let unread = || format!("{}: no JSON of `bench --rivals`", file.display());
+    let text = std::fs::read_to_string(file).with_context(unread)?;
+    let json: Value = serde_json::from_str(&text).with_context(unread)?;
+    let contests = json["contests"].as_array().with_context(unread)?;
+    let kept = [Searcher::Random, Searcher::Streams, Searcher::Sequential].map(Searcher::name);
+    let mut observed = Vec::new();
+    for (group, compiled) in groups.iter().zip(compiled) {
+        let contest = contests.iter().find(|c| c["networks"] == group.name.as_str());
+        let contest = contest.with_context(|| format!("{}: nothing of {}", file.display(), group.name))?;
+        for name in kept {
+            let of = |plan: &&Plan| plan.searcher == name;
+            let plans = std::iter::once(&compiled.plan).chain(&compiled.rivals).filter(of);
+            let mut found: Vec<&Value> = contest["plans"].as_array().with_context(unread)?.iter().collect();
+            found.retain(|p| p["searcher"] == name);
+            // In the order in which they were made.
+            found.sort_by_key(|p| p["number"].as_u64());
+            observed.extend(plans.zip(found).filter_map(|(plan, found)| {
+                let ms = found["p50_ms"].as_f64()?;
+                let time = Nanos((ms * 1e6).round() as u64);
+                Some(Observed { plan: plan.clone(), time })
+            }));
+        }
+    }
+    Ok(observed)
 }
 
 /// Fits the simulator to measured frames, and keeps the figures in the board's folder.

@@ -1,11 +1,11 @@
 //! Estimated times of operators from counted operations and bytes.
 //!
 //! An operator takes `max(multiply-adds / rate, bytes / bandwidth) + issue`, with the board's sustained rates: the roofline
-//! of Williams, Waterman and Patterson 2009 plus the cost of an issue. A board's operator table (see [`super::optable`])
+//! of Williams, Waterman and Patterson 2009 plus the cost of an issue, and what steps wait for each other. A board's operator table (see [`super::optable`])
 //! replaces the roofline; where it knows every operator of a plan, the plan's prediction is marked `measured`, else
 //! `estimated`. What operators take together is for [`super::simulate`] to say.
 
-use crate::board::BoardRecord;
+use crate::board::{BackendKind, BoardRecord};
 use crate::plan::format::{Call, Operand, Operator, View};
 use crate::primitive::Primitive;
 use crate::units::Nanos;
@@ -80,7 +80,20 @@ pub fn estimate(operator: &Operator, board: &BoardRecord) -> Nanos {
     let (macs, bytes) = work(operator);
     let time = |amount: u64, rate: f32| amount as f64 / f64::from(rate.max(1e-6));
     let longest = time(macs, board.macs_per_ns).max(time(bytes, board.bytes_per_ns));
-    Nanos(longest.ceil() as u64 + board.issue.0)
+    Nanos(longest.ceil() as u64 + board.issue.0 + waits(operator, board))
+}
+
+/// What the steps of a recurrence wait for each other on a GPU, in nanoseconds: they exchange states between blocks, which takes
+/// about as long as two issues (1.7 to 2.1 microseconds on an H200, whatever the batch).
+fn waits(operator: &Operator, board: &BoardRecord) -> u64 {
+    let steps = |call: &Call| match call.primitive {
+        Primitive::Lstm { .. } => u64::from(call.shape.dim(0)),
+        _ => 0,
+    };
+    match board.backend {
+        BackendKind::Cuda => operator.calls.iter().map(steps).sum::<u64>().saturating_mul(2 * board.issue.0),
+        BackendKind::Cpu => 0,
+    }
 }
 
 /// A deadline that the prediction misses, where misses are not allowed.

@@ -4,8 +4,10 @@ use super::count::{multiply_adds, trained};
 use super::run::{Group, Member};
 use super::*;
 use crate::plan::format::{Kernel, Operator};
+use crate::planner::simulate::{Calibration, Machine, Observed};
 use crate::planner::{CompileOptions, boards};
 use crate::runtime::Options;
+use crate::units::Nanos;
 
 /// Parameters, and multiply-adds of one sample in millions as far as published: `meta["num_params"]` and `meta["_ops"]` (in
 /// thousands of millions, three digits) of the weights that torchvision 0.26 documents, at the input size given there.
@@ -141,6 +143,73 @@ fn squeeze_and_excitation_of_halves_is_one_operator_and_gates_a_convolution() {
     assert_eq!(squeezing("h200", DType::F16), (8, 8, 8));
     assert_eq!(squeezing("jetson-agx-orin", DType::F16), (8, 8, 8));
     assert_eq!(squeezing("host", DType::F32), (0, 0, 0));
+}
+
+/// Its 32 steps wait for each other in both layers, however little a step computes.
+#[test]
+fn a_recurrence_is_predicted_to_take_its_steps_time_on_a_gpu() {
+    let predicted = |board: &str| {
+        let group = Group::parse("lstm:1", None).unwrap();
+        let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
+        let options = CompileOptions {
+            times: None,
+            ..CompileOptions::default()
+        };
+        let compiled = group.compile(models, &boards::load(board).unwrap(), &options).unwrap();
+        compiled.plan.prediction.longest().as_ms()
+    };
+    let time = predicted("h200");
+    assert!((0.08..0.2).contains(&time), "{time} ms");
+}
+
+/// From figures of its own, a board's simulator finds back to those that frames were made with, on any number of cores.
+#[test]
+fn a_fit_finds_the_figures_that_frames_were_made_with() {
+    let board = boards::load("h200").unwrap();
+    let group = Group::parse("bst:8+bst:64", None).unwrap();
+    let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
+    let options = CompileOptions {
+        budget: 100,
+        samples: 24,
+        rivals: 1,
+        ..CompileOptions::default()
+    };
+    let compiled = group.compile(models, &board, &options).unwrap();
+    let own = Machine::of(&board).calibration;
+    let true_one = Calibration {
+        block: 900,
+        crowd: 3 * own.crowd,
+        ..own
+    };
+    let unknown = |_: &_, _: &Operator| None;
+    let machine = |calibration| Machine::of(&board).calibrated(Some(calibration));
+    let frames = std::iter::once(&compiled.plan).chain(&compiled.rivals).map(|plan| {
+        let whole = Observed {
+            plan: plan.clone(),
+            time: Nanos(1_000_000),
+        };
+        let time = 1e6 * (1.0 + whole.error(machine(true_one), &board, &unknown));
+        Observed {
+            time: Nanos(time as u64),
+            ..whole
+        }
+    });
+    let frames: Vec<Observed> = frames.collect();
+    assert!(frames.len() > 24);
+    let off = |calibration| {
+        frames
+            .iter()
+            .map(|f| f.error(machine(calibration), &board, &unknown).abs())
+            .sum::<f64>()
+            / frames.len() as f64
+    };
+    let fitted = own.fit(&frames, &board, &unknown);
+    let (before, after) = (off(own), off(fitted));
+    assert!(
+        off(true_one) < 1e-5 && before > 0.05 && after < before / 3.0,
+        "{before} {after} {fitted:?}"
+    );
+    assert_eq!(fitted, own.fit(&frames, &board, &unknown));
 }
 
 /// The deep networks on small pictures, and those over tokens.

@@ -14,6 +14,7 @@ use crate::units::Nanos;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 /// First line of every file.
@@ -24,6 +25,8 @@ const MAX_FILE: u64 = 1 << 20;
 const LARGE: f64 = 0.12;
 /// How often.
 const LARGE_WEIGHT: f64 = 2.0;
+/// Figures change by no less than this, times 4, 2 and 1: one that is 0 would never grow otherwise.
+const LEAST_STEP: u64 = 25;
 /// A figure changes only where all errors together become smaller than this part of what they were.
 const WORTH: f64 = 0.998;
 
@@ -124,10 +127,17 @@ impl Calibration {
 
     /// The figures under which predictions are nearest to what was measured, from these on: coordinate descent, one figure at a
     /// time through some values around it. The same observations give the same figures.
-    pub fn fit(self, observed: &[Observed], board: &BoardRecord, measured: &dyn Fn(&Plan, &Operator) -> Option<Nanos>) -> Calibration {
+    pub fn fit(
+        self,
+        observed: &[Observed],
+        board: &BoardRecord,
+        measured: &(dyn Fn(&Plan, &Operator) -> Option<Nanos> + Sync),
+    ) -> Calibration {
         // An operator's times are looked up once, whole and as it is cut.
-        let known = vec![Times::default(); observed.len()];
-        let score = |calibration: &Calibration| {
+        let mut known = vec![Times::default(); observed.len()];
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let share = observed.len().div_ceil(cores).max(1);
+        let mut score = |calibration: &Calibration| {
             let machine = Machine::of(board).calibrated(Some(*calibration));
             let one = |(own, known): (&Observed, &Times)| {
                 let time = |plan: &Plan, operator: &Operator| {
@@ -137,7 +147,18 @@ impl Calibration {
                 let error = own.error(machine, board, &time).abs();
                 error + LARGE_WEIGHT * (error - LARGE).max(0.0)
             };
-            observed.iter().zip(&known).map(one).sum::<f64>()
+            let mut errors = vec![0.0; observed.len()];
+            std::thread::scope(|scope| {
+                let shares = observed.chunks(share).zip(known.chunks_mut(share)).zip(errors.chunks_mut(share));
+                for ((observed, known), errors) in shares {
+                    scope.spawn(move || {
+                        let found = observed.iter().zip(&*known).map(one);
+                        errors.iter_mut().zip(found).for_each(|(to, error)| *to = error);
+                    });
+                }
+            });
+            // In order, so that the sum does not depend on the number of threads.
+            errors.iter().sum::<f64>()
         };
         let mut best = (score(&self), self);
         let mut step = 4;
@@ -148,7 +169,7 @@ impl Calibration {
                 for (more, scale) in [(true, step), (false, step)] {
                     let mut tried = best.1;
                     let value = &mut *tried.figures()[figure];
-                    let by = (*value * scale / 8).max(10);
+                    let by = (*value * scale / 8).max(LEAST_STEP * scale);
                     *value = if more { *value + by } else { value.saturating_sub(by).max(1) };
                     let found = score(&tried);
                     if found < best.0 * WORTH {
