@@ -100,8 +100,6 @@ pub const SKIPS: [(&str, &[&str]); 7] = [
     (
         "training mode",
         &[
-            "batchnorm_epsilon_training_mode",
-            "batchnorm_example_training_mode",
             "training_dropout",
             "training_dropout_default",
             "training_dropout_default_mask",
