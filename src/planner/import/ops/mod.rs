@@ -23,6 +23,7 @@ mod reduce;
 mod refused;
 mod reshape;
 mod resize;
+mod sample;
 mod scatter;
 mod select;
 mod window;
@@ -175,6 +176,9 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "GatherND" => scatter::gather_nd(b, node),
         "ScatterElements" | "Scatter" => scatter::scatter_elements(b, node),
         "ScatterND" => scatter::scatter_nd(b, node),
+        "GridSample" => sample::grid_sample(b, node),
+        "DeformConv" => sample::deform_conv(b, node),
+        "Col2Im" => sample::col2im(b, node),
         other => Err(unsupported(refused::why(other))),
     };
     Ok(vec![output?])
