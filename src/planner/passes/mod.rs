@@ -98,17 +98,25 @@ impl PassSet {
     pub const PARTED: PassSet = PassSet(1 << 26);
     /// Per-channel scale and shift before a convolution move into its weights and bias.
     pub const FOLD_AHEAD: PassSet = PassSet(1 << 27);
+    /// Lowering joins chains of elementwise functions where they meet.
+    pub const MEETING: PassSet = PassSet(1 << 28);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 28) - 1);
+    pub const ALL: PassSet = PassSet((1 << 29) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
         match target {
             Target::Cuda { wgmma: true } => self,
             Target::Cuda { wgmma: false } => self.without(PassSet::POOLED),
-            Target::Cpu => [PassSet::POOLED, PassSet::LONG_ATTENTION, PassSet::PAIRS, PassSet::GROUP_NORMALISE]
-                .into_iter()
-                .fold(self, PassSet::without),
+            Target::Cpu => [
+                PassSet::POOLED,
+                PassSet::LONG_ATTENTION,
+                PassSet::PAIRS,
+                PassSet::GROUP_NORMALISE,
+                PassSet::MEETING,
+            ]
+            .into_iter()
+            .fold(self, PassSet::without),
         }
     }
 

@@ -7,6 +7,7 @@ mod crops;
 mod ends;
 mod files;
 mod group_normalise;
+mod meeting;
 pub mod nets;
 mod oracle;
 mod pooled;
