@@ -23,6 +23,8 @@
 //! | `TopK` | x `[B,C]` | values `[B,k]`, indices `[B,k]` (i32) |
 //! | `ArgMax` | x | x's shape with the axis at 1 (u8 or i32) |
 //! | `Crop` | camera bytes `[B]` (u8), detections `[R,6]`, count `[1]` (i32) | crops `[N,3,H,W]`, their detections' rows `[N]` (i32) |
+//! | `Sample` | x `[N,C,H,W]`, grid `[N,H',W',2]`, or moves of `T` taps in `G` groups `[N,2GT,H',W']` and optionally factors `[N,GT,H',W']` | `[N,C,H',W']`, or `[N,CT,H',W']` |
+//! | `Sources` | places of updates `[K]` (i32) | sources of rows `[R]` (i32) |
 //! | `Lstm` | gate pre-activations `[T,B,4H]`, R `[4H,H]`, optionally h0 and c0 `[B,H]` | y `[T,B,H]`, optionally c `[B,H]` after the last step |
 
 use crate::limits::MAX_RANK;
@@ -420,6 +422,14 @@ pub enum Primitive {
         /// What is added to the variance.
         epsilon: Scalar,
     },
+    /// Sampling of pictures at computed places.
+    Sample(Sample),
+    /// Where each row comes from when updates are scattered to places among them: from `first + k` for the last update `k` whose
+    /// place it is, else from itself. Places that are no row are left out.
+    Sources {
+        /// All rows are alike: those without an update come from 0, and the updates begin at 1. Else they begin behind the rows.
+        common: bool,
+    },
 }
 
 /// A share of an output: a range of the batch axis and a range of rows ([`Shape::row_axis`]).
@@ -489,7 +499,9 @@ pub enum PrimitiveError {
 
 mod picture;
 mod rules;
+mod sample;
 mod split;
 
 pub use picture::{ColorOrder, Crop, Fit, MAX_CROP_MARGIN, Nms, Placement, Prepare};
+pub use sample::{Outside, Places, Sample, Sampling};
 pub use split::Splits;

@@ -352,6 +352,8 @@ pub enum Kernel {
     AttentionWgmma,
     /// GPU: group normalisation of pictures, whose parts the blocks of a cluster share.
     GroupNormalise,
+    /// GPU: samples of pictures at computed places, and the sources of what is scattered to such.
+    Places,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -38,6 +38,7 @@ fn operations(call: &Call) -> u64 {
         }),
         // Four gates of one multiply-add per hidden unit.
         Primitive::Lstm { .. } => 4 * u64::from(call.shape.dim(2)),
+        Primitive::Sample(_) => 16,
         Primitive::Resize(_) | Primitive::Prepare(_) | Primitive::Crop(_) => 8,
         _ => 1,
     };
@@ -66,7 +67,7 @@ pub fn work(operator: &Operator) -> (u64, u64) {
             met.push(*view);
             // Of what a gathering call chooses from, no more is read than it gives.
             let most = match call.primitive {
-                Primitive::Gather { .. } if index == 0 => call.shape.elements().saturating_mul(view.dtype.bytes()),
+                Primitive::Gather { .. } | Primitive::Sample(_) if index == 0 => call.shape.elements().saturating_mul(view.dtype.bytes()),
                 _ => u64::MAX,
             };
             read = read.saturating_add(bytes(view).min(most));

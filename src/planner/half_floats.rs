@@ -1,7 +1,8 @@
 //! Half-precision activations and weights: every f32 value inside a network becomes f16, converted at its borders.
 //!
 //! Arithmetic stays in f32 (see [`crate::plan::format::Rounding`]). What a decoder works with stays f32, and so do tensor
-//! inputs and results, which keep the type that ONNX declares, unless [`Ports::Half`] is asked for.
+//! inputs and results, which keep the type that ONNX declares, unless [`Ports::Half`] is asked for, and grids of places that are
+//! constants.
 
 use super::attach::{Attached, ResultOf};
 use super::graph::{Graph, Node, Op, ValueId};
@@ -51,11 +52,32 @@ fn results(graph: &Graph, foreign: &BTreeMap<ValueId, ResultOf>) -> BTreeSet<usi
         let Op::Primitive(primitive) = &node.op else { continue };
         match primitive {
             Primitive::DecodeYolox { .. } | Primitive::Nms(_) => keep.extend(node.outputs.iter().map(|v| v.index())),
+            // A fixed grid loses nothing: places of halves are off by some hundredths of a pixel of a large picture.
+            Primitive::Sample(_) => keep.extend(fixed(graph, node.inputs[1])),
             Primitive::Gather { .. } if foreign.contains_key(&node.inputs[0]) => keep.extend(node.outputs.iter().map(|v| v.index())),
             _ => {}
         }
     }
     keep
+}
+
+/// The constant that `value` is, or looks at through views that only it is read by; nothing if others read of it, or it is computed.
+fn fixed(graph: &Graph, value: ValueId) -> Vec<usize> {
+    let mut looks = vec![value.index()];
+    loop {
+        let value = ValueId(looks[looks.len() - 1] as u32);
+        let readers = graph.nodes.iter().flat_map(|n| &n.inputs).filter(|v| **v == value).count();
+        if readers != 1 || graph.outputs.iter().any(|n| n.value == value) {
+            return Vec::new();
+        }
+        if graph.value(value).data.is_some() {
+            return looks;
+        }
+        match graph.nodes.iter().find(|n| n.outputs.contains(&value)) {
+            Some(node) if matches!(node.op, Op::View(_)) => looks.push(node.inputs[0].index()),
+            _ => return Vec::new(),
+        }
+    }
 }
 
 fn rounded(tensor: &Tensor) -> Option<Tensor> {

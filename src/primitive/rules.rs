@@ -1,6 +1,6 @@
 //! What every primitive demands of its operands: arity, types, shapes, attributes (invariant P6).
 
-use super::{MAX_CROP_MARGIN, PadMode, PoolKind, Primitive, PrimitiveError, ResizeMode, Scalar, Window};
+use super::{MAX_CROP_MARGIN, PadMode, Places, PoolKind, Primitive, PrimitiveError, ResizeMode, Sample, Scalar, Window};
 use crate::limits::{MAX_CROP_CANDIDATES, MAX_CROPS, MAX_IMAGE_SIDE, MAX_RANK};
 use crate::tensor::{DType, Shape};
 
@@ -26,6 +26,11 @@ impl Primitive {
             Primitive::Crop(_) => ((3, 3), (2, 2)),
             Primitive::Lstm { .. } => ((2, 4), (1, 2)),
             Primitive::Attention { .. } => ((3, 4), (1, 1)),
+            Primitive::Sample(Sample {
+                places: Places::Grid { .. },
+                ..
+            }) => ((2, 2), (1, 1)),
+            Primitive::Sample(_) => ((2, 3), (1, 1)),
             _ => ((1, 1), (1, 1)),
         }
     }
@@ -241,6 +246,39 @@ impl Primitive {
                 let side = 1..=MAX_IMAGE_SIDE;
                 let sides = side.contains(&y.dim(2)) && side.contains(&y.dim(3));
                 need(sides && (1..=MAX_CROPS).contains(&y.dim(0)), BadShape)
+            }
+            Primitive::Sample(sample) => {
+                need(inputs.iter().all(|(t, _)| t.is_float()) && xt == yt, Type)?;
+                let places = inputs[1].1;
+                need([x, places, y].iter().all(|s| s.rank() == 4 && s.dim(0) == y.dim(0)), BadShape)?;
+                need(x.dim(1) > 0 && x.dim(2) > 0 && x.dim(3) > 0, BadShape)?;
+                match sample.places {
+                    Places::Grid { .. } => need(x.dim(1) == y.dim(1) && places.dims()[1..] == [y.dim(2), y.dim(3), 2], BadShape),
+                    Places::Taps { window, groups, parts } => {
+                        need(window.is_valid() && window.axes == 2, Attribute)?;
+                        need(
+                            groups >= 1 && parts >= 1 && x.dim(1) % groups == 0 && x.dim(1) % parts == 0,
+                            Attribute,
+                        )?;
+                        let under = [0, 1].map(|a| window.output(a, x.dim(a + 2)));
+                        need(under == [Some(y.dim(2)), Some(y.dim(3))], BadShape)?;
+                        let moved = u64::from(groups) * window.taps();
+                        let fits = |s: &Shape, each: u64| u64::from(s.dim(1)) == each * moved && s.dims()[2..] == y.dims()[2..];
+                        need(fits(&places, 2), BadShape)?;
+                        need(
+                            inputs
+                                .get(2)
+                                .is_none_or(|(_, f)| f.rank() == 4 && f.dim(0) == y.dim(0) && fits(f, 1)),
+                            BadShape,
+                        )?;
+                        need(u64::from(y.dim(1)) == u64::from(x.dim(1)) * window.taps(), BadShape)
+                    }
+                }
+            }
+            Primitive::Sources { .. } => {
+                need([xt, yt] == [DType::I32; 2], Type)?;
+                need(x.rank() == 1 && y.rank() == 1, BadShape)?;
+                need(x.elements() + y.elements() < 1 << 31, BadShape)
             }
             Primitive::Lstm { .. } => {
                 // Both initial states or none.

@@ -1,6 +1,6 @@
 //! Which shares of its inputs a primitive needs for a share of its output: the ground of chunks and their halos (P2, P4).
 
-use super::{Primitive, Region, Window};
+use super::{Places, Primitive, Region, Sample, Window};
 use crate::tensor::Shape;
 use std::ops::Range;
 
@@ -26,6 +26,7 @@ impl Primitive {
         };
         match self {
             Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Copy | Primitive::Resize(_) | Primitive::Pad { .. } => both,
+            Primitive::Sample(_) => both,
             // In rank 3 the row axis is the channels, which a window does not cut.
             Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::Pool { .. } => Splits {
                 batch: both.batch,
@@ -51,7 +52,9 @@ impl Primitive {
                 batch: false,
                 rows: both.rows,
             },
-            Primitive::Gather { .. } | Primitive::DecodeYolox { .. } | Primitive::Nms(_) => Splits { batch: false, rows: false },
+            Primitive::Gather { .. } | Primitive::DecodeYolox { .. } | Primitive::Nms(_) | Primitive::Sources { .. } => {
+                Splits { batch: false, rows: false }
+            }
         }
     }
 
@@ -132,6 +135,12 @@ impl Primitive {
                     whole
                 }
             }
+            // Places may be anywhere in a sample; a grid's rows are no rows of its shape, moves and factors are cut like the output.
+            Primitive::Sample(Sample {
+                places: Places::Taps { .. },
+                ..
+            }) if index > 0 => region.clone(),
+            Primitive::Sample(_) => same_rank_rows(whole.rows),
             Primitive::Lstm { .. } => match index {
                 0 => same_rank_rows(region.rows.clone()),
                 1 => whole,

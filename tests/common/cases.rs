@@ -17,7 +17,8 @@ pub const OPERATORS: &str = "Conv ConvTranspose BatchNormalization Relu LeakyRel
     Constant ConstantOfShape Shape LayerNormalization Mish LSTM GRU RNN Gelu Erf Log Round Abs Floor Ceil Reciprocal Softplus Softsign \
     Elu Celu Selu LogSoftmax QuantizeLinear DequantizeLinear Mod Sum \
     InstanceNormalization GroupNormalization TopK QLinearConv ConvInteger ArgMax Tile Where DepthToSpace SpaceToDepth ReduceL2 Einsum \
-    Attention ReduceMin ReduceL1 Sign Greater Less Equal Not And Or Range Trilu CumSum";
+    Attention ReduceMin ReduceL1 Sign Greater Less Equal Not And Or Range Trilu CumSum \
+    GridSample DeformConv Col2Im ScatterND ScatterElements";
 
 /// Files of a case by their path in it.
 pub type Case = BTreeMap<String, Vec<u8>>;

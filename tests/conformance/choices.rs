@@ -7,7 +7,7 @@ use crate::onnx::{Graph, int, ints};
 use platoon::plan::format::Kernel;
 use platoon::planner::CompileOptions;
 use platoon::planner::passes::PassSet;
-use platoon::primitive::Primitive;
+use platoon::primitive::{Binary, Primitive};
 use platoon::tensor::Tensor;
 use std::path::{Path, PathBuf};
 
@@ -112,6 +112,85 @@ fn comparisons_and_choices_are_exact_for_all_numbers() {
         expect(&outputs, "none.f", pairs().map(|p| truth(!less(p))));
         expect(&outputs, "endless.f", a.iter().map(|a| truth(a.is_infinite())));
         expect(&outputs, "sign", a.iter().map(|&a| truth(a > 0.0) - truth(a < 0.0)));
+    }
+}
+
+#[test]
+fn what_is_scattered_to_computed_places_is_found_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let g = Graph::default()
+        .input("x", &[ROWS, COLUMNS])
+        .constant("nines", &[ROWS, 1], || 9.0)
+        .constant("zeros", &[COLUMNS], || 0.0)
+        .integers("rows", &[ROWS])
+        .node("ArgMin", "x", "least", &[int("axis", 1), int("keepdims", 1)])
+        .node("ScatterElements", "x least nines", "raised", &[int("axis", 1)])
+        .node("GatherElements", "x least", "smallest", &[int("axis", 1)])
+        .node("Reshape", "smallest rows", "flat", &[])
+        .node("ScatterND", "zeros least flat", "marked", &[])
+        .output("raised")
+        .output("marked");
+    let model = written(folder.path(), g);
+    let mut random = Chance::new(4);
+    // Steep, so that several rows have their smallest at one place.
+    let mut i = 0.0;
+    let (inputs, outputs) = run(&model, &CompileOptions::default(), || {
+        i += 1.0;
+        random.signed() - if i as i64 % COLUMNS < 2 { 2.0 } else { 0.0 }
+    });
+    let x = floats(&inputs, "x");
+    let columns = COLUMNS as usize;
+    let (mut raised, mut marked) = (x.to_vec(), vec![0.0; columns]);
+    for row in 0..ROWS as usize {
+        let line = &x[row * columns..(row + 1) * columns];
+        let least = (0..columns).min_by(|&a, &b| line[a].total_cmp(&line[b])).unwrap();
+        raised[row * columns + least] = 9.0;
+        marked[least] = line[least];
+    }
+    assert!(marked.iter().filter(|m| **m != 0.0).count() < ROWS as usize, "no two rows meet");
+    expect(&outputs, "raised", raised.into_iter());
+    expect(&outputs, "marked", marked.into_iter());
+}
+
+#[test]
+fn a_guard_against_rows_that_a_mask_empties_goes_where_no_row_is_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    for empty in [false, true] {
+        // The first row is masked in all places but one, or in all.
+        let mut place = 0;
+        let masked = || {
+            place += 1;
+            if place < 4 || (empty && place == 4) {
+                f32::NEG_INFINITY
+            } else {
+                0.25
+            }
+        };
+        let g = Graph::default()
+            .input("x", &[4, 8])
+            .constant("mask", &[4, 4], masked)
+            .constant("zero", &[], || 0.0)
+            .node("Transpose", "x", "keys", &[ints("perm", &[1, 0])])
+            .node("MatMul", "x keys", "scores", &[])
+            .node("Add", "scores mask", "masked", &[])
+            .node("Softmax", "masked", "weights", &[int("axis", -1)])
+            .node("IsNaN", "weights", "nothing", &[])
+            .node("Where", "nothing zero weights", "guarded", &[])
+            .node("MatMul", "guarded x", "y", &[])
+            .output("y");
+        let model = written(folder.path(), g);
+        let options = CompileOptions::default();
+        let compiled = network::compile(&model, &options).unwrap();
+        let guards = |p: &Primitive| matches!(p, Primitive::Binary(Binary::Min));
+        let guarded = compiled.plan.operators.iter().flat_map(|o| &o.calls).any(|c| guards(&c.primitive));
+        assert_eq!(guarded, empty);
+        if !empty {
+            let mut random = Chance::new(2);
+            let (inputs, outputs) = run(&model, &options, || random.signed());
+            // The first row is the last one's.
+            let (x, y) = (floats(&inputs, "x"), floats(&outputs, "y"));
+            assert!(y[..8].iter().zip(&x[24..]).all(|(y, x)| (y - x).abs() < 1e-5), "{y:?}");
+        }
     }
 }
 

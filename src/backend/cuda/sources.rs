@@ -104,6 +104,8 @@ pub const UNITS: &[Unit] = &[
     unit!("reduce"),
     unit!("resize"),
     unit!("resize_rows"),
+    unit!("sample"),
+    unit!("scatter"),
     unit!("softmax"),
     unit!("softmax_short"),
     unit!("squeeze"),
@@ -197,6 +199,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::Normalise, &["normalise", "normalise_rows"]),
     (Kernel::GroupNormalise, &["group_normalise"]),
     (Kernel::Reduce, &["reduce"]),
+    (Kernel::Places, &["sample", "scatter"]),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel

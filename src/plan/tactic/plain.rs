@@ -11,7 +11,7 @@ use crate::primitive::{Coordinates, Primitive, ReduceKind, Window};
 use crate::tensor::DType;
 
 /// The kernels, in the order in which the menu prefers them; the generic kernel comes behind them.
-pub(super) const KERNELS: [Kernel; 14] = [
+pub(super) const KERNELS: [Kernel; 15] = [
     Kernel::MatVec,
     Kernel::ConvDepthwise,
     Kernel::ConvTranspose,
@@ -26,6 +26,7 @@ pub(super) const KERNELS: [Kernel; 14] = [
     Kernel::Normalise,
     Kernel::GroupNormalise,
     Kernel::Attention,
+    Kernel::Places,
 ];
 
 /// Ranges of K of a product or reduction that is split: one a lane of a warp.
@@ -117,8 +118,15 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
                 | P::Normalise { .. }
                 | P::GroupNormalise { .. }
                 | P::Attention { .. }
+                | P::Sample(_)
+                | P::Sources { .. }
         );
         return need(!own, Misfit::Primitive);
+    }
+    if tactic.kernel == Kernel::Places {
+        need(matches!(call.primitive, P::Sample(_) | P::Sources { .. }), Misfit::Primitive)?;
+        need(operator.calls.len() == 1, Misfit::Tail)?;
+        return need(operator.class.split_k <= 1, Misfit::Class);
     }
     floats(operator)?;
     let x = view(call, 0).ok_or(Misfit::Primitive)?;

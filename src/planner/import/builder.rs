@@ -8,6 +8,7 @@ use super::fold;
 use super::host::{Elem, Host};
 use crate::limits::{MAX_OPERATORS, MAX_RANK};
 use crate::planner::graph::{Graph, Op, ValueId, ViewOp, broadcast};
+use crate::planner::strided;
 use crate::primitive::{Binary, Primitive};
 use crate::tensor::{Layout, Shape};
 use std::cell::Cell;
@@ -185,6 +186,37 @@ impl Builder {
         match x {
             Operand::Computed { id, .. } => self.repeated.get(id).cloned(),
             Operand::Constant(_) => None,
+        }
+    }
+
+    /// True if `x` is a softmax of finite scores, to which no more is added than constants of which every row has a finite one.
+    pub fn weighs(&self, x: &Operand) -> bool {
+        let Operand::Computed { id, .. } = x else { return false };
+        let producers = strided::producers(&self.graph);
+        let made = |value: ValueId| producers[value.index()].map(|node| &self.graph.nodes[node]);
+        let Some(node) = made(*id) else { return false };
+        let Op::Primitive(Primitive::Softmax { axis }) = node.op else {
+            return false;
+        };
+        let scores = node.inputs[0];
+        let axis = usize::from(axis);
+        match made(scores).map(|n| (&n.op, &n.inputs[..])) {
+            Some((Op::Primitive(Primitive::MatMul), _)) => true,
+            Some((Op::Primitive(Primitive::Binary(Binary::Mul | Binary::Div)), &[_, b])) => {
+                strided::constant(&self.graph, &producers, b).is_some_and(|(t, _)| t.len() == 1)
+            }
+            Some((Op::Primitive(Primitive::Binary(Binary::Add)), inputs)) => inputs.iter().any(|&mask| {
+                let Some((tensor, at)) = strided::constant(&self.graph, &producers, mask) else {
+                    return false;
+                };
+                let Some(mask) = strided::gather(&tensor, &at) else { return false };
+                let inner: usize = mask.shape().dims()[axis + 1..].iter().map(|&d| d as usize).product();
+                let extent = mask.shape().dim(axis) as usize;
+                let finite = |i: usize| mask.get_f64(i).is_some_and(f64::is_finite);
+                let rows = mask.len() / (inner * extent).max(1);
+                (0..rows * inner).all(|row| (0..extent).any(|k| finite(row / inner * inner * extent + k * inner + row % inner)))
+            }),
+            _ => false,
         }
     }
 

@@ -120,6 +120,7 @@ fn parameters(operator: &str) -> &'static [usize] {
         "Clip" | "Dropout" => &[1, 2],
         "LSTM" | "GRU" | "RNN" => &[4],
         "Pad" | "Resize" => &[1, 2, 3],
+        "Col2Im" => &[1, 2],
         "Slice" => &[1, 2, 3, 4],
         _ => &[],
     }

@@ -86,6 +86,9 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
     if set.has(PassSet::GROUP) && set.has(PassSet::LAYOUT) && set.has(PassSet::POOLED) {
         pool(graph, &producers, &uses, &mut members, &group_of);
     }
+    if set.has(PassSet::GROUP) && set.has(PassSet::MEETING) {
+        meet(graph, &mut members, &mut group_of);
+    }
     if set.has(PassSet::GROUP) {
         squeeze(graph, &producers, &uses, &mut members, &group_of);
     }
@@ -102,6 +105,36 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
         }
     }
     units
+}
+
+/// Joins chains of elementwise functions where they meet: a chain whose result another alone reads, as often as it likes, is computed
+/// with it. The groups in front are left empty.
+fn meet(graph: &Graph, members: &mut [Vec<usize>], group_of: &mut [Option<usize>]) {
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
+    for (index, node) in graph.nodes.iter().enumerate() {
+        node.inputs.iter().for_each(|v| readers[v.index()].push(index));
+    }
+    let elementwise = |nodes: &[usize]| nodes.iter().all(|&n| matches!(&graph.nodes[n].op, Op::Primitive(p) if is_tail(p)));
+    // From the last chain on, so that one that was joined takes those in front of it.
+    for front in (0..members.len()).rev() {
+        let Some(&last) = members[front].last() else { continue };
+        let made = graph.nodes[last].outputs[0];
+        let Some(&reader) = readers[made.index()].first() else { continue };
+        let Some(behind) = group_of[reader].filter(|&g| g != front) else {
+            continue;
+        };
+        let alone = readers[made.index()].iter().all(|&r| group_of[r] == Some(behind)) && graph.outputs.iter().all(|o| o.value != made);
+        let fits = members[front].len() + members[behind].len() <= MAX_PRIMITIVES;
+        let alike = members[behind]
+            .iter()
+            .all(|&n| graph.value(graph.nodes[n].outputs[0]).shape == graph.value(made).shape);
+        if alone && fits && alike && elementwise(&members[front]) && elementwise(&members[behind]) {
+            let joined = std::mem::take(&mut members[front]);
+            joined.iter().for_each(|&n| group_of[n] = Some(behind));
+            members[behind].extend(joined);
+            members[behind].sort_unstable();
+        }
+    }
 }
 
 /// Joins a convolution of halves and the maxima of its results, which alone read them and are read by convolutions alone. The

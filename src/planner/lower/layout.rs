@@ -19,7 +19,7 @@ const ALIGNED: u32 = 8;
 pub fn is_spatial(primitive: &Primitive) -> bool {
     matches!(
         primitive,
-        Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::Pool { .. } | Primitive::Resize(_)
+        Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::Pool { .. } | Primitive::Resize(_) | Primitive::Sample(_)
     ) || reads_pictures(primitive)
 }
 

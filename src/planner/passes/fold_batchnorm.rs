@@ -2,7 +2,7 @@
 //! scales and shifts) move into its weights and bias.
 //!
 //! Exact but for rounding: `(sum w x + b) * s + t = sum (w s) x + (b s + t)`. The window's padding does not matter, for
-//! what is folded follows the sum.
+//! what is folded follows the sum. Nor do views between them that leave the channels an axis of their own.
 
 use super::rewrite::{Index, replace};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
@@ -29,6 +29,8 @@ pub fn run(graph: &mut Graph) {
 struct Fold {
     product: usize,
     follower: usize,
+    /// What the follower reads: the product's result, or a view of it.
+    read: ValueId,
     scale: Option<Vec<f32>>,
     shift: Option<Vec<f32>>,
     weights: Tensor,
@@ -47,17 +49,9 @@ fn find(graph: &Graph, index: &Index, follower: usize) -> Option<Fold> {
     [(a, b), (b, a)]
         .into_iter()
         .take(if commutes { 2 } else { 1 })
-        .find_map(|(made, other)| {
-            let (product, primitive) = index.primitive(graph, made)?;
-            let axis = match primitive {
-                Primitive::Conv { .. } | Primitive::ConvTranspose { .. } => 1,
-                Primitive::MatMul => graph.values[made.index()].shape.rank() - 1,
-                _ => return None,
-            };
-            if index.uses[made.index()] != 1 {
-                return None;
-            }
-            let values = per_channel(graph, index, other, axis)?;
+        .find_map(|(read, other)| {
+            let (product, primitive, seen) = product_behind(graph, index, read)?;
+            let values = per_channel(graph, index, other, seen)?;
             let (scale, shift) = match kind {
                 Binary::Mul => (Some(values), None),
                 Binary::Div => (Some(values.iter().map(|v| 1.0 / v).collect()), None),
@@ -68,7 +62,7 @@ fn find(graph: &Graph, index: &Index, follower: usize) -> Option<Fold> {
             let weights = plain_weights(graph, index, node, primitive)?;
             let bias = match node.inputs.get(2) {
                 Some(&bias) => Some(match primitive {
-                    Primitive::MatMul => per_channel(graph, index, bias, axis)?,
+                    Primitive::MatMul => per_channel(graph, index, bias, channels(graph, node, primitive)?)?,
                     _ => per_channel(graph, index, bias, 0)?,
                 }),
                 None => None,
@@ -76,12 +70,48 @@ fn find(graph: &Graph, index: &Index, follower: usize) -> Option<Fold> {
             Some(Fold {
                 product,
                 follower,
+                read,
                 scale,
                 shift,
                 weights,
                 bias,
             })
         })
+}
+
+/// The axis of a product's channels in its result.
+fn channels(graph: &Graph, node: &Node, primitive: &Primitive) -> Option<usize> {
+    match primitive {
+        Primitive::Conv { .. } | Primitive::ConvTranspose { .. } => Some(1),
+        Primitive::MatMul => graph.value(node.outputs[0]).shape.rank().checked_sub(1),
+        _ => None,
+    }
+}
+
+/// The product whose result `value` is, or looks at through views, all of them read once; and the axis of its channels in `value`.
+fn product_behind<'g>(graph: &'g Graph, index: &Index, value: ValueId) -> Option<(usize, &'g Primitive, usize)> {
+    if index.uses[value.index()] != 1 {
+        return None;
+    }
+    let producer = index.producers[value.index()]?;
+    let node = &graph.nodes[producer];
+    let view = match &node.op {
+        Op::Primitive(primitive) => return Some((producer, primitive, channels(graph, node, primitive)?)),
+        Op::View(view) => view,
+        Op::Concat { .. } => return None,
+    };
+    let (product, primitive, axis) = product_behind(graph, index, node.inputs[0])?;
+    let (from, to) = (graph.value(node.inputs[0]).shape, graph.value(value).shape);
+    let seen = match view {
+        ViewOp::Transpose { perm } => perm.iter().position(|&a| a == axis)?,
+        ViewOp::Reshape => {
+            // An axis of its own has as many elements before it, and as many positions.
+            let before = |shape: Shape, a: usize| shape.dims()[..a].iter().map(|&d| u64::from(d)).product::<u64>();
+            (0..to.rank()).find(|&a| to.dim(a) == from.dim(axis) && before(to, a) == before(from, axis))?
+        }
+        _ => return None,
+    };
+    Some((product, primitive, seen))
 }
 
 /// The product's constant weights, elements in C order; for a matrix product the one `[K,N]` matrix all samples share.
@@ -129,7 +159,7 @@ fn apply(graph: &mut Graph, fold: &Fold) {
     };
     let made = graph.nodes[fold.product].outputs[0];
     let follower = graph.nodes.remove(fold.follower);
-    replace(graph, follower.outputs[0], made);
+    replace(graph, follower.outputs[0], fold.read);
     let name = graph.nodes[fold.product].name.clone();
     let mut inputs = graph.nodes[fold.product].inputs[..2].to_vec();
     // Views that repeat a new constant go right before the product.

@@ -6,6 +6,7 @@ mod branches;
 mod drop_dead;
 mod drop_noops;
 mod flattened;
+mod fold_ahead;
 mod fold_batchnorm;
 mod fold_constants;
 mod fold_pad;
@@ -17,8 +18,10 @@ mod masks;
 mod merged_axes;
 mod nested;
 mod normalise;
+mod parted;
 mod patches;
 mod reaxed;
+mod rejoined;
 mod rewrite;
 mod short_sums;
 mod siblings;
@@ -59,7 +62,7 @@ impl PassSet {
     pub const LAYOUT: PassSet = PassSet(1 << 8);
     /// Lowering turns views and concatenations into strides instead of copies.
     pub const ELIDE: PassSet = PassSet(1 << 9);
-    /// The exact Gelu, spelled with the error function, becomes one function.
+    /// Gelu, spelled with the error function or with the hyperbolic tangent, becomes one function.
     pub const GELU: PassSet = PassSet(1 << 10);
     /// Layer normalisation, spelled with means, becomes one primitive.
     pub const NORMALISE: PassSet = PassSet(1 << 11);
@@ -89,17 +92,31 @@ impl PassSet {
     pub const BRANCHES: PassSet = PassSet(1 << 23);
     /// Normalisations of groups of channels become those of pictures as they are stored, of which a kernel has a sample whole.
     pub const GROUP_NORMALISE: PassSet = PassSet(1 << 24);
+    /// Parts of one value that a concatenation puts side by side again become one part.
+    pub const REJOINED: PassSet = PassSet(1 << 25);
+    /// Functions behind a concatenation of products go to each part.
+    pub const PARTED: PassSet = PassSet(1 << 26);
+    /// Per-channel scale and shift before a convolution move into its weights and bias.
+    pub const FOLD_AHEAD: PassSet = PassSet(1 << 27);
+    /// Lowering joins chains of elementwise functions where they meet.
+    pub const MEETING: PassSet = PassSet(1 << 28);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 25) - 1);
+    pub const ALL: PassSet = PassSet((1 << 29) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
         match target {
             Target::Cuda { wgmma: true } => self,
             Target::Cuda { wgmma: false } => self.without(PassSet::POOLED),
-            Target::Cpu => [PassSet::POOLED, PassSet::LONG_ATTENTION, PassSet::PAIRS, PassSet::GROUP_NORMALISE]
-                .into_iter()
-                .fold(self, PassSet::without),
+            Target::Cpu => [
+                PassSet::POOLED,
+                PassSet::LONG_ATTENTION,
+                PassSet::PAIRS,
+                PassSet::GROUP_NORMALISE,
+                PassSet::MEETING,
+            ]
+            .into_iter()
+            .fold(self, PassSet::without),
         }
     }
 
@@ -157,8 +174,9 @@ struct Pass {
 }
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
-/// branches may be scaled before they are added to their input again.
-const PASSES: [Pass; 25] = [
+/// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
+/// nothing behind it before it is known.
+const PASSES: [Pass; 29] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -175,6 +193,11 @@ const PASSES: [Pass; 25] = [
         run: drop_noops::run,
     },
     Pass {
+        name: "rejoined",
+        flag: PassSet::REJOINED,
+        run: rejoined::run,
+    },
+    Pass {
         name: "nested",
         flag: PassSet::NESTED,
         run: nested::run,
@@ -188,6 +211,11 @@ const PASSES: [Pass; 25] = [
         name: "fold_pad",
         flag: PassSet::FOLD_PAD,
         run: fold_pad::run,
+    },
+    Pass {
+        name: "parted",
+        flag: PassSet::PARTED,
+        run: parted::run,
     },
     Pass {
         name: "fold_batchnorm",
@@ -230,6 +258,11 @@ const PASSES: [Pass; 25] = [
         run: gelu::run,
     },
     Pass {
+        name: "parted",
+        flag: PassSet::PARTED,
+        run: parted::run,
+    },
+    Pass {
         name: "normalise",
         flag: PassSet::NORMALISE,
         run: normalise::run,
@@ -238,6 +271,11 @@ const PASSES: [Pass; 25] = [
         name: "group normalise",
         flag: PassSet::GROUP_NORMALISE,
         run: group_normalise::run,
+    },
+    Pass {
+        name: "fold_ahead",
+        flag: PassSet::FOLD_AHEAD,
+        run: fold_ahead::run,
     },
     Pass {
         name: "attention",

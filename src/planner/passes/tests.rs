@@ -145,6 +145,49 @@ fn every_spelling_of_gelu_is_known() {
 }
 
 #[test]
+fn gelu_with_a_hyperbolic_tangent_is_known_as_a_cube_a_power_or_nested() {
+    let root = (2.0f32 / std::f32::consts::PI).sqrt();
+    let gated = |net: &mut Net, x: ValueId, inside: ValueId| {
+        let bent = net.unary(Unary::Tanh, inside);
+        let (one, half) = (scalar(net, 1.0), scalar(net, 0.5));
+        let sum = net.binary(Binary::Add, bent, one);
+        let y = net.binary(Binary::Mul, x, half);
+        net.binary(Binary::Mul, y, sum)
+    };
+    let cubes: [fn(&mut Net, ValueId) -> ValueId; 2] = [
+        |net, x| {
+            let square = net.binary(Binary::Mul, x, x);
+            net.binary(Binary::Mul, x, square)
+        },
+        |net, x| {
+            let three = scalar(net, 3.0);
+            net.binary(Binary::Pow, x, three)
+        },
+    ];
+    for cube in cubes {
+        for (factor, known) in [(0.044_715, true), (0.05, false)] {
+            let (mut net, _, x) = picture();
+            let (cube, factor, root) = (cube(&mut net, x), scalar(&mut net, factor), scalar(&mut net, root));
+            let bend = net.binary(Binary::Mul, cube, factor);
+            let inside = net.binary(Binary::Add, x, bend);
+            let inside = net.binary(Binary::Mul, inside, root);
+            let y = gated(&mut net, x, inside);
+            let left = primitives(net, y, PassSet::GELU);
+            assert_eq!(left == [Primitive::Unary(Unary::GeluTanh)], known, "{left:?}");
+        }
+    }
+    // x * (root + root * 0.044715 * x^2)
+    let (mut net, _, x) = picture();
+    let (factor, root) = (scalar(&mut net, root * 0.044_715), scalar(&mut net, root));
+    let square = net.binary(Binary::Mul, x, x);
+    let bend = net.binary(Binary::Mul, square, factor);
+    let sum = net.binary(Binary::Add, bend, root);
+    let inside = net.binary(Binary::Mul, x, sum);
+    let y = gated(&mut net, x, inside);
+    assert_eq!(primitives(net, y, PassSet::GELU), [Primitive::Unary(Unary::GeluTanh)]);
+}
+
+#[test]
 fn every_spelling_of_hard_swish_is_known() {
     let shifted = |net: &mut Net, x: ValueId, top: f32| {
         let three = scalar(net, 3.0);

@@ -1,11 +1,13 @@
 //! The planner as a whole: graphs compiled in every way give what their nodes give one by one.
 
 mod branches;
+mod channels;
 mod classifier;
 mod crops;
 mod ends;
 mod files;
 mod group_normalise;
+mod meeting;
 pub mod nets;
 mod oracle;
 mod pooled;
@@ -24,6 +26,7 @@ use oracle::{close, compile, compile_with, evaluate, run, same_bits};
 /// Passes that fold arithmetic, and so change how results are rounded.
 const ROUNDING: PassSet = PassSet::FOLD_BATCHNORM
     .with(PassSet::BRANCHES)
+    .with(PassSet::FOLD_AHEAD)
     .with(PassSet::SILU)
     .with(PassSet::HARDSWISH)
     .with(PassSet::FLATTENED);

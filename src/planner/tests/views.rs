@@ -177,8 +177,8 @@ fn a_value_read_twice_stays_in_memory() {
     net.output(y);
     let plan = compiled(net, &[&[1, 6, 8, 4]]);
     let calls: Vec<usize> = plan.operators.iter().map(|o| o.calls.len()).collect();
-    assert_eq!(calls.iter().sum::<usize>(), 4);
-    assert!(plan.operators.len() >= 3, "{calls:?}");
+    // What the convolution makes lies in memory; its two functions meet.
+    assert_eq!(calls, [1, 3]);
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod matrices;
 mod matvec;
 mod normalise;
 mod pair_mma;
+mod places;
 mod pool;
 mod pool_rows;
 mod pool_wide;
@@ -375,6 +376,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Normalise => normalise::compile(operator),
         Named::GroupNormalise => group_normalise::compile(operator),
         Named::Attention => attention::plain::compile(operator),
+        Named::Places => places::compile(operator),
         Named::PairMma => pair_mma::compile(operator),
         Named::AttentionMma => attention::mma::compile(operator),
         Named::AttentionWgmma => attention::wgmma::compile(operator),

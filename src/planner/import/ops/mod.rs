@@ -23,6 +23,7 @@ mod reduce;
 mod refused;
 mod reshape;
 mod resize;
+mod sample;
 mod scatter;
 mod select;
 mod window;
@@ -93,7 +94,7 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "Max" => elementwise::fold(b, node, Binary::Max),
         "Clip" => elementwise::clip(b, node),
         "Cast" => elementwise::cast(b, node),
-        "BatchNormalization" => norm::batch_normalization(b, node),
+        "BatchNormalization" => return norm::batch_normalization(b, node),
         "LayerNormalization" => return norm::layer_normalization(b, node),
         "RMSNormalization" => norm::rms_normalization(b, node),
         "InstanceNormalization" => norm::instance_normalization(b, node),
@@ -175,6 +176,9 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "GatherND" => scatter::gather_nd(b, node),
         "ScatterElements" | "Scatter" => scatter::scatter_elements(b, node),
         "ScatterND" => scatter::scatter_nd(b, node),
+        "GridSample" => sample::grid_sample(b, node),
+        "DeformConv" => sample::deform_conv(b, node),
+        "Col2Im" => sample::col2im(b, node),
         other => Err(unsupported(refused::why(other))),
     };
     Ok(vec![output?])

@@ -223,9 +223,17 @@ pub(super) fn mean_variance(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Op
     b.binary(Binary::Div, &centred, &deviation)
 }
 
-/// BatchNormalization with the statistics of its own input, as weights that are standardised on the way are exported.
-fn normalised_by_itself(b: &mut Builder, x: &Operand, parameters: &[&Operand], epsilon: f32) -> Fallible<Operand> {
+/// BatchNormalization with the statistics of its own input, as weights that are standardised on the way are exported. The running
+/// mean and variance, which follow those of the input by what `momentum` leaves of them, are its second and third output.
+fn normalised_by_itself(
+    b: &mut Builder,
+    node: &OnnxNode<'_>,
+    x: &Operand,
+    parameters: &[&Operand],
+    epsilon: f32,
+) -> Fallible<Vec<Operand>> {
     let rank = x.shape().rank();
+    let momentum = f64::from(node.float("momentum")?.unwrap_or(0.9));
     let axes: Vec<usize> = (0..rank).filter(|&a| a != 1).collect();
     let mean = reduce::over(b, x, ReduceKind::Mean, &axes)?;
     let centred = b.binary(Binary::Sub, x, &mean)?;
@@ -241,22 +249,34 @@ fn normalised_by_itself(b: &mut Builder, x: &Operand, parameters: &[&Operand], e
     };
     let (scale, bias) = (along(b, parameters[0])?, along(b, parameters[1])?);
     let scaled = b.binary(Binary::Mul, &normal, &scale)?;
-    b.binary(Binary::Add, &scaled, &bias)
+    let mut outputs = vec![b.binary(Binary::Add, &scaled, &bias)?];
+    for (index, found) in [(2, &mean), (3, &variance)] {
+        if node.output_count() < index {
+            break;
+        }
+        let running = parameters[index];
+        let found = b.reshape(found, running.shape())?;
+        let found = convert(b, &found, running.elem())?;
+        let (kept, rest) = (b.scalar(running.elem(), momentum)?, b.scalar(running.elem(), 1.0 - momentum)?);
+        let old = b.binary(Binary::Mul, running, &kept)?;
+        let new = b.binary(Binary::Mul, &found, &rest)?;
+        outputs.push(b.binary(Binary::Add, &old, &new)?);
+    }
+    Ok(outputs)
 }
 
 /// BatchNormalization at inference: `x * a + c` per channel with `a = scale / sqrt(var + epsilon)`, `c = bias - mean * a`.
 /// Constant parameters are combined in f64; others are computed on the way.
-pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Vec<Operand>> {
     node.arity(5, 5)?;
     let x = node.input(0)?;
     let epsilon = node.float("epsilon")?.unwrap_or(1e-5);
-    node.ignore("momentum");
     let training = node.flag("training_mode", false)?;
     if node.opset < 9 && !node.flag("spatial", true)? {
         return Err(unsupported("statistics per position").at("spatial"));
     }
-    if (1..node.output_count()).any(|i| node.wants(i)) {
-        return Err(unsupported("outputs of training"));
+    if !training && (1..node.output_count()).any(|i| node.wants(i)) {
+        return Err(unsupported("outputs of training where `training_mode` is 0"));
     }
     let (rank, channels) = (x.shape().rank(), x.shape().dim(1));
     if rank < 2 || !x.elem().is_float() {
@@ -272,8 +292,9 @@ pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
         parameters.push(p);
     }
     if training {
-        return normalised_by_itself(b, x, &parameters, epsilon);
+        return normalised_by_itself(b, node, x, &parameters, epsilon);
     }
+    node.ignore("momentum");
     let hosts: Option<Vec<Vec<f64>>> = parameters.iter().map(|p| p.host().map(Host::as_f64s)).collect();
     if let Some(hosts) = hosts {
         let [scale, bias, mean, var] = [&hosts[0], &hosts[1], &hosts[2], &hosts[3]];
@@ -285,7 +306,7 @@ pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
         };
         let (a, c) = (parameter(a)?, parameter(c)?);
         let scaled = b.binary(Binary::Mul, x, &a)?;
-        return b.binary(Binary::Add, &scaled, &c);
+        return Ok(vec![b.binary(Binary::Add, &scaled, &c)?]);
     }
     if parameters.iter().any(|p| p.elem() != x.elem()) {
         return Err(unsupported("computed parameters of another type than the input's"));
@@ -301,5 +322,5 @@ pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
     );
     let centred = b.binary(Binary::Sub, x, &mean)?;
     let scaled = b.binary(Binary::Mul, &centred, &factor)?;
-    b.binary(Binary::Add, &scaled, &bias)
+    Ok(vec![b.binary(Binary::Add, &scaled, &bias)?])
 }

@@ -17,8 +17,8 @@ pub(super) fn why(op: &str) -> String {
         op if op.starts_with("Random") || matches!(op, "Multinomial" | "Bernoulli") => {
             "random numbers: the same frame gives the same bits. Export the network for inference".into()
         }
-        "RoiAlign" | "MaxRoiPool" | "GridSample" | "AffineGrid" | "DeformConv" | "MaxUnpool" | "Col2Im" => {
-            format!("it reads or writes places that a frame computes, for which there is no kernel: {cut}")
+        "RoiAlign" | "MaxRoiPool" | "AffineGrid" | "MaxUnpool" => {
+            format!("it works on regions or places that a frame computes, for which there is no kernel: {cut}")
         }
         _ => format!("this operator is not imported: express it by others when exporting, or {cut}"),
     }

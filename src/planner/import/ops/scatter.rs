@@ -1,8 +1,8 @@
 //! Elements by lists of places: GatherElements, GatherND, ScatterElements, ScatterND.
 //!
 //! All are Gathers over the elements in C order: of computed places, the number of each is computed from them in integers.
-//! What is scattered to places that are known while importing is picked from the data and the updates joined; places that
-//! only a frame brings are refused.
+//! What is scattered is picked from the data and the updates joined: by places that are known while importing, or by those that a
+//! frame finds ([`Primitive::Sources`]).
 
 use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, limit, malformed, unsupported};
@@ -226,14 +226,10 @@ fn scatter(b: &mut Builder, node: &OnnxNode<'_>, places: &Operand, inner: &[i64]
     if updates.shape().elements() != count * run as u64 {
         return Err(malformed(format!("shape {} for indices {}", updates.shape(), places.shape())).at("updates"));
     }
-    let Some(known) = places.host().and_then(Host::as_i64s) else {
-        return Err(unsupported(
-            "computed at run time: only places that are constants are imported. Where the network scatters pillars or points to a grid, \
-             cut it there in two networks, or give the grid as the network's input",
-        )
-        .at("indices"));
-    };
     let rows = data.shape().elements() as i64 / run;
+    let Some(known) = places.host().and_then(Host::as_i64s) else {
+        return scatter_computed(b, [data, updates], places, [rows, count as i64, run]);
+    };
     // The row that each row of the result comes from: its own, or behind them an update.
     let mut sources: Vec<i64> = (0..rows).collect();
     for (update, &place) in known.iter().enumerate() {
@@ -247,6 +243,32 @@ fn scatter(b: &mut Builder, node: &OnnxNode<'_>, places: &Operand, inner: &[i64]
     }
     let joined = b.concat(&[&matrix, &more], 0, shape_of(&[rows + count as i64, run])?)?;
     let sources = b.constant(Host::i64s(shape_of(&[rows])?, sources)?);
+    let picked = b.one(
+        Primitive::Gather { axis: 0 },
+        &[&joined, &sources],
+        data.elem(),
+        shape_of(&[rows, run])?,
+    )?;
+    b.reshape(&picked, data.shape())
+}
+
+/// The same where a frame computes the places: it finds the source of each row. Data of one constant is one row.
+fn scatter_computed(b: &mut Builder, [data, updates]: [&Operand; 2], places: &Operand, [rows, count, run]: [i64; 3]) -> Fallible<Operand> {
+    let narrow = b.repeats(data).unwrap_or_else(|| data.clone());
+    let values = narrow.host().map(Host::as_f64s).unwrap_or_default();
+    let common = values.first().is_some_and(|first| values.iter().all(|v| v == first));
+    let (own, front) = if common {
+        let all = b.reshape(&narrow, shape_of(&[values.len() as i64])?)?;
+        let one = b.slice(&all, vec![0], vec![1], shape_of(&[1])?)?;
+        let one = b.reshape(&one, shape_of(&[1, 1])?)?;
+        (b.broadcast(&one, shape_of(&[1, run])?)?, 1)
+    } else {
+        (b.reshape(data, shape_of(&[rows, run])?)?, rows)
+    };
+    let more = b.reshape(updates, shape_of(&[count, run])?)?;
+    let joined = b.concat(&[&own, &more], 0, shape_of(&[front + count, run])?)?;
+    let places = b.reshape(places, shape_of(&[count])?)?;
+    let sources = b.one(Primitive::Sources { common }, &[&places], places.elem(), shape_of(&[rows])?)?;
     let picked = b.one(
         Primitive::Gather { axis: 0 },
         &[&joined, &sources],

@@ -16,6 +16,7 @@ mod reduce;
 mod remap;
 mod resample;
 pub mod routine;
+mod sample;
 mod scalar;
 mod tiles;
 pub mod value;

@@ -7,6 +7,7 @@ use super::matmul::Extents;
 use super::pool::Pooling;
 use super::remap::{Gather, Remap};
 use super::resample::Resample;
+use super::sample::{self, Sampler};
 use super::value::Value;
 use super::walk::Bounds;
 use super::{elementwise, matmul, reduce};
@@ -51,6 +52,11 @@ enum Body {
     Resample(Box<Resample>),
     Gather(Gather),
     Lstm(Lstm),
+    Sample(Sampler),
+    Sources {
+        common: bool,
+        count: u32,
+    },
     /// The output has no elements.
     Nothing,
 }
@@ -101,6 +107,11 @@ impl Routine {
                 index_rank: inputs[1].1.rank(),
             }),
             Primitive::Lstm { reverse } => Body::Lstm(Lstm::new(reverse, output)),
+            Primitive::Sample(sample) => Body::Sample(Sampler::new(sample, input)),
+            Primitive::Sources { common } => Body::Sources {
+                common,
+                count: input.dim(0),
+            },
             Primitive::Prepare(_)
             | Primitive::DecodeYolox { .. }
             | Primitive::Nms(_)
@@ -169,6 +180,8 @@ impl Routine {
             Body::Resample(resample) => resample.run(x, y, &bounds),
             Body::Gather(gather) => gather.run(x, &inputs[1], y, &bounds),
             Body::Lstm(lstm) => lstm.run(inputs, outputs, &bounds, work),
+            Body::Sample(sampler) => sampler.run(inputs, y, &bounds),
+            Body::Sources { common, count } => sample::sources(*common, *count, x, y, self.output.dim(0)),
             Body::Nothing => {}
         }
     }

@@ -55,6 +55,7 @@ pub fn cases() -> Cases {
     products(&mut all);
     moves(&mut all);
     recurrences(&mut all);
+    places(&mut all);
     all
 }
 
@@ -512,6 +513,54 @@ fn group_normalisations(all: &mut Cases) {
                 b.operator(Primitive::GroupNormalise { groups: 4, epsilon }, &[x], &[], &[y])
             });
         }
+    }
+}
+
+/// Samples by grids and by taps, in pieces of halves and one by one; and sources, in one range of rows and in several.
+fn places(all: &mut Cases) {
+    let (linear, zero) = (Sampling::Linear, Outside::Zero);
+    for (dtype, form) in FLOATS
+        .into_iter()
+        .flat_map(|d| [Form::Plain, Form::Pixels, Form::Slice, Form::OddSlice].map(|f| (d, f)))
+    {
+        for (sampling, outside, align_corners) in [
+            (linear, zero, false),
+            (Sampling::Nearest, Outside::Border, true),
+            (Sampling::Cubic, Outside::Reflection, false),
+            (linear, Outside::Reflection, true),
+        ] {
+            all.add(format!("{sampling:?} samples of {dtype} {form:?}, {outside:?} outside"), |b| {
+                let (x, y) = (b.tensor(dtype, &[2, 24, 9, 7], form), b.tensor(dtype, &[2, 24, 5, 11], form));
+                let grid = b.tensor(dtype, &[2, 5, 11, 2], Form::Plain);
+                let places = Places::Grid { align_corners };
+                b.operator(Primitive::Sample(Sample { sampling, outside, places }), &[x, grid], &[], &[y])
+            });
+        }
+        for (groups, parts, factors) in [(1, 1, false), (3, 1, true), (1, 2, true), (2, 6, false)] {
+            all.add(format!("taps of {groups} groups in {parts} parts of {dtype} {form:?}"), |b| {
+                let mut window = window([3, 2], 1, 2, 2, 1);
+                window.stride[0] = 2;
+                let (x, y) = (b.tensor(dtype, &[2, 48, 9, 7], form), b.tensor(dtype, &[2, 288, 4, 8], form));
+                let moves = b.tensor(dtype, &[2, 12 * groups, 4, 8], Form::Pixels);
+                let mut inputs = vec![x, moves];
+                if factors {
+                    inputs.push(b.tensor(dtype, &[2, 6 * groups, 4, 8], Form::Pixels));
+                }
+                let places = Places::Taps { window, groups, parts };
+                let sample = Sample {
+                    sampling: linear,
+                    outside: zero,
+                    places,
+                };
+                b.operator(Primitive::Sample(sample), &inputs, &[], &[y])
+            });
+        }
+    }
+    for (common, rows, updates) in [(false, 7, 40), (true, 3000, 5000), (false, 1025, 1)] {
+        all.add(format!("sources of {rows} rows from {updates} updates"), |b| {
+            let (places, y) = (b.tensor(I32, &[updates], Form::Plain), b.tensor(I32, &[rows], Form::Plain));
+            b.operator(Primitive::Sources { common }, &[places], &[], &[y])
+        });
     }
 }
 

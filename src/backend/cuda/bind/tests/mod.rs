@@ -160,6 +160,7 @@ fn every_tactic_of_the_menu_is_bound() {
         Recurrent,
         Normalise,
         GroupNormalise,
+        Places,
         Attention,
         AttentionMma,
         PairMma,

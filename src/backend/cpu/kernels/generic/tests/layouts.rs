@@ -264,6 +264,46 @@ fn other_cases(r: &mut Random, cases: &mut Vec<Case>) {
     }
 }
 
+/// All ways of sampling, by grids and by taps in groups and parts; and sources of rows of their own, and of common ones.
+fn placed_cases(r: &mut Random, cases: &mut Vec<Case>) {
+    use crate::primitive::{Outside, Places, Sample, Sampling};
+    for sampling in [Sampling::Nearest, Sampling::Linear, Sampling::Cubic] {
+        for outside in [Outside::Zero, Outside::Border, Outside::Reflection] {
+            for (dtype, align_corners) in [(DType::F32, false), (DType::F32, true), (DType::F16, false)] {
+                let places = Places::Grid { align_corners };
+                cases.push(Case {
+                    primitive: Primitive::Sample(Sample { sampling, outside, places }),
+                    inputs: vec![r.tensor(dtype, shape(&[2, 3, 5, 7])), r.tensor(dtype, shape(&[2, 4, 6, 2]))],
+                    outputs: vec![(dtype, shape(&[2, 3, 4, 6]))],
+                });
+            }
+        }
+    }
+    for (groups, parts, factors) in [(1, 1, false), (2, 1, true), (1, 2, true), (3, 2, true), (2, 3, false)] {
+        let mut window = Window::new(&[3, 2]);
+        (window.stride, window.pad_begin, window.pad_end) = ([2, 1, 1], [1, 0, 0], [1, 1, 0]);
+        let places = Places::Taps { window, groups, parts };
+        let (sampling, outside) = (Sampling::Linear, Outside::Zero);
+        let mut inputs = vec![
+            r.tensor(DType::F32, shape(&[2, 6, 7, 5])),
+            r.tensor(DType::F32, shape(&[2, 12 * groups, 4, 5])),
+        ];
+        inputs.extend(factors.then(|| r.tensor(DType::F32, shape(&[2, 6 * groups, 4, 5]))));
+        cases.push(Case {
+            primitive: Primitive::Sample(Sample { sampling, outside, places }),
+            inputs,
+            outputs: vec![(DType::F32, shape(&[2, 36, 4, 5]))],
+        });
+    }
+    for (common, rows) in [(false, 9), (true, 9), (false, 40)] {
+        cases.push(Case {
+            primitive: Primitive::Sources { common },
+            inputs: vec![r.tensor(DType::I32, shape(&[25]))],
+            outputs: vec![(DType::I32, shape(&[rows]))],
+        });
+    }
+}
+
 /// Random sizes, both directions, with and without initial states and the last c.
 fn recurrent_cases(r: &mut Random, cases: &mut Vec<Case>) {
     for (steps, rows, hidden) in [(1, 1, 1), (3, 5, 7), (6, 2, 16), (4, 3, 19), (2, 4, 33)] {
@@ -330,6 +370,7 @@ fn cases() -> Vec<Case> {
     elementwise_cases(&mut r, &mut cases);
     other_cases(&mut r, &mut cases);
     recurrent_cases(&mut r, &mut cases);
+    placed_cases(&mut r, &mut cases);
     cases
 }
 

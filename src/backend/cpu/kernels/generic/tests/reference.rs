@@ -2,7 +2,7 @@
 
 use super::{coordinates, get};
 use crate::backend::cpu::fixture::erf;
-use crate::primitive::{Binary, PadMode, PoolKind, Primitive, ReduceKind, Unary, Window};
+use crate::primitive::{Binary, Outside, PadMode, Places, PoolKind, Primitive, ReduceKind, Sample, Sampling, Unary, Window};
 use crate::tensor::{DType, Shape, Tensor};
 
 /// The outputs of `primitive` as numbers in C order: values, and for a maximum pooling the winners.
@@ -102,8 +102,104 @@ pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<
             get(x, &[&at[..axis], &[i], &at[axis + q..]].concat())
         }),
         Primitive::Lstm { reverse } => lstm(reverse, inputs, output),
+        Primitive::Sample(sample) => each(&|at| sampled(&sample, inputs, at)),
+        Primitive::Sources { common } => each(&|at| {
+            let last = (0..x.len()).rev().find(|&k| get(x, &[k]) == at[0] as f64);
+            let first = if common { 1 } else { output.dim(0) as usize };
+            last.map_or(if common { 0 } else { at[0] }, |k| first + k) as f64
+        }),
         _ => panic!("no reference for {primitive:?}"),
     }
+}
+
+/// Where a row and a column of the input are sampled, and what of it.
+fn sampled(sample: &Sample, inputs: &[&Tensor], at: &[usize]) -> f64 {
+    let x = inputs[0];
+    let [channels, high, wide] = [1, 2, 3].map(|a| x.shape().dim(a) as usize);
+    let (channel, align, places, factor) = match sample.places {
+        Places::Grid { align_corners } => {
+            let along = |axis: usize, extent: usize| {
+                let (g, extent) = (get(inputs[1], &[at[0], at[2], at[3], axis]), extent as f64);
+                if align_corners {
+                    (g + 1.0) / 2.0 * (extent - 1.0)
+                } else {
+                    ((g + 1.0) * extent - 1.0) / 2.0
+                }
+            };
+            (at[1], align_corners, [along(1, high), along(0, wide)], 1.0)
+        }
+        Places::Taps { window, groups, parts } => {
+            let (taps, each) = (window.taps() as usize, channels / parts as usize);
+            let (part, tap) = (at[1] / each / taps, at[1] / each % taps);
+            let channel = part * each + at[1] % each;
+            let entry = channel / (channels / groups as usize) * taps + tap;
+            let (columns, factors) = (window.kernel[1] as usize, inputs.get(2));
+            let along = |axis: usize, inside: usize| {
+                let first = at[axis + 2] as f64 * f64::from(window.stride[axis]) - f64::from(window.pad_begin[axis]);
+                first + inside as f64 * f64::from(window.dilation[axis]) + get(inputs[1], &[at[0], 2 * entry + axis, at[2], at[3]])
+            };
+            let factor = factors.map_or(1.0, |f| get(f, &[at[0], entry, at[2], at[3]]));
+            (channel, false, [along(0, tap / columns), along(1, tap % columns)], factor)
+        }
+    };
+    let border = |extent: usize| {
+        if align {
+            (0.0, extent as f64 - 1.0)
+        } else {
+            (-0.5, extent as f64 - 0.5)
+        }
+    };
+    let reflect = |mut p: f64, extent: usize| {
+        let (low, high) = border(extent);
+        while low < high && !(low..=high).contains(&p) {
+            p = if p < low { 2.0 * low - p } else { 2.0 * high - p };
+        }
+        p.clamp(low, high)
+    };
+    let rounded = |p: f64| {
+        if sample.sampling == Sampling::Nearest {
+            p.round_ties_even()
+        } else {
+            p
+        }
+    };
+    let placed = |p: f64, extent: usize| {
+        let (low, high) = border(extent);
+        match sample.outside {
+            Outside::Border if p < low || p > high => p.clamp(0.0, extent as f64 - 1.0),
+            Outside::Reflection => reflect(p, extent),
+            _ => p,
+        }
+    };
+    let [row, column] = [(places[0], high), (places[1], wide)].map(|(p, extent)| placed(rounded(p), extent));
+    let element = |r: i64, c: i64| {
+        let inside = |i: i64, extent: usize| match sample.outside {
+            Outside::Zero => usize::try_from(i).ok().filter(|&i| i < extent),
+            Outside::Border => Some(i.clamp(0, extent as i64 - 1) as usize),
+            Outside::Reflection => Some(reflect(i as f64, extent) as usize),
+        };
+        let found = inside(r, high).zip(inside(c, wide));
+        found.map_or(0.0, |(r, c)| get(x, &[at[0], channel, r, c]))
+    };
+    let keys = |d: f64| {
+        let (a, d) = (-0.75, d.abs());
+        match d {
+            d if d <= 1.0 => (a + 2.0) * d.powi(3) - (a + 3.0) * d.powi(2) + 1.0,
+            d if d < 2.0 => a * d.powi(3) - 5.0 * a * d.powi(2) + 8.0 * a * d - 4.0 * a,
+            _ => 0.0,
+        }
+    };
+    let weight = |d: f64| match sample.sampling {
+        Sampling::Nearest => f64::from(u8::from(d == 0.0)),
+        Sampling::Linear => (1.0 - d.abs()).max(0.0),
+        Sampling::Cubic => keys(d),
+    };
+    let near = |p: f64| p.floor() as i64 - 1..p.floor() as i64 + 3;
+    let terms = near(row).flat_map(|r| near(column).map(move |c| (r, c)));
+    let sum: f64 = terms
+        .map(|(r, c)| weight(row - r as f64) * weight(column - c as f64) * element(r, c))
+        .sum();
+    factor * sum
 }
 
 /// Every step as the definition reads; h is rounded to the element type, as it is an output.
