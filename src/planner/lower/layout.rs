@@ -52,6 +52,8 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
         vec![false; graph.values.len()]
     };
     let convolved = convolved(graph);
+    // Views that no strides can say: storing them anew, they go wherever they are wanted.
+    let mut anew = vec![false; graph.values.len()];
     let mut layouts: Vec<Layout> = graph.values.iter().map(|v| Layout::contiguous(v.shape)).collect();
     let fresh = |value: ValueId, spatial: bool, like: Option<Layout>| -> Layout {
         let shape: Shape = graph.values[value.index()].shape;
@@ -71,15 +73,16 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                 let (input, output) = (node.inputs[0], node.outputs[0]);
                 let Op::View(view) = &node.op else { continue };
                 let seen = Strided::whole(layouts[input.index()]).view(view, graph.values[output.index()].shape);
+                anew[output.index()] = seen.is_none();
                 layouts[output.index()] = seen.map_or_else(|| fresh(output, false, None), |s| s.layout);
             }
             Unit::Concat(node) => {
                 let node = &graph.nodes[*node];
-                // The largest part says most about the order.
+                // The largest part that is not stored anew says most about the order.
                 let parts = node.inputs.iter().filter(|v| graph.values[v.index()].data.is_none());
-                let like = parts.map(|v| layouts[v.index()]).filter(|l| !repeats(l)).rev();
-                let like = like.max_by_key(|l| l.shape.elements());
-                layouts[node.outputs[0].index()] = fresh(node.outputs[0], false, like);
+                let like = parts.filter(|v| !repeats(&layouts[v.index()])).rev();
+                let like = like.max_by_key(|v| (!anew[v.index()], layouts[v.index()].shape.elements()));
+                layouts[node.outputs[0].index()] = fresh(node.outputs[0], false, like.map(|v| layouts[v.index()]));
             }
             Unit::Operator(nodes) => {
                 let primitives = nodes.iter().filter_map(|&n| match &graph.nodes[n].op {

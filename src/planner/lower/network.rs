@@ -264,13 +264,32 @@ impl Network<'_> {
             }
             return Ok(());
         }
-        // Strides cannot say it: store the input anew, in an order that the view can be made of, best in the wanted one.
+        // Strides cannot say it: store the input anew, in an order that the view can be made of: best where the view has a home, or
+        // else in the wanted one.
         let input_shape = self.graph.value(input).shape;
-        let wanted = Strided::whole(nested_as(shape, &self.natural[output.index()])).unview(view, input_shape);
-        let order = wanted.map_or_else(|| Layout::contiguous(input_shape), |at| at.layout);
-        let target = self.fresh(order, dtype)?;
+        let at_home = self.homes[output.index()].and_then(|home| home.at.unview(view, input_shape));
+        let target = match at_home {
+            Some(at) => View {
+                layout: at.layout,
+                ..self.storage(output)?
+            },
+            None => {
+                let wanted = self.natural[output.index()];
+                let padded = (shape.rank() >= 3)
+                    .then(|| apart(shape))
+                    .flatten()
+                    .filter(|padded| *padded == wanted);
+                let mut orders = padded.into_iter().chain([nested_as(shape, &wanted)]);
+                let order = orders.find_map(|order| Some(Strided::whole(order).unview(view, input_shape)?.layout));
+                self.fresh(order.unwrap_or_else(|| Layout::contiguous(input_shape)), dtype)?
+            }
+        };
         let writers = self.copy(&node.name, &from, target)?;
-        let at = Strided::whole(order).view(view, shape).ok_or_else(|| LowerError::View {
+        let stored = Strided {
+            origin: target.origin as i64,
+            layout: target.layout,
+        };
+        let at = stored.view(view, shape).ok_or_else(|| LowerError::View {
             graph: self.graph.name.clone(),
             node: node.name.clone(),
         })?;

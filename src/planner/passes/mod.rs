@@ -21,6 +21,7 @@ mod patches;
 mod reaxed;
 mod rewrite;
 mod short_sums;
+mod shuffled;
 mod siblings;
 mod silu;
 #[cfg(test)]
@@ -89,8 +90,10 @@ impl PassSet {
     pub const BRANCHES: PassSet = PassSet(1 << 23);
     /// Normalisations of groups of channels become those of pictures as they are stored, of which a kernel has a sample whole.
     pub const GROUP_NORMALISE: PassSet = PassSet(1 << 24);
+    /// Slices of a shuffle are those of what was shuffled.
+    pub const SHUFFLED: PassSet = PassSet(1 << 25);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 25) - 1);
+    pub const ALL: PassSet = PassSet((1 << 26) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -158,7 +161,7 @@ struct Pass {
 
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again.
-const PASSES: [Pass; 25] = [
+const PASSES: [Pass; 26] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -273,6 +276,11 @@ const PASSES: [Pass; 25] = [
         name: "flattened",
         flag: PassSet::FLATTENED,
         run: flattened::run,
+    },
+    Pass {
+        name: "shuffled",
+        flag: PassSet::SHUFFLED,
+        run: shuffled::run,
     },
     Pass {
         name: "drop_noops",

@@ -11,6 +11,7 @@ mod oracle;
 mod pooled;
 mod rates;
 mod resized;
+mod shuffled;
 mod transformers;
 mod views;
 
