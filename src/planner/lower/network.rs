@@ -482,6 +482,8 @@ impl Network<'_> {
         let side_by_side = match primitive {
             p if is_spatial(p) && k == 0 && !reads_pictures(p) => 1,
             Primitive::MatMul if k == 0 => shape.rank() - 1,
+            Primitive::Normalise { axis, .. } if k == 0 && self.scatters_rows(&place.view, usize::from(*axis)) => usize::from(*axis),
+            Primitive::Binary(_) => return Ok(self.as_result(value, place, result)),
             _ => return Ok(place),
         };
         let fits = shape.dim(side_by_side) <= 1 || layout.stride(side_by_side) == 1;
@@ -492,7 +494,7 @@ impl Network<'_> {
             return Ok(copy.clone());
         }
         let order = match primitive {
-            Primitive::MatMul => Layout::contiguous(shape),
+            Primitive::MatMul | Primitive::Normalise { .. } => Layout::contiguous(shape),
             p if convolves(p, place.view.dtype, shape) => apart(shape).unwrap_or(Layout::channels_last(shape)),
             _ => Layout::channels_last(shape),
         };
@@ -502,6 +504,25 @@ impl Network<'_> {
         let copy = Place { view: target, writers };
         self.rearranged.insert(value, copy.clone());
         Ok(copy)
+    }
+
+    /// Rows of halves of which the target's kernels find neither the elements nor eight rows side by side.
+    fn scatters_rows(&self, view: &View, axis: usize) -> bool {
+        /// Rows that are read at once.
+        const ROWS: u32 = 8;
+        let (layout, shape) = (&view.layout, view.layout.shape);
+        let beside = (0..shape.rank()).any(|a| a != axis && layout.stride(a) == 1 && shape.dim(a).is_multiple_of(ROWS));
+        let last = axis + 1 == shape.rank();
+        last && !beside && view.dtype == DType::F16 && self.set.has(PassSet::PAIRS)
+    }
+
+    /// Where a function reads `value`, which lies at `place`: in a copy made for another reader, if that alone lies like the result.
+    fn as_result(&self, value: ValueId, place: Place, result: &Layout) -> Place {
+        let alike = |p: &Place| p.view.layout == nested_as(p.view.layout.shape, result);
+        match self.rearranged.get(&value) {
+            Some(copy) if !alike(&place) && alike(copy) => copy.clone(),
+            _ => place,
+        }
     }
 
     /// An operator that copies `from` to `target`; none if there is nothing to copy.
