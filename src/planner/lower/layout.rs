@@ -106,6 +106,12 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                     let mut models = inputs.map(|v| layouts[v.index()]).filter(|l| !repeats(l));
                     like = models.next();
                 }
+                // Rows that are brought into order stay so.
+                let scattered = |&(n, p): &(usize, &Primitive)| match p {
+                    Primitive::Normalise { axis, .. } => scatters_rows(&layouts[graph.nodes[n].inputs[0].index()], usize::from(*axis)),
+                    _ => false,
+                };
+                like = like.filter(|_| !primitives.iter().any(scattered));
                 let attends = primitives.iter().any(|(_, p)| matches!(p, Primitive::Attention { .. }));
                 for &node in nodes {
                     for &output in &graph.nodes[node].outputs {
@@ -140,6 +146,13 @@ fn convolved(graph: &Graph) -> Vec<bool> {
 pub fn convolves(primitive: &Primitive, dtype: DType, shape: Shape) -> bool {
     let several = shape.rank() == 4 && shape.dim(1) > pictures::MAX_CHANNELS;
     matches!(primitive, Primitive::Conv { groups: 1, .. }) && several && dtype == DType::F16
+}
+
+/// True for rows along the last axis of which kernels find neither the elements nor whole groups of rows side by side.
+pub fn scatters_rows(layout: &Layout, axis: usize) -> bool {
+    let shape = layout.shape;
+    let beside = |a: usize| layout.stride(a) == 1 && (a == axis || shape.dim(a).is_multiple_of(ALIGNED));
+    axis + 1 == shape.rank() && shape.dim(axis) > 1 && !(0..shape.rank()).any(beside)
 }
 
 /// Channels-last storage of pixels that begin at multiples of [`ALIGNED`] elements; `None` for single pixels.
@@ -192,4 +205,21 @@ fn feeds_pixels(graph: &Graph, units: &[Unit]) -> Vec<bool> {
         }
     }
     wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_scattered_where_nothing_that_is_read_at_once_lies_side_by_side() {
+        let rows = |dims: [u32; 3], strides: [i64; 3], axis| {
+            let layout = Layout::new(Shape::new(&dims).unwrap(), &strides).unwrap();
+            scatters_rows(&layout, axis)
+        };
+        assert!(rows([4, 256, 144], [1, 4, 1024], 2), "patches of four pixels");
+        assert!(!rows([4, 256, 144], [36864, 144, 1], 2), "in order");
+        assert!(!rows([8, 256, 144], [1, 8, 2048], 2), "eight rows side by side");
+        assert!(!rows([4, 256, 144], [1, 4, 1024], 1), "along another axis");
+    }
 }

@@ -3,7 +3,7 @@
 use super::constants::{Constants, weight_order};
 use super::elide::{Home, Root, homes};
 use super::group::{Unit, units};
-use super::layout::{apart, convolves, is_spatial, natural, reads_pictures};
+use super::layout::{apart, convolves, is_spatial, natural, reads_pictures, scatters_rows};
 use super::{Buffer, LowerError, Lowered, Room};
 use crate::ids::{BufferId, OperatorId, TenantId};
 use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_NAME, MAX_OPERATORS};
@@ -482,7 +482,7 @@ impl Network<'_> {
         let side_by_side = match primitive {
             p if is_spatial(p) && k == 0 && !reads_pictures(p) => 1,
             Primitive::MatMul if k == 0 => shape.rank() - 1,
-            Primitive::Normalise { axis, .. } if k == 0 && self.scatters_rows(&place.view, usize::from(*axis)) => usize::from(*axis),
+            Primitive::Normalise { axis, .. } if k == 0 && self.orders_rows(&place.view, usize::from(*axis)) => usize::from(*axis),
             Primitive::Binary(_) => return Ok(self.as_result(value, place, result)),
             _ => return Ok(place),
         };
@@ -506,14 +506,9 @@ impl Network<'_> {
         Ok(copy)
     }
 
-    /// Rows of halves of which the target's kernels find neither the elements nor eight rows side by side.
-    fn scatters_rows(&self, view: &View, axis: usize) -> bool {
-        /// Rows that are read at once.
-        const ROWS: u32 = 8;
-        let (layout, shape) = (&view.layout, view.layout.shape);
-        let beside = (0..shape.rank()).any(|a| a != axis && layout.stride(a) == 1 && shape.dim(a).is_multiple_of(ROWS));
-        let last = axis + 1 == shape.rank();
-        last && !beside && view.dtype == DType::F16 && self.set.has(PassSet::PAIRS)
+    /// Rows of halves that the target's kernels read one by one as they lie.
+    fn orders_rows(&self, view: &View, axis: usize) -> bool {
+        view.dtype == DType::F16 && self.set.has(PassSet::PAIRS) && scatters_rows(&view.layout, axis)
     }
 
     /// Where a function reads `value`, which lies at `place`: in a copy made for another reader, if that alone lies like the result.
