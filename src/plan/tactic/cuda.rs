@@ -118,14 +118,21 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         _ => conv_mma::product(plan, body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
     };
     let single = |kernels: &[Kernel]| kernels.iter().copied().map(Tactic::of).collect::<Vec<_>>();
+    let leading = depthwise_strip::leading(operator);
+    let strips = if leading.is_empty() {
+        Strip::tactics().collect()
+    } else {
+        Vec::new()
+    };
     [
         products,
         single(&[Kernel::Prepare, Kernel::Decode]),
         squeeze::tactics().collect(),
         attention::menu(operator),
         pair::menu(operator),
+        leading,
         single(&plain::KERNELS),
-        Strip::tactics().collect(),
+        strips,
         single(&[Kernel::Generic]),
     ]
     .concat()

@@ -30,10 +30,13 @@ pub const MENU: &[Strip] = &[
     strip(2, 2),
     strip(2, 4),
     strip(2, 7),
+    strip(2, 1),
 ];
 
-/// Channels and pixels begin at multiples of so many elements.
-const ALIGNED: u32 = 4;
+/// Channels that the other kernels load at once.
+const GROUP: u32 = 8;
+/// Threads that occupy a large GPU, of two channels each.
+const OCCUPIED: u64 = 132 * 128;
 
 impl Strip {
     /// The entry that a tactic names; `None` for tactics of other kernels or strips that do not exist.
@@ -88,12 +91,12 @@ pub fn tail(operator: &Operator) -> Result<Option<Unary>, Misfit> {
 
 /// Checks that the kernels compute a depthwise convolution (see `plain`) of two spatial axes.
 pub fn fits(tactic: Tactic, operator: &Operator) -> Result<(), Misfit> {
-    Strip::of(tactic).ok_or(Misfit::Tile)?;
+    let strip = Strip::of(tactic).ok_or(Misfit::Tile)?;
     let call = operator.calls.first().ok_or(Misfit::Primitive)?;
     let (Primitive::Conv { window, .. }, [y]) = (&call.primitive, operator.outputs.as_slice()) else {
         return Err(Misfit::Primitive);
     };
-    need(form(window).is_some(), Misfit::Primitive)?;
+    let (taps, _) = form(window).ok_or(Misfit::Primitive)?;
     tail(operator)?;
     let view = |index: usize| match call.inputs.get(index) {
         Some(Operand::View(view)) => Ok(view),
@@ -102,15 +105,39 @@ pub fn fits(tactic: Tactic, operator: &Operator) -> Result<(), Misfit> {
     let (x, weights) = (view(0)?, view(1)?);
     let halves = [x, weights, y].iter().all(|v| v.dtype == DType::F16) && operator.calls.iter().all(|c| c.dtype == DType::F16);
     need(halves, Misfit::Type)?;
-    need(aligned(x) && aligned(y), Misfit::Layout)
+    let channels = strip.channels(taps);
+    need(in_groups(x, channels) && in_groups(y, channels), Misfit::Layout)
 }
 
-/// Groups of channels that are loaded at once lie where they can be.
-fn aligned(view: &View) -> bool {
+/// The tactics that come before the other kernels', best first: all where those for whole groups of channels do not take the operator.
+pub(super) fn leading(operator: &Operator) -> Vec<Tactic> {
+    let x = operator.calls.first().and_then(|call| call.inputs.first());
+    let (Some(Operand::View(x)), Some(y)) = (x, operator.outputs.first()) else {
+        return Vec::new();
+    };
+    if in_groups(x, GROUP) || y.layout.shape.rank() != 4 {
+        return Vec::new();
+    }
+    // The largest strips that occupy a large GPU, or else the smallest.
+    let shape = y.layout.shape;
+    let threads = |t: &Tactic| {
+        let [rows, pixels] = [(2, t.tile.1), (3, t.tile.0)].map(|(axis, each)| u64::from(shape.dim(axis).div_ceil(u32::from(each))));
+        rows * pixels * u64::from(shape.dim(1) / 2)
+    };
+    let mut all: Vec<Tactic> = Strip::tactics().collect();
+    all.sort_by_key(|t| match threads(t) {
+        enough @ OCCUPIED.. => (0, enough),
+        few => (1, u64::MAX - few),
+    });
+    all
+}
+
+/// There are whole groups of so many channels, and each begins where it can be loaded at once.
+fn in_groups(view: &View, channels: u32) -> bool {
     let shape = view.layout.shape;
-    let channels = shape.rank() == 4 && shape.dim(1).is_multiple_of(8);
-    let steps = Pixels::of(view).is_some_and(|p| p.strides[..3].iter().all(|s| s % i64::from(ALIGNED) == 0));
-    channels && steps && view.origin.is_multiple_of(u64::from(ALIGNED))
+    let whole = shape.rank() == 4 && shape.dim(1).is_multiple_of(channels);
+    let steps = Pixels::of(view).is_some_and(|p| p.strides[..3].iter().all(|s| s % i64::from(channels) == 0));
+    whole && steps && view.origin.is_multiple_of(u64::from(channels))
 }
 
 #[cfg(test)]

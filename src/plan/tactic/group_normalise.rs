@@ -9,6 +9,11 @@ pub const MAX_PARTS: u32 = 8;
 /// Threads of a block, and pieces of a part that each should have at most: parts are as few as that allows.
 pub const THREADS: u32 = 512;
 const TURNS: u32 = 8;
+/// The same where a sample has so few slabs that its blocks leave multiprocessors idle.
+const FEW_SLABS: u32 = 8;
+const FEW_TURNS: u32 = 4;
+/// And where it has but one.
+const TURNS_ALONE: u32 = 1;
 /// Channels of a piece.
 pub const PIECE: u32 = 8;
 /// Channels of a slab of several groups where pixels are few: what memory gives at once.
@@ -46,12 +51,18 @@ impl Slabs {
         let several = if unit > LARGEST_UNIT { group } else { unit * units.max(1) };
         let span = several.min(channels);
         let turns = u64::from(pixels) * u64::from(span.div_ceil(PIECE));
-        let parts = turns.div_ceil(u64::from(TURNS * THREADS)).next_power_of_two();
+        let count = channels.div_ceil(span);
+        let each = match count {
+            1 => TURNS_ALONE,
+            2..=FEW_SLABS => FEW_TURNS,
+            _ => TURNS,
+        };
+        let parts = turns.div_ceil(u64::from(each * THREADS)).next_power_of_two();
         Slabs {
             group,
             span,
             pixels,
-            count: channels.div_ceil(span),
+            count,
             parts: parts.min(u64::from(MAX_PARTS)) as u32,
         }
     }
@@ -84,8 +95,10 @@ mod tests {
             (slabs.span, slabs.count, slabs.parts)
         };
         assert_eq!(cut(64, 56 * 56, 1), (64, 1, 8), "one group");
-        assert_eq!(cut(512, 7 * 7, 1), (512, 1, 1), "one group of few pixels");
-        assert_eq!(cut(256, 48 * 80, 32), (32, 8, 4), "four groups of one piece");
+        assert_eq!(cut(512, 7 * 7, 1), (512, 1, 8), "one group of few pixels");
+        assert_eq!(cut(64, 8 * 8, 1), (64, 1, 1), "of very few");
+        assert_eq!(cut(256, 48 * 80, 32), (32, 8, 8), "four groups of one piece");
+        assert_eq!(cut(512, 28 * 28, 32), (32, 16, 1), "many slabs");
         assert_eq!(cut(64, 180 * 320, 64), (8, 8, 8), "instances of a large picture");
         assert_eq!(cut(64, 20 * 20, 64), (32, 2, 1), "of a small one");
         assert_eq!(cut(60, 100, 5), (24, 3, 1), "groups of a piece and a half");

@@ -16,7 +16,7 @@ const SHARED_SIDE: u16 = 32;
 const SPLITS: u16 = 4;
 /// Tiles of a sample from which on no K is shared out, and the shortest K that is.
 const FEW_TILES: u64 = 32;
-const LONG_K: u32 = 512;
+const LONG_K: u32 = 192;
 
 /// Both matrices of a product, and its output.
 pub struct Pair<'a> {

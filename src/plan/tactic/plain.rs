@@ -33,7 +33,7 @@ pub(super) const KERNELS: [Kernel; 15] = [
 const SPLITS: u16 = 32;
 /// Ranges of a long reduction: one a thread of a block.
 const MANY_SPLITS: u16 = 256;
-/// Fewest elements that are cut into so many ranges where the last axis is kept, or where pixels are reduced.
+/// Fewest elements that are cut into so many ranges where the last axis or neighbours are kept, or where pixels are reduced.
 const LARGE_PICTURE: u64 = 512;
 /// Fewest elements that are cut into so many ranges elsewhere: there a warp keeps up with shorter ones.
 const LONG_ROW: u64 = 4096;
@@ -61,7 +61,7 @@ pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass>
             axes,
         } => match reduced(x, axes) {
             LARGE_PICTURE.. if over_pixels(x, axes) && pixels(x, x).is_ok() => MANY_SPLITS,
-            LARGE_PICTURE.. if axes & 1 == 0 && keeps_last(x, axes) => MANY_SPLITS,
+            LARGE_PICTURE.. if axes & 1 == 0 && (keeps_last(x, axes) || keeps_neighbours(x, axes)) => MANY_SPLITS,
             LONG_ROW.. if axes & 1 == 0 => MANY_SPLITS,
             SPLIT_REDUCTION.. if axes & 1 == 0 => SPLITS,
             _ => 1,
@@ -83,6 +83,11 @@ fn over_pixels(x: &View, axes: u8) -> bool {
 /// True for a reduction that keeps the last axis.
 fn keeps_last(x: &View, axes: u8) -> bool {
     axes >> x.layout.shape.rank().saturating_sub(1) == 0
+}
+
+/// True for a reduction that keeps an axis whose elements lie side by side.
+fn keeps_neighbours(x: &View, axes: u8) -> bool {
+    reduction::walk(x, axes).is_ok_and(|walk| walk.neighbours.is_some())
 }
 
 /// A product of one row a sample with a constant matrix, whose cost is that of reading the matrix: large fully connected

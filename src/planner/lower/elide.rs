@@ -1,4 +1,5 @@
-//! Which values are born inside another value's storage: parts of a concatenation, and results in their port.
+//! Which values are born inside another value's storage: parts of a concatenation, views among them that have to be stored anew, and
+//! results in their port.
 //!
 //! Decided from the outermost storage inwards, before anything has a place: a result's port first, then concatenations from
 //! the last to the first, so that a concatenation inside another one finds its own place already known.
@@ -112,6 +113,7 @@ fn over_pixels(graph: &Graph, units: &[Unit]) -> Vec<bool> {
 impl Search<'_> {
     /// Lets `value`, or the value it is a reshape or transpose of, be born at `home`, if that is possible and good.
     fn settle(&mut self, value: ValueId, home: Home, exact: bool) {
+        let part = value;
         let mut value = value;
         let mut at = home.at;
         loop {
@@ -134,10 +136,19 @@ impl Search<'_> {
         } else {
             self.keeps_runs(producer, natural, &at.layout)
         };
+        if !made_here && !exact && self.is_reshape(part) {
+            // Unless its input's storage can be seen so, it is stored anew.
+            self.homes[part.index()].get_or_insert(home);
+            return;
+        }
         let home_of = &mut self.homes[value.index()];
         if made_here && good && home_of.is_none() {
             *home_of = Some(Home { at, ..home });
         }
+    }
+
+    fn is_reshape(&self, value: ValueId) -> bool {
+        self.producers[value.index()].is_some_and(|node| self.graph.nodes[node].op == Op::View(ViewOp::Reshape))
     }
 
     /// True if the elements that lie side by side in storage of its own do so there, where kernels need that. A picture of one

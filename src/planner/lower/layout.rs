@@ -52,6 +52,8 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
         vec![false; graph.values.len()]
     };
     let convolved = convolved(graph);
+    // Views that no strides can say: storing them anew, they go wherever they are wanted.
+    let mut anew = vec![false; graph.values.len()];
     let mut layouts: Vec<Layout> = graph.values.iter().map(|v| Layout::contiguous(v.shape)).collect();
     let fresh = |value: ValueId, spatial: bool, like: Option<Layout>| -> Layout {
         let shape: Shape = graph.values[value.index()].shape;
@@ -71,15 +73,16 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                 let (input, output) = (node.inputs[0], node.outputs[0]);
                 let Op::View(view) = &node.op else { continue };
                 let seen = Strided::whole(layouts[input.index()]).view(view, graph.values[output.index()].shape);
+                anew[output.index()] = seen.is_none();
                 layouts[output.index()] = seen.map_or_else(|| fresh(output, false, None), |s| s.layout);
             }
             Unit::Concat(node) => {
                 let node = &graph.nodes[*node];
-                // The largest part says most about the order.
+                // The largest part that is not stored anew says most about the order.
                 let parts = node.inputs.iter().filter(|v| graph.values[v.index()].data.is_none());
-                let like = parts.map(|v| layouts[v.index()]).filter(|l| !repeats(l)).rev();
-                let like = like.max_by_key(|l| l.shape.elements());
-                layouts[node.outputs[0].index()] = fresh(node.outputs[0], false, like);
+                let like = parts.filter(|v| !repeats(&layouts[v.index()])).rev();
+                let like = like.max_by_key(|v| (!anew[v.index()], layouts[v.index()].shape.elements()));
+                layouts[node.outputs[0].index()] = fresh(node.outputs[0], false, like.map(|v| layouts[v.index()]));
             }
             Unit::Operator(nodes) => {
                 let primitives = nodes.iter().filter_map(|&n| match &graph.nodes[n].op {
@@ -103,6 +106,12 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                     let mut models = inputs.map(|v| layouts[v.index()]).filter(|l| !repeats(l));
                     like = models.next();
                 }
+                // Rows that are brought into order stay so.
+                let scattered = |&(n, p): &(usize, &Primitive)| match p {
+                    Primitive::Normalise { axis, .. } => scatters_rows(&layouts[graph.nodes[n].inputs[0].index()], usize::from(*axis)),
+                    _ => false,
+                };
+                like = like.filter(|_| !primitives.iter().any(scattered));
                 let attends = primitives.iter().any(|(_, p)| matches!(p, Primitive::Attention { .. }));
                 for &node in nodes {
                     for &output in &graph.nodes[node].outputs {
@@ -137,6 +146,13 @@ fn convolved(graph: &Graph) -> Vec<bool> {
 pub fn convolves(primitive: &Primitive, dtype: DType, shape: Shape) -> bool {
     let several = shape.rank() == 4 && shape.dim(1) > pictures::MAX_CHANNELS;
     matches!(primitive, Primitive::Conv { groups: 1, .. }) && several && dtype == DType::F16
+}
+
+/// True for rows along the last axis of which kernels find neither the elements nor whole groups of rows side by side.
+pub fn scatters_rows(layout: &Layout, axis: usize) -> bool {
+    let shape = layout.shape;
+    let beside = |a: usize| layout.stride(a) == 1 && (a == axis || shape.dim(a).is_multiple_of(ALIGNED));
+    axis + 1 == shape.rank() && shape.dim(axis) > 1 && !(0..shape.rank()).any(beside)
 }
 
 /// Channels-last storage of pixels that begin at multiples of [`ALIGNED`] elements; `None` for single pixels.
@@ -189,4 +205,21 @@ fn feeds_pixels(graph: &Graph, units: &[Unit]) -> Vec<bool> {
         }
     }
     wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_scattered_where_nothing_that_is_read_at_once_lies_side_by_side() {
+        let rows = |dims: [u32; 3], strides: [i64; 3], axis| {
+            let layout = Layout::new(Shape::new(&dims).unwrap(), &strides).unwrap();
+            scatters_rows(&layout, axis)
+        };
+        assert!(rows([4, 256, 144], [1, 4, 1024], 2), "patches of four pixels");
+        assert!(!rows([4, 256, 144], [36864, 144, 1], 2), "in order");
+        assert!(!rows([8, 256, 144], [1, 8, 2048], 2), "eight rows side by side");
+        assert!(!rows([4, 256, 144], [1, 4, 1024], 1), "along another axis");
+    }
 }

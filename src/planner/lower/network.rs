@@ -3,7 +3,7 @@
 use super::constants::{Constants, weight_order};
 use super::elide::{Home, Root, homes};
 use super::group::{Unit, units};
-use super::layout::{apart, convolves, is_spatial, natural, reads_pictures};
+use super::layout::{apart, convolves, is_spatial, natural, reads_pictures, scatters_rows};
 use super::{Buffer, LowerError, Lowered, Room};
 use crate::ids::{BufferId, OperatorId, TenantId};
 use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_NAME, MAX_OPERATORS};
@@ -264,13 +264,32 @@ impl Network<'_> {
             }
             return Ok(());
         }
-        // Strides cannot say it: store the input anew, in an order that the view can be made of, best in the wanted one.
+        // Strides cannot say it: store the input anew, in an order that the view can be made of: best where the view has a home, or
+        // else in the wanted one.
         let input_shape = self.graph.value(input).shape;
-        let wanted = Strided::whole(nested_as(shape, &self.natural[output.index()])).unview(view, input_shape);
-        let order = wanted.map_or_else(|| Layout::contiguous(input_shape), |at| at.layout);
-        let target = self.fresh(order, dtype)?;
+        let at_home = self.homes[output.index()].and_then(|home| home.at.unview(view, input_shape));
+        let target = match at_home {
+            Some(at) => View {
+                layout: at.layout,
+                ..self.storage(output)?
+            },
+            None => {
+                let wanted = self.natural[output.index()];
+                let padded = (shape.rank() >= 3)
+                    .then(|| apart(shape))
+                    .flatten()
+                    .filter(|padded| *padded == wanted);
+                let mut orders = padded.into_iter().chain([nested_as(shape, &wanted)]);
+                let order = orders.find_map(|order| Some(Strided::whole(order).unview(view, input_shape)?.layout));
+                self.fresh(order.unwrap_or_else(|| Layout::contiguous(input_shape)), dtype)?
+            }
+        };
         let writers = self.copy(&node.name, &from, target)?;
-        let at = Strided::whole(order).view(view, shape).ok_or_else(|| LowerError::View {
+        let stored = Strided {
+            origin: target.origin as i64,
+            layout: target.layout,
+        };
+        let at = stored.view(view, shape).ok_or_else(|| LowerError::View {
             graph: self.graph.name.clone(),
             node: node.name.clone(),
         })?;
@@ -463,6 +482,8 @@ impl Network<'_> {
         let side_by_side = match primitive {
             p if is_spatial(p) && k == 0 && !reads_pictures(p) => 1,
             Primitive::MatMul if k == 0 => shape.rank() - 1,
+            Primitive::Normalise { axis, .. } if k == 0 && self.orders_rows(&place.view, usize::from(*axis)) => usize::from(*axis),
+            Primitive::Binary(_) => return Ok(self.as_result(value, place, result)),
             _ => return Ok(place),
         };
         let fits = shape.dim(side_by_side) <= 1 || layout.stride(side_by_side) == 1;
@@ -473,7 +494,7 @@ impl Network<'_> {
             return Ok(copy.clone());
         }
         let order = match primitive {
-            Primitive::MatMul => Layout::contiguous(shape),
+            Primitive::MatMul | Primitive::Normalise { .. } => Layout::contiguous(shape),
             p if convolves(p, place.view.dtype, shape) => apart(shape).unwrap_or(Layout::channels_last(shape)),
             _ => Layout::channels_last(shape),
         };
@@ -483,6 +504,20 @@ impl Network<'_> {
         let copy = Place { view: target, writers };
         self.rearranged.insert(value, copy.clone());
         Ok(copy)
+    }
+
+    /// Rows of halves that the target's kernels read one by one as they lie.
+    fn orders_rows(&self, view: &View, axis: usize) -> bool {
+        view.dtype == DType::F16 && self.set.has(PassSet::PAIRS) && scatters_rows(&view.layout, axis)
+    }
+
+    /// Where a function reads `value`, which lies at `place`: in a copy made for another reader, if that alone lies like the result.
+    fn as_result(&self, value: ValueId, place: Place, result: &Layout) -> Place {
+        let alike = |p: &Place| p.view.layout == nested_as(p.view.layout.shape, result);
+        match self.rearranged.get(&value) {
+            Some(copy) if !alike(&place) && alike(copy) => copy.clone(),
+            _ => place,
+        }
     }
 
     /// An operator that copies `from` to `target`; none if there is nothing to copy.

@@ -24,6 +24,7 @@ mod reaxed;
 mod rejoined;
 mod rewrite;
 mod short_sums;
+mod shuffled;
 mod siblings;
 mod silu;
 #[cfg(test)]
@@ -100,8 +101,10 @@ impl PassSet {
     pub const FOLD_AHEAD: PassSet = PassSet(1 << 27);
     /// Lowering joins chains of elementwise functions where they meet.
     pub const MEETING: PassSet = PassSet(1 << 28);
+    /// Slices of a shuffle are those of what was shuffled.
+    pub const SHUFFLED: PassSet = PassSet(1 << 29);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 29) - 1);
+    pub const ALL: PassSet = PassSet((1 << 30) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -176,7 +179,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 29] = [
+const PASSES: [Pass; 30] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -311,6 +314,11 @@ const PASSES: [Pass; 29] = [
         name: "flattened",
         flag: PassSet::FLATTENED,
         run: flattened::run,
+    },
+    Pass {
+        name: "shuffled",
+        flag: PassSet::SHUFFLED,
+        run: shuffled::run,
     },
     Pass {
         name: "drop_noops",

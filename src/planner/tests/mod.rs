@@ -13,6 +13,7 @@ mod oracle;
 mod pooled;
 mod rates;
 mod resized;
+mod shuffled;
 mod transformers;
 mod views;
 

@@ -3,7 +3,7 @@
 //! The bits are those of [`depthwise`](super::depthwise), which packs weights and bias.
 
 use super::generic::output;
-use super::groups::{Pixels, source};
+use super::groups::{GROUP, Pixels, source};
 use super::tail::attributes;
 use super::views::Divisor;
 use super::{Addresses, BindError, Launch, count};
@@ -33,6 +33,7 @@ struct Params {
     pixel: [i64; 2],
     weights: u64,
     bias: u64,
+    /// From tap to tap of the packed weights: whole groups.
     channels: u32,
     height: u32,
     width: u32,
@@ -95,7 +96,7 @@ pub fn launch(
         pixel: [x.pixel * 2, y.pixel * 2],
         weights,
         bias,
-        channels,
+        channels: channels.next_multiple_of(GROUP),
         height: x.height,
         width: x.width,
         columns: y.width,

@@ -3,6 +3,7 @@
 use super::generic::{ElementBox, Frame, check, head, input, output, reduce_number};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, count};
+use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
 use crate::plan::tactic::reduction::{MAX_PARTS, Walk, walk};
 use crate::primitive::{Primitive, ReduceKind, Region};
@@ -61,6 +62,40 @@ pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Reduce {
+    /// Takes the neighbours along `axis` out of a box, and with them those along other axes where both tensors go on where these
+    /// end: the first, and how many there are.
+    fn beside(&self, at: &Addresses<'_>, outputs: &mut ElementBox, axis: usize) -> Result<(u32, u32), BindError> {
+        let x = DeviceView::new(at, input(&self.operator, 0)?)?;
+        let y = DeviceView::new(at, output(&self.operator, 0)?)?;
+        let mut take = |axis: usize| {
+            let (start, extent) = (outputs.start[axis], outputs.extents[axis].divisor);
+            outputs.count /= extent.max(1);
+            outputs.start[axis] = 0;
+            outputs.extents[axis] = Divisor::new(1);
+            (start, extent)
+        };
+        let (mut first, mut neighbours) = take(axis);
+        // A tail would look for its operands at coordinates that there are not.
+        let alone = self.operator.calls.len() == 1;
+        let mut whole = y.extents[axis];
+        while alone && neighbours == whole {
+            let goes_on = |other: &usize| {
+                let step = |view: &DeviceView| view.strides[*other] == i64::from(whole) * view.strides[axis];
+                y.extents[*other] > 1 && step(&x) && step(&y)
+            };
+            let Some((other, longer)) = (0..MAX_RANK)
+                .find(goes_on)
+                .and_then(|other| Some((other, whole.checked_mul(y.extents[other])?)))
+            else {
+                break;
+            };
+            let (start, extent) = take(other);
+            (first, neighbours) = (start * whole, extent * whole);
+            whole = longer;
+        }
+        Ok((first, neighbours))
+    }
+
     /// Elements of a range, and how many ranges there are at most. A maximum is the same in any number of ranges.
     fn ranges(&self, count: u32) -> (u32, u32) {
         let splits = match self.kind {
@@ -99,10 +134,7 @@ impl Reduce {
 
     /// The parameters of a chunk of which neighbours along `axis` are reduced together.
     fn columns(&self, at: &Addresses<'_>, mut outputs: ElementBox, axis: usize) -> Result<Params, BindError> {
-        let (first, neighbours) = (outputs.start[axis], outputs.extents[axis].divisor);
-        outputs.count /= neighbours.max(1);
-        outputs.start[axis] = 0;
-        outputs.extents[axis] = Divisor::new(1);
+        let (first, neighbours) = self.beside(at, &mut outputs, axis)?;
         let params = self.params(at, outputs)?;
         let groups = if params.splits == THREADS { 1 } else { GROUPS };
         let blocks = neighbours.div_ceil(groups * GROUP);

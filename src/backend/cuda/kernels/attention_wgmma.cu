@@ -8,7 +8,7 @@
 // nothing of each other: so results depend neither on tiles nor on chunks nor on the grid.
 //
 // Weights are rounded to f16 before they meet the values; everything else is f32. Queries, keys and values come by the copy
-// engine, or piece by piece where it cannot walk them.
+// engine; where it cannot walk them, by each thread's copies in the background if they lie on 8 bytes, else half by half.
 #include "attention.cuh"
 #include "attention_sums.cuh"
 #include "run.cuh"
@@ -87,9 +87,38 @@ __device__ __forceinline__ u32 place(u32 row, u32 piece) {
     return piece / PIECES * (ROWS * ROW_BYTES) + row * ROW_BYTES + (piece % PIECES ^ row % 8) * PIECE;
 }
 
-// Brings ROWS rows from row `first` on into panels, one half after the other; zeros where there are none.
+// Eight bytes in the background, or zeros.
+__device__ __forceinline__ void copy_8(u32 shared, u64 address, bool there) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(address), "r"(there ? 8 : 0) : "memory");
+}
+
+// Arrives for this thread once what it copies in the background is there.
+__device__ __forceinline__ void arrive_behind_copies(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+// Brings ROWS rows from row `first` on into panels, and arrives when they are there; zeros where there are none. What reads them
+// through another proxy makes a fence behind the barrier.
 template <u32 ROWS, u32 PANELS, u32 THREADS>
-__device__ __forceinline__ void gather_panels(u32 shared, const Rows& from, u32 first, u32 thread) {
+__device__ __forceinline__ void gather_panels(u32 shared, const Rows& from, u32 first, u32 thread, u32 barrier) {
+    if (from.inner == 1 && from.step % 4 == 0 && from.length % 4 == 0 && from.address % 8 == 0) {
+        // A thread stays at its piece of a row and goes down.
+        constexpr u32 ACROSS = PANELS * PIECES, DOWN = THREADS / ACROSS;
+        static_assert(THREADS % ACROSS == 0 && ROWS % DOWN == 0, "threads have whole rows between them");
+        const u32 piece = thread % ACROSS;
+        u32 row = thread / ACROSS;
+        u64 address = from.address + 2 * (static_cast<i64>(first + row) * from.step + piece * 8);
+        const u64 step = 2 * DOWN * from.step;
+#pragma unroll
+        for (u32 turn = 0; turn < ROWS / DOWN; ++turn) {
+            const u32 to = shared + place<ROWS>(row, piece), length = first + row < from.rows ? from.length : 0;
+            const bool low = piece * 8 < length, high = piece * 8 + 4 < length;
+            copy_8(to, low ? address : from.address, low);
+            copy_8(to + 8, high ? address + 8 : from.address, high);
+            row += DOWN, address += step;
+        }
+        return arrive_behind_copies(barrier);
+    }
 #pragma unroll 1
     for (u32 i = thread; i < ROWS * PANELS * PIECES; i += THREADS) {
         const u32 row = i / (PANELS * PIECES), piece = i % (PANELS * PIECES);
@@ -105,7 +134,7 @@ __device__ __forceinline__ void gather_panels(u32 shared, const Rows& from, u32 
                      "r"(words[2]), "r"(words[3])
                      : "memory");
     }
-    copy_fence();
+    barrier_arrive(barrier);
 }
 
 // True if the copy engine brings an input.
@@ -189,8 +218,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
                 }
             } else {
                 const Rows rows_of{p.keys.address + 2 * matrix_of(matrix, p.leading, p.keys), p.keys.strides[column_axis], p.keys.strides[row_axis], p.count, p.depth};
-                gather_panels<BLOCK, PANELS, TEAM>(to, rows_of, (begin + turn) * BLOCK, thread);
-                barrier_arrive(barrier);
+                gather_panels<BLOCK, PANELS, TEAM>(to, rows_of, (begin + turn) * BLOCK, thread, barrier);
             }
         };
         const auto fetch_values = [&](u32 turn) {
@@ -203,12 +231,15 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             } else {
                 const i64 at = matrix_of(matrix, p.leading, p.values) + static_cast<i64>(first_column) * p.values.strides[column_axis];
                 const Rows rows_of{p.values.address + 2 * at, p.values.strides[row_axis], p.values.strides[column_axis], p.count, columns};
-                gather_panels<BLOCK, PANELS, TEAM>(to, rows_of, (begin + turn) * BLOCK, thread);
-                barrier_arrive(barrier);
+                gather_panels<BLOCK, PANELS, TEAM>(to, rows_of, (begin + turn) * BLOCK, thread, barrier);
             }
         };
-        const auto keys_wait = [&](u32 turn) { barrier_wait(keys_there + (fetched + turn) % STAGES * 8, (fetched + turn) / STAGES % 2); };
-        const auto values_wait = [&](u32 turn) { barrier_wait(values_there + (fetched + turn) % STAGES * 8, (fetched + turn) / STAGES % 2); };
+        const auto wait = [&](Input input, u32 barriers, u32 turn) {
+            barrier_wait(barriers + (fetched + turn) % STAGES * 8, (fetched + turn) / STAGES % 2);
+            if (!mapped<PLAIN>(p, input)) copy_fence();
+        };
+        const auto keys_wait = [&](u32 turn) { wait(KEY, keys_there, turn); };
+        const auto values_wait = [&](u32 turn) { wait(VALUE, values_there, turn); };
         if (!waited) {
             wait_for_predecessors();
             release_successors();
@@ -226,8 +257,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
         } else {
             const i64 at = matrix_of(matrix, p.leading, p.queries) + row * p.queries.strides[row_axis];
             const Rows rows_of{p.queries.address + 2 * at, p.queries.strides[row_axis], p.queries.strides[column_axis], rows, p.depth};
-            gather_panels<ROWS, PANELS, THREADS>(queries, rows_of, 0, threadIdx.x);
-            barrier_arrive(queries_there);
+            gather_panels<ROWS, PANELS, THREADS>(queries, rows_of, 0, threadIdx.x, queries_there);
         }
 #pragma unroll 1
         for (u32 i = 0; i < STAGES && i < turns; ++i) {

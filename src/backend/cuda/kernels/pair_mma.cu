@@ -1,7 +1,7 @@
 // Matrix products of two computed tensors of halves with any strides, on tensor cores.
 //
 // A block computes a tile of one matrix. Either operand goes into shared memory as it lies, along its rows or along its columns,
-// and is turned on its way into the registers; what is not in runs of 16 bytes is gathered. Where outputs are few and K is long,
+// and is turned on its way into the registers; what is in runs neither of 16 bytes nor of 8 is gathered. Where outputs are few and K is long,
 // the four warps of a block are strands: each sums a range of K for the whole tile, and the ranges are added in ascending order.
 // Every sum takes sixteen k at a time in ascending order, whatever the tile; then come the bias and the tail, in f32.
 #include "chain.cuh"
@@ -45,15 +45,77 @@ extern __shared__ uint4 shared_pieces[];
 template <u32 SIDE, u32 DEPTH, bool TURNED>
 constexpr u32 BLOCK = TURNED ? DEPTH * (SIDE + ROW_GAP) : SIDE * (DEPTH + ROW_GAP);
 
+// Copies 8 bytes from device to shared memory in the background; `bytes` of them are read, the rest is zero.
+__device__ __forceinline__ void copy_8(u32 shared, u64 address, u32 bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(address), "r"(bytes) : "memory");
+}
+
+// fetch_rows for rows that are not wide: runs from multiples of 8 bytes on come in the background; of others the halves of several
+// pieces are in flight together.
+template <u32 ROWS, u32 COLUMNS>
+__device__ __forceinline__ void fetch_narrow(u32 shared, const Rows& from) {
+    constexpr u32 PIECES = COLUMNS / 8, DOWN = PAIR_THREADS / PIECES, TURNS = ROWS / DOWN;
+    static_assert(PAIR_THREADS % PIECES == 0 && ROWS % DOWN == 0, "threads have whole rows between them");
+    // A thread stays at its piece of a row and goes down.
+    const u32 at = threadIdx.x % PIECES * 8, left = at < from.length ? from.length - at : 0;
+    const u32 count = left < 8 ? left : 8;
+    u32 row = threadIdx.x / PIECES;
+    u32 to = shared + 2 * (row * (COLUMNS + ROW_GAP) + at);
+    u64 address = from.address + static_cast<u64>(2 * (static_cast<i64>(row) * from.step + static_cast<i64>(at) * from.inner));
+    const u64 step = static_cast<u64>(2 * DOWN * from.step);
+    const auto down = [&] { row += DOWN, to += 2 * DOWN * (COLUMNS + ROW_GAP), address += step; };
+    if (from.inner == 1 && from.step % 4 == 0 && from.address % 8 == 0) {
+#pragma unroll
+        for (u32 turn = 0; turn < TURNS; ++turn) {
+            const u32 low = row >= from.rows ? 0 : count < 4 ? count : 4, high = row >= from.rows || count < 4 ? 0 : count - 4;
+            copy_8(to, low > 0 ? address : from.address, 2 * low);
+            copy_8(to + 8, high > 0 ? address + 8 : from.address, 2 * high);
+            down();
+        }
+        return;
+    }
+    constexpr u32 TOGETHER = TURNS < 4 ? TURNS : 4;
+#pragma unroll 1
+    for (u32 turn = 0; turn < TURNS; turn += TOGETHER) {
+        u16 halves[TOGETHER][8];
+#pragma unroll
+        for (u32 i = 0; i < TOGETHER; ++i) {
+#pragma unroll
+            for (u32 k = 0; k < 8; ++k) {
+                const bool there = row + i * DOWN < from.rows && k < count;
+                halves[i][k] = there ? *pointer_to<u16>(address + i * step, static_cast<i64>(k) * from.inner) : 0;
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < TOGETHER; ++i) {
+            u32 words[4];
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) words[k] = halves[i][2 * k] | static_cast<u32>(halves[i][2 * k + 1]) << 16;
+            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+            down();
+        }
+    }
+}
+
+// ROWS rows of COLUMNS halves.
+template <u32 ROWS, u32 COLUMNS>
+__device__ __forceinline__ void fetch_some(u32 shared, const Rows& from) {
+    if (from.wide) {
+        fetch_rows<ROWS, COLUMNS, PAIR_THREADS>(shared, from, 0);
+    } else {
+        fetch_narrow<ROWS, COLUMNS>(shared, from);
+    }
+}
+
 // An operand of a strand from `k` on, as far as `end`: `line` elements apart along its rows or columns, `step` along K.
 template <u32 SIDE, u32 DEPTH, bool TURNED>
 __device__ __forceinline__ void fetch_block(u32 shared, u64 address, i64 line, i64 step, u32 lines, u32 k, u32 end, bool wide) {
     const u32 left = k < end ? end - k : 0;
     const u64 from = address + 2 * static_cast<i64>(left > 0 ? k : 0) * step;
     if constexpr (TURNED) {
-        fetch_rows<DEPTH, SIDE, PAIR_THREADS>(shared, Rows{from, step, line, left, lines, wide}, 0);
+        fetch_some<DEPTH, SIDE>(shared, Rows{from, step, line, left, lines, wide});
     } else {
-        fetch_rows<SIDE, DEPTH, PAIR_THREADS>(shared, Rows{from, line, step, lines, left, wide}, 0);
+        fetch_some<SIDE, DEPTH>(shared, Rows{from, line, step, lines, left, wide});
     }
 }
 

@@ -233,6 +233,20 @@ fn convolutions(all: &mut Cases) {
                 );
             }
         }
+        for (channels, form) in [(22, Form::Pixels), (20, Form::Pixels), (20, Form::OddSlice)] {
+            all.add(format!("depthwise of {channels} channels of {dtype} {form:?}, rectified"), |b| {
+                let w = window([3, 3], 1, 1, 1, 1);
+                let dims = [2, channels, 9, 11];
+                let (x, y) = (b.tensor(dtype, &dims, form), b.tensor(dtype, &dims, Form::Pixels));
+                let weights = b.constant(dtype, &[channels, 1, 3, 3], &[0, 2, 3, 1]);
+                let bias = b.constant(dtype, &[channels], &[0]);
+                let head = Primitive::Conv {
+                    window: w,
+                    groups: channels,
+                };
+                b.operator(head, &[x, weights, bias], &[Link::Of(Unary::Relu)], &[y])
+            });
+        }
         for groups in [1, 2] {
             all.add(format!("convolution in {groups} groups of {dtype}"), |b| {
                 let w = window([3, 2], 2, 1, 1, 0);
@@ -399,6 +413,27 @@ fn reductions(all: &mut Cases) {
                 let (x, y) = (b.tensor(dtype, &dims, form), b.tensor(dtype, &to, Form::Plain));
                 b.operator(Primitive::Reduce { kind, axes }, &[x], &[Link::Of(Unary::Sigmoid)], &[y])
             });
+        }
+    }
+    for (dtype, last) in FLOATS.into_iter().flat_map(|d| [40, 600].map(|k| (d, k))) {
+        for tail in [&[][..], &[Link::Of(Unary::Sqrt)]] {
+            all.add(
+                format!("sums of {last} positions of heads side by side of {dtype}, {}", tail.len()),
+                |b| {
+                    let rows = b.tensor(dtype, &[2, last, 3, 20], Form::Plain);
+                    let strides = [rows.layout.stride(0), 20, 1, 60];
+                    let x = View {
+                        layout: Layout::new(shape(&[2, 3, 20, last]), &strides).unwrap(),
+                        ..rows
+                    };
+                    let y = b.tensor(dtype, &[2, 3, 20, 1], Form::Plain);
+                    let sum = Primitive::Reduce {
+                        kind: ReduceKind::Sum,
+                        axes: 0b1000,
+                    };
+                    b.operator(sum, &[x], tail, &[y])
+                },
+            );
         }
     }
     for kind in kinds {

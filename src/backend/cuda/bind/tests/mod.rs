@@ -12,7 +12,7 @@ use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::{Target, arithmetic_class, menu};
 use crate::primitive::Region;
 use crate::tensor::{DType, Shape};
-use bench::{Bench, Random};
+use bench::{Bench, Form, Random};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// No kernel here asks for a tensor map.
@@ -169,6 +169,48 @@ fn every_tactic_of_the_menu_is_bound() {
     }
 }
 
+/// The first launch of the menu for the case of a name, and its operator.
+fn first(name: &str) -> (Operator, Launch) {
+    let case = cases::cases().0.into_iter().find(|c| c.name == name).unwrap();
+    let target = Target::Cuda { wgmma: true };
+    let class = arithmetic_class(&case.bench.plan, &case.operator, target);
+    let operator = Operator { class, ..case.operator };
+    let tactic = menu(&case.bench.plan, &operator, target)[0];
+    let operator = Operator { tactic, ..operator };
+    let (kernel, packs) = case.bench.compile(&operator);
+    let placed = Placed::new(&case.bench, &packs, 1 << 40);
+    let whole = Region::whole(operator.outputs[0].layout.shape);
+    let launch = kernel.launches(&placed.addresses(&case.bench), &whole, 0).unwrap().remove(0);
+    (operator, launch)
+}
+
+#[test]
+fn depthwise_kernels_read_as_many_channels_at_once_as_there_are() {
+    let unit = |channels, form| {
+        first(&format!("depthwise of {channels} channels of {} {form:?}, rectified", DType::F16))
+            .1
+            .unit
+    };
+    assert_eq!(unit(22, Form::Pixels), "depthwise_strip");
+    assert_eq!(unit(20, Form::Pixels), "depthwise_strip");
+    assert_eq!(unit(20, Form::OddSlice), "depthwise", "pixels lie 25 channels apart");
+}
+
+#[test]
+fn reductions_take_neighbours_of_several_axes_together() {
+    let blocks = |last, tail| {
+        let (operator, launch) = first(&format!("sums of {last} positions of heads side by side of {}, {tail}", DType::F16));
+        assert_eq!(launch.function, "reduce_columns");
+        (operator.class.split_k, launch.blocks)
+    };
+    // Of two samples sixty neighbours: eight groups of eight a block, or one with many ranges.
+    assert_eq!(blocks(40, 0), (32, 2));
+    assert_eq!(blocks(600, 0), (256, 2 * 8));
+    // With a tail the three heads of twenty are apart.
+    assert_eq!(blocks(40, 1), (32, 2 * 3));
+    assert_eq!(blocks(600, 1), (256, 2 * 3 * 3));
+}
+
 #[test]
 fn packs_are_shared_by_what_they_are_made_of() {
     let case = cases::cases().0.into_iter().find(|c| c.name.starts_with("depthwise")).unwrap();
@@ -257,7 +299,9 @@ fn a_group_normalisation_takes_clusters_where_the_width_fits_them() {
         "no clusters"
     );
     let one = format!("normalisation of 1 groups of 64 {}, scaled, shifted and rectified", DType::F16);
-    assert_eq!(launch(true, 0, &one), ("group_normalise_alone_pieces".into(), 3, 1), "one part");
+    assert_eq!(launch(true, 0, &one), ("group_normalise_shares_pieces".into(), 6, 2), "one slab");
+    let several = format!("normalisation of 8 groups of 64 {}, scaled, shifted and rectified", DType::F16);
+    assert_eq!(launch(true, 0, &several), ("group_normalise_alone_pieces".into(), 6, 1), "one part");
     let odd = format!("normalisation of 5 groups of 60 {} OddSlice", DType::F16);
     // Slabs of 24 channels, three a sample.
     assert_eq!(launch(true, 0, &odd), ("group_normalise_alone".into(), 9, 1));
