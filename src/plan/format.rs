@@ -352,6 +352,10 @@ pub enum Kernel {
     AttentionWgmma,
     /// GPU: group normalisation of pictures, whose parts the blocks of a cluster share.
     GroupNormalise,
+    /// GPU: convolution of one tap behind scale, shift and relu by `mma.sync`, whose blocks keep their weights.
+    ConvAffine,
+    /// GPU: convolution of 3 by 3 neighbours to few channels by `mma.sync`, a warp a tap, whose taps share a patch of pixels.
+    ConvTaps,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.
