@@ -354,6 +354,10 @@ pub enum Kernel {
     GroupNormalise,
     /// GPU: samples of pictures at computed places, and the sources of what is scattered to such.
     Places,
+    /// GPU: convolution of one tap behind scale, shift and relu by `mma.sync`, whose blocks keep their weights.
+    ConvAffine,
+    /// GPU: convolution of 3 by 3 neighbours to few channels by `mma.sync`, a warp a tap, whose taps share a patch of pixels.
+    ConvTaps,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -68,10 +68,12 @@ pub const UNITS: &[Unit] = &[
     unit!("attention"),
     unit!("attention_mma", OTHERS),
     unit!("attention_wgmma", HOPPER),
+    unit!("conv_affine", HOPPER),
     unit!("conv_deep", HOPPER),
     unit!("conv_mma"),
     unit!("conv_parts"),
     unit!("conv_patch", HOPPER),
+    unit!("conv_taps", HOPPER),
     unit!("conv_warps"),
     unit!("conv_wgmma", HOPPER),
     unit!("conv_wgmma_kept", HOPPER),
@@ -183,8 +185,10 @@ pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_
 
 /// The kernels that have units of their own; any other unit may serve any other kernel.
 const OWN: &[(Kernel, &[&str])] = &[
+    (Kernel::ConvAffine, &["conv_affine"]),
     (Kernel::ConvMma, &["conv_mma"]),
     (Kernel::ConvParts, &["conv_parts"]),
+    (Kernel::ConvTaps, &["conv_taps"]),
     (Kernel::ConvWarps, &["conv_warps"]),
     (Kernel::ConvWgmma, &["conv_wgmma", "conv_wgmma_kept"]),
     (Kernel::StreamWgmma, &["stream_wgmma"]),

@@ -5,9 +5,11 @@
 //! and a convolution may end with maxima. Kernels other than the generic one are listed before it.
 
 use super::attention;
+use super::conv_affine::{self, AffineTile, Order};
 use super::conv_mma::{self, MmaTile};
 use super::conv_parts::{self, PartTile};
 use super::conv_patch::{self, Kept, PatchTile};
+use super::conv_taps;
 use super::conv_warps::{self, Share, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::depthwise_strip::{self, Strip};
@@ -85,11 +87,16 @@ fn warps_class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass> {
 }
 
 /// All tactics that can run the operator in its class, best first.
-pub(super) fn menu(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
+pub(super) fn menu(plan: &Plan, operator: &Operator, wgmma: bool) -> Vec<Tactic> {
     candidates(plan, operator)
         .into_iter()
-        .filter(|&tactic| fits(tactic, plan, operator).is_ok())
+        .filter(|&tactic| (wgmma || !fills_hopper(tactic.kernel)) && fits(tactic, plan, operator).is_ok())
         .collect()
+}
+
+/// True for kernels whose blocks have more shared memory than others than Hopper give them.
+fn fills_hopper(kernel: Kernel) -> bool {
+    matches!(kernel, Kernel::ConvAffine | Kernel::ConvTaps)
 }
 
 /// Every tactic of the backend, in the order in which the menu prefers them.
@@ -97,12 +104,13 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
     let split_k = operator.class.split_k;
     if warps_class(plan, operator) == Some(operator.class) {
         return match prologue::cut(plan, operator) {
-            Some((prologue, body)) => warps(plan, &body, Some(&prologue)),
-            None => warps(plan, operator, None),
+            Some((prologue, body)) => with_keepers(plan, &body, warps(plan, &body, Some(&prologue))),
+            None => [warps(plan, operator, None), vec![conv_taps::TACTIC]].concat(),
         };
     }
     if let Some((_, body)) = prologue::cut(plan, operator) {
-        return conv_mma::product(plan, &body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, true));
+        let tiles = conv_mma::product(plan, &body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, true));
+        return with_keepers(plan, &body, tiles);
     }
     let cut = pictures::cut(operator);
     let body = cut.as_ref().unwrap_or(operator);
@@ -136,6 +144,15 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         single(&[Kernel::Generic]),
     ]
     .concat()
+}
+
+/// The tactics of a product behind scale, shift and relu, and those of the kernels that keep its weights.
+fn with_keepers(plan: &Plan, body: &Operator, tactics: Vec<Tactic>) -> Vec<Tactic> {
+    let keepers = AffineTile::tactics().collect();
+    match conv_mma::product(plan, body).is_ok_and(|p| conv_affine::leads(&p)) {
+        true => [keepers, tactics].concat(),
+        false => [tactics, keepers].concat(),
+    }
 }
 
 /// The tactics of the kernels whose warps share out K, best first.
@@ -174,6 +191,15 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         let product = conv_warps::product(plan, body, prologue.as_ref())?;
         need(entry.serves(Share::of(&product, prologue.as_ref())), Misfit::Tile)?;
         return tail(body);
+    }
+    if tactic.kernel == Kernel::ConvAffine {
+        return affine(tactic, plan, operator);
+    }
+    if tactic.kernel == Kernel::ConvTaps {
+        need(tactic == conv_taps::TACTIC, Misfit::Tile)?;
+        need(warps_class(plan, operator) == Some(operator.class), Misfit::Class)?;
+        conv_taps::product(plan, operator)?;
+        return tail(operator);
     }
     if let Some((prologue, body)) = prologue::cut(plan, operator) {
         tail(&body)?;
@@ -245,6 +271,22 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         }
         _ => plain::fits(tactic, plan, operator),
     }
+}
+
+/// Checks that a kernel which keeps its weights behind scale, shift and relu has the order of K of the operator's class.
+fn affine(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+    let entry = AffineTile::of(tactic).ok_or(Misfit::Tile)?;
+    let Some((Prologue::Affine(_), body)) = prologue::cut(plan, operator) else {
+        return Err(Misfit::Primitive);
+    };
+    tail(&body)?;
+    let product = conv_mma::product(plan, &body)?;
+    let order = match warps_class(plan, operator) {
+        Some(class) => (class == operator.class).then_some(Order::Pieces),
+        None => (operator.class.family == Family::TensorCore && operator.class.split_k == 1).then_some(Order::Ascending),
+    };
+    need(order == Some(entry.order), Misfit::Class)?;
+    need(entry.depth(product.k()).is_some(), Misfit::Tile)
 }
 
 /// The instruction family that a kernel computes the operator in. Recurrent layers have a kernel in two of them.

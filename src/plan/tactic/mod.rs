@@ -5,9 +5,11 @@
 //! backend, in `cpu` and `cuda`.
 
 pub mod attention;
+pub mod conv_affine;
 pub mod conv_mma;
 pub mod conv_parts;
 pub mod conv_patch;
+pub mod conv_taps;
 pub mod conv_warps;
 pub mod conv_wgmma;
 pub mod conv_wide;
@@ -142,6 +144,6 @@ pub fn fits_on(backend: BackendKind, plan: &Plan, operator: &Operator) -> Result
 pub fn menu(plan: &Plan, operator: &Operator, target: Target) -> Vec<Tactic> {
     match target {
         Target::Cpu => cpu::menu(plan, operator),
-        Target::Cuda { .. } => cuda::menu(plan, operator),
+        Target::Cuda { wgmma } => cuda::menu(plan, operator, wgmma),
     }
 }

@@ -97,6 +97,10 @@ impl Footprint {
             }
             Kernel::ConvMma => product(operator.class.split_k),
             Kernel::ConvParts | Kernel::PairMma => product(1),
+            Kernel::ConvAffine | Kernel::ConvTaps => {
+                most = board.units.max(1);
+                product(1)
+            }
             Kernel::ConvPatch => {
                 most = board.units.max(1);
                 let pooled = operator.calls.iter().any(|c| matches!(c.primitive, Primitive::Pool { .. }));

@@ -63,6 +63,8 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
             });
             block(128, 160, ring)
         }
+        Kernel::ConvAffine => sharing(1, 256, 220),
+        Kernel::ConvTaps => block(288, 160, 128 << 10),
         Kernel::ConvParts => PartTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 128, u64::from(e.shared()))),
         Kernel::ConvWarps if tactic.tile.1 == 16 => block(256, 192, 13 << 10),
         Kernel::ConvWarps => block(256, 256, 42 << 10),

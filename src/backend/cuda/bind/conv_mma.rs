@@ -4,7 +4,7 @@
 //! which part of it a block computes is said by the tactic's entry of the menu.
 
 use super::constants::floats;
-use super::epilogue::{Constants, Epilogue, pack_bias};
+use super::epilogue::{Constants, Epilogue, flags, pack_bias};
 use super::views::Divisor;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::{Operator, Plan, View};
@@ -77,6 +77,16 @@ impl Convolution {
     /// Tiles of a chunk.
     pub fn tiles(&self) -> u32 {
         self.tiles
+    }
+
+    /// What follows the sums.
+    pub fn epilogue(&self) -> &Epilogue {
+        &self.epilogue
+    }
+
+    /// Pixels of the chunk follow each other at one distance, in the input and in the output.
+    pub fn is_flat(&self) -> bool {
+        self.walk == walk::FLAT && self.epilogue.flags & flags::FLAT != 0
     }
 
     /// The same with another number of tiles, for kernels that count them in their own way.
@@ -220,7 +230,7 @@ fn rows_of_weights(source: &Constants<'_>, view: &View, product: &Product<'_>, k
 }
 
 /// Scales and shifts of the input channels in the order of `AffineLoader` in `kernels/conv_load.cuh`; zeros behind the last.
-fn pack_affine(packer: &mut Packer<'_>, prologue: &Affine, k_padded: u32) -> Result<PackId, BindError> {
+pub(super) fn pack_affine(packer: &mut Packer<'_>, prologue: &Affine, k_padded: u32) -> Result<PackId, BindError> {
     let [scales, shifts] = [channels(packer, &prologue.scale)?, channels(packer, &prologue.shift)?];
     let section = packer.section(&prologue.scale).ok_or(BindError::Reference)?;
     // The shifts may lie in another section: their bits are part of the name.

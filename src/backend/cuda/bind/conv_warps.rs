@@ -63,7 +63,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
 }
 
 /// Scales of the input channels, and then their shifts, each with zeros behind the last.
-fn pack_affine(packer: &mut Packer<'_>, prologue: &Affine, k_padded: u32) -> Result<PackId, BindError> {
+pub(super) fn pack_affine(packer: &mut Packer<'_>, prologue: &Affine, k_padded: u32) -> Result<PackId, BindError> {
     let [scales, shifts] = [channels(packer, &prologue.scale)?, channels(packer, &prologue.shift)?];
     let section = packer.section(&prologue.scale).ok_or(BindError::Reference)?;
     // The shifts may lie in another section: their bits are part of the name.

@@ -6,9 +6,11 @@
 
 mod attention;
 mod constants;
+mod conv_affine;
 pub mod conv_mma;
 mod conv_parts;
 mod conv_patch;
+mod conv_taps;
 mod conv_warps;
 pub mod conv_wgmma;
 mod conv_wide;
@@ -382,9 +384,11 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::AttentionWgmma => attention::wgmma::compile(operator),
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
+        Named::ConvAffine => conv_affine::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
         Named::Stem => stem::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),
+        Named::ConvTaps => conv_taps::compile(packer, operator),
         Named::ConvWarps => conv_warps::compile(packer, operator),
         Named::ConvWgmma => conv_wgmma::compile(packer, operator),
         Named::ConvParts => conv_parts::compile(packer, operator),

@@ -60,7 +60,7 @@ fn gated(channels: u32, side: u32, form: Form) -> (Bench, Operator) {
 }
 
 /// Scales and shifts of a picture's channels, cut off at zero, and a 1x1 convolution.
-fn normalised(channels: u32, side: u32) -> (Bench, Operator) {
+pub(super) fn normalised(channels: u32, side: u32) -> (Bench, Operator) {
     let mut chain = chain();
     let dims = [1, channels, side, side];
     let x = chain.bench.tensor(DType::F16, &dims, Form::Slice);
@@ -105,6 +105,14 @@ fn kernels(bench: &Bench, operator: &Operator, target: Target) -> BTreeSet<Kerne
     menu(&bench.plan, &operator, target).iter().map(|t| t.kernel).collect()
 }
 
+/// The same without the kernels that have the bits of others and the shared memory of Hopper.
+fn without_keepers(bench: &Bench, operator: &Operator, target: Target) -> BTreeSet<Kernel> {
+    let mut all = kernels(bench, operator, target);
+    all.remove(&Kernel::ConvAffine);
+    all.remove(&Kernel::ConvTaps);
+    all
+}
+
 #[test]
 fn operators_of_few_pixels_have_a_class_of_their_own() {
     let of = |split_k| ArithmeticClass {
@@ -121,7 +129,7 @@ fn operators_of_few_pixels_have_a_class_of_their_own() {
             (connected(256, 1), 8),
         ] {
             assert_eq!(arithmetic_class(&bench.plan, &operator, target), of(split_k));
-            assert_eq!(kernels(&bench, &operator, target), BTreeSet::from([Kernel::ConvWarps]));
+            assert_eq!(without_keepers(&bench, &operator, target), BTreeSet::from([Kernel::ConvWarps]));
         }
         for (bench, operator) in [windowed(64, 32, 14), windowed(128, 40, 14), windowed(160, 32, 7)] {
             assert!(!kernels(&bench, &operator, target).contains(&Kernel::ConvWarps));
@@ -131,7 +139,7 @@ fn operators_of_few_pixels_have_a_class_of_their_own() {
         }
         // More channels than a block's warps have places for.
         let (bench, operator) = normalised(1032, 7);
-        assert_eq!(kernels(&bench, &operator, target), BTreeSet::from([Kernel::ConvMma]));
+        assert_eq!(without_keepers(&bench, &operator, target), BTreeSet::from([Kernel::ConvMma]));
     }
 }
 
@@ -197,6 +205,37 @@ fn launches_cover_the_pixels_of_a_chunk() {
             assert_eq!(kernel.launches(&at, region, 1).unwrap()[0].blocks, 1);
         }
     }
+}
+
+#[test]
+fn taps_that_share_a_patch_cover_the_rows_of_a_chunk() {
+    let launch = |side, region: &Region, width, multiprocessors| {
+        let (bench, operator) = windowed(128, 32, side);
+        let tactic = crate::plan::tactic::conv_taps::TACTIC;
+        assert!(menu(&bench.plan, &operator, TARGETS[1]).contains(&tactic));
+        assert!(
+            !menu(&bench.plan, &operator, TARGETS[0]).contains(&tactic),
+            "the shared memory is Hopper's"
+        );
+        let chosen = Operator { tactic, ..operator };
+        let (kernel, packs) = bench.compile(&chosen);
+        let placed = Placed::new(&bench, &packs, 1 << 40);
+        let at = Addresses {
+            multiprocessors,
+            ..placed.addresses(&bench)
+        };
+        let launch = kernel.launches(&at, region, width).unwrap().remove(0);
+        let end = launch.params.len();
+        let number = |from: usize| u32::from_le_bytes(launch.params[from..from + 4].try_into().unwrap());
+        let (band, units, parts) = (number(end - 24), number(end - 20), number(end - 4));
+        assert_eq!((parts, launch.shared), ((band + 2) * (side + 2) * 256, parts + 92_160));
+        (launch.blocks, band, units)
+    };
+    let whole = Region { batch: 0..1, rows: 0..14 };
+    assert_eq!(launch(14, &whole, 0, 16), (14, 1, 14));
+    assert_eq!(launch(14, &whole, 0, 4), (4, 4, 4));
+    assert_eq!(launch(14, &whole, 3, 4), (3, 4, 4));
+    assert_eq!(launch(14, &Region { batch: 0..1, rows: 3..8 }, 0, 132), (5, 1, 5));
 }
 
 #[test]

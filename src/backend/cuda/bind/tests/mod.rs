@@ -3,6 +3,7 @@
 mod activations;
 pub mod bench;
 mod cases;
+mod conv_affine;
 mod conv_warps;
 mod patch;
 mod squeeze;
