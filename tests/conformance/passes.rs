@@ -9,7 +9,7 @@ use platoon::tensor::Tensor;
 use std::path::Path;
 
 /// The passes by name, and whether one changes how results are rounded.
-const PASSES: [(&str, PassSet, bool); 11] = [
+const PASSES: [(&str, PassSet, bool); 15] = [
     ("fold_constants", PassSet::FOLD_CONSTANTS, false),
     ("drop_noops", PassSet::DROP_NOOPS, false),
     ("fold_pad", PassSet::FOLD_PAD, false),
@@ -20,6 +20,10 @@ const PASSES: [(&str, PassSet, bool); 11] = [
     ("group", PassSet::GROUP, false),
     ("layout", PassSet::LAYOUT, false),
     ("elide", PassSet::ELIDE, false),
+    ("rejoined", PassSet::REJOINED, false),
+    ("parted", PassSet::PARTED, true),
+    ("fold_ahead", PassSet::FOLD_AHEAD, true),
+    ("meeting", PassSet::MEETING, false),
     ("all", PassSet::ALL, true),
 ];
 
