@@ -9,7 +9,7 @@ use platoon::tensor::Tensor;
 use std::path::Path;
 
 /// The passes by name, and whether one changes how results are rounded.
-const PASSES: [(&str, PassSet, bool); 15] = [
+const PASSES: [(&str, PassSet, bool); 14] = [
     ("fold_constants", PassSet::FOLD_CONSTANTS, false),
     ("drop_noops", PassSet::DROP_NOOPS, false),
     ("fold_pad", PassSet::FOLD_PAD, false),
@@ -23,12 +23,12 @@ const PASSES: [(&str, PassSet, bool); 15] = [
     ("rejoined", PassSet::REJOINED, false),
     ("parted", PassSet::PARTED, true),
     ("fold_ahead", PassSet::FOLD_AHEAD, true),
-    ("meeting", PassSet::MEETING, false),
     ("all", PassSet::ALL, true),
 ];
 
 /// A network with a residual branch, and something for every pass to do: a pad before a convolution, batch normalization, the
-/// spellings of SiLU and hard swish, a concatenation, a slice, a resize to the same size, a dead node, a shape computed from an input's.
+/// spellings of SiLU and hard swish, a concatenation, a slice, a resize to the same size, a dead node, a shape computed from an input's;
+/// and a cross-stage block: shares that are joined again, a function behind joined convolutions, and a scale in front of one.
 pub fn residual() -> Vec<u8> {
     let mut random = Chance::new(3);
     let mut weights = |graph: Graph, name: &str, dims: &[i64]| graph.constant(name, dims, || random.signed() * 0.4);
@@ -39,6 +39,10 @@ pub fn residual() -> Vec<u8> {
         ("w2", &[8, 1, 3, 3]),
         ("w3", &[12, 16, 1, 1]),
         ("w4", &[6, 12]),
+        ("w5", &[4, 6, 1, 1]),
+        ("w6", &[4, 6, 1, 1]),
+        ("w7", &[5, 20, 1, 1]),
+        ("scales", &[20, 1, 1]),
         ("b0", &[8]),
         ("b4", &[6]),
         ("bn_scale", &[8]),
@@ -56,6 +60,7 @@ pub fn residual() -> Vec<u8> {
         .integers("pads", &[0, 0, 1, 1, 0, 0, 1, 1])
         .integers("i0", &[0])
         .integers("i2", &[2])
+        .integers("i6", &[6])
         .integers("last", &[9999]);
     g = g
         .constant("nothing", &[0], || 0.0)
@@ -88,6 +93,15 @@ pub fn residual() -> Vec<u8> {
         .node("Tanh", "c3", "dead", &[])
         .node("Resize", "c3 nothing ones", "whole", &[])
         .node("Slice", "whole i2 last axis1", "part", &[])
+        .node("Slice", "c3 i0 i6 axis1", "low", &[])
+        .node("Slice", "c3 i6 last axis1", "high", &[])
+        .node("Conv", "low w5", "k0", &[])
+        .node("Conv", "high w6", "k1", &[])
+        .node("Concat", "k0 k1", "stage", &[int("axis", 1)])
+        .node("Relu", "stage", "staged", &[])
+        .node("Concat", "low high staged", "cross", &[int("axis", 1)])
+        .node("Mul", "cross scales", "scaled", &[])
+        .node("Conv", "scaled w7", "crossed", &[])
         .node("GlobalAveragePool", "c3", "mean", &[])
         .node("Shape", "mean", "shape", &[])
         .node("Slice", "shape i0 axis1 i0", "batch", &[])
@@ -97,6 +111,7 @@ pub fn residual() -> Vec<u8> {
         .node("Softmax", "logits", "y", &[int("axis", 1)])
         .output("y")
         .output("part")
+        .output("crossed")
         .file()
 }
 
