@@ -61,8 +61,13 @@ impl Verdict {
         let own = device(plan).max(1.0);
         let named = |name: &str| entries.iter().find(|e| e.name == name);
         let sequential = named(REFERENCE).map(device);
-        let peers = entries.iter().filter(|e| e.runner == Runner::Peer);
-        let best = peers.min_by(|a, b| device(a).total_cmp(&device(b)));
+        // Without a graph PyTorch is not confined where the board is a part of its GPU: it counts only where nothing else is there.
+        let graph = |e: &Entry| e.side.networks.count() > 0;
+        let peers = || entries.iter().filter(|e| e.runner == Runner::Peer);
+        let confined = peers().any(graph);
+        let best = peers()
+            .filter(|e| graph(e) || !confined)
+            .min_by(|a, b| device(a).total_cmp(&device(b)));
         let frame = |e: &Entry| e.side.frame.median().0 as f64;
         let mps = entries.iter().find(|e| e.runner == Runner::Mps);
         Some(Verdict {
@@ -165,6 +170,22 @@ pub(super) mod tests {
         let met = (verdict.meets_sequential(), verdict.meets_streams(), verdict.meets_peer());
         assert_eq!(met, (Some(true), Some(true), Some(true)));
         assert!(verdict.identical && verdict.sequential_aim() == Some(1.5));
+    }
+
+    #[test]
+    fn a_peer_without_a_graph_counts_where_there_is_no_other() {
+        let row = Row::of("r50+v16+m3", None).unwrap();
+        let mut entries = entries();
+        entries[3].side.frame = Samples::default();
+        entries[3].side.frame.extend([Nanos(150_000)]);
+        let over = |entries: &[Entry]| Verdict::of(&row, entries, 80_000.0).unwrap().over_peer;
+        assert_eq!(
+            over(&entries),
+            Some((1.8, "PyTorch graph, streams".to_string())),
+            "the other is not confined"
+        );
+        entries.remove(4);
+        assert_eq!(over(&entries), Some((1.5, "PyTorch eager, sequential".to_string())));
     }
 
     #[test]
