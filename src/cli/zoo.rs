@@ -346,14 +346,16 @@ fn calibrate(observed: &[Observed], of: &str, setting: &Setting<'_>) -> anyhow::
         .context("the board has no table of operators: measure one with `platoon profile`")?;
     let measured = |plan: &Plan, operator: &Operator| times.of(plan, operator);
     let start = Machine::of(board).calibrated(options.calibration);
+    let off = |machine| -> String {
+        let errors: Vec<f64> = observed.iter().map(|o| o.error(machine, board, &measured)).collect();
+        rivals::verdict(&errors)
+    };
     let fitted = start.calibration.fit(observed, board, &measured);
-    let machine = start.calibrated(Some(fitted));
-    let errors: Vec<f64> = observed.iter().map(|o| o.error(machine, board, &measured)).collect();
-    let told = format!("{of}; {}", rivals::verdict(&errors));
+    let told = format!("{of}; {}", off(start.calibrated(Some(fitted))));
     let file = Calibration::path(Path::new("boards"), board);
     super::gpu::replace(&file, fitted.render(&times.provenance, &told).as_bytes())
         .with_context(|| format!("{}: cannot be written", file.display()))?;
-    Ok(format!("{}: fitted to {told}", file.display()))
+    Ok(format!("{}: fitted to {told}; before: {}", file.display(), off(start)))
 }
 
 /// How the program was called, by its own name.

@@ -205,8 +205,9 @@ fn a_fit_finds_the_figures_that_frames_were_made_with() {
     };
     let fitted = own.fit(&frames, &board, &unknown);
     let (before, after) = (off(own), off(fitted));
+    // Frames of some ten microseconds, in whole nanoseconds.
     assert!(
-        off(true_one) < 1e-5 && before > 0.05 && after < before / 3.0,
+        off(true_one) < 1e-4 && before > 0.05 && after < before / 3.0,
         "{before} {after} {fitted:?}"
     );
     assert_eq!(fitted, own.fit(&frames, &board, &unknown));

@@ -167,14 +167,18 @@ impl Simulator {
         });
     }
 
-    /// What a launch takes longer while other streams are at work.
+    /// What a launch takes longer while other streams are at work: all of the figure where they hold every unit, since it then waits
+    /// for its turn, and less where units are free.
     fn crowd(&self, lane: usize) -> u64 {
         let others = self
             .lanes
             .iter()
             .enumerate()
             .any(|(i, l)| i != lane && l.segment != NONE && !l.waiting);
-        if others { self.machine.calibration.crowd } else { 0 }
+        match others {
+            true => self.machine.calibration.crowd * self.bays.held() / self.machine.pool().max(1),
+            false => 0,
+        }
     }
 
     /// Launches whose time has come take their places among those that want room.
