@@ -63,6 +63,12 @@ impl Fault {
             Fault::Panic { .. } => 3,
         }
     }
+
+    /// True if it names the tenant's work in a frame.
+    pub const fn blames(self, at: TenantId, of_frame: u64) -> bool {
+        let (Fault::Hang { tenant, frame, .. } | Fault::Device { tenant, frame, .. } | Fault::Panic { tenant, frame, .. }) = self;
+        tenant.0 == at.0 && frame == of_frame
+    }
 }
 
 /// Why a call on a prepared engine was refused. The numbers of [`RunError::number`] are stable and never reused.
@@ -112,6 +118,31 @@ impl RunError {
             RunError::Input(_) => 7,
             RunError::Timeout => 8,
             RunError::Slot(_) => 9,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_blames_its_tenant_in_its_frame_alone() {
+        let (tenant, segment, frame) = (TenantId(1), SegmentId(4), 7);
+        let device = Fault::Device {
+            tenant,
+            segment,
+            frame,
+            code: 700,
+            suspects: 2,
+        };
+        for fault in [
+            Fault::Hang { tenant, segment, frame },
+            device,
+            Fault::Panic { tenant, segment, frame },
+        ] {
+            assert!(fault.blames(tenant, frame), "{fault}");
+            assert!(!fault.blames(TenantId(0), frame) && !fault.blames(tenant, frame - 1), "{fault}");
         }
     }
 }

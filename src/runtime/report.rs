@@ -1,6 +1,7 @@
 //! The end of a frame: in order of frames, who computed, the report, the counts.
 
 use super::engine::Engine;
+use super::lifecycle::State;
 use super::result::{Source, TenantResult};
 use super::slot::{Stage, Ticket};
 use crate::error::RunError;
@@ -53,8 +54,12 @@ pub struct TenantReport {
 }
 
 impl Engine {
-    /// Takes note of every frame that has ended, in order. What each call of the engine does first.
+    /// Takes note of every frame that has ended, in order. What each call of the engine does first. Of frames that end behind a
+    /// fault no note is taken.
     pub(super) fn advance(&mut self) -> Result<(), RunError> {
+        if let State::Faulted(_) = self.state() {
+            return Ok(());
+        }
         while let Some(slot) = self.slots.oldest() {
             self.enter(slot)?;
             let frame = self.slots.get(slot).frame;
@@ -162,7 +167,7 @@ impl Engine {
 
     /// A tenant's result in the ticket's frame.
     ///
-    /// Before the tenant has finished, and for good if a fault keeps it from finishing, this is its latest result of an
+    /// Before the tenant has finished, and for good if a fault keeps it from finishing or names it, this is its latest result of an
     /// earlier frame as stale: what a vehicle reads when the deadline comes first. Never waits.
     pub fn result(&mut self, ticket: &Ticket, tenant: TenantId) -> Result<TenantResult<'_>, RunError> {
         let slot = self.slots.of(ticket)?;
@@ -172,8 +177,10 @@ impl Engine {
         let word = plan.tenants.get(t).ok_or(RunError::Unknown)?;
         let prepared = self.prepared()?;
         let here = Source::Slot(prepared, slot);
-        let computed = self.computes(slot, tenant);
-        let (status, of_frame, source) = if s.stage == Stage::Done {
+        // Where several tenants run, the one that a fault names may yet end: what it gives then is not believed.
+        let blamed = matches!(self.state(), State::Faulted(fault) if fault.blames(tenant, s.frame));
+        let computed = self.computes(slot, tenant) && !blamed;
+        let (status, of_frame, source) = if s.stage == Stage::Done && !blamed {
             let entry = s.report.tenants.get(t).ok_or(RunError::Unknown)?;
             (entry.status, entry.of_frame, here)
         } else if computed && prepared.progress(slot)?.tenant_finish(tenant, s.frame).is_some() {
