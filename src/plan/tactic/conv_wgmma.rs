@@ -156,11 +156,12 @@ impl WgmmaTile {
         format!("conv_wgmma_{}x{}_s{stages}_b{blocks}_{chains}{any}", tile.0, tile.1)
     }
 
-    /// Threads of a block: the warpgroups that multiply, a warp that loads, and where weights are kept, one that brings what is joined.
+    /// Threads of a block: the warpgroups that multiply, and a warp that loads, two where the block has an SM to itself. Where weights
+    /// are kept, the second brings what is joined.
     pub fn threads(&self) -> u32 {
         match self.kept {
             Some(kept) => u32::from(kept.warpgroups) * 128 + 64,
-            None => u32::from(self.tile.0) / 64 * 128 + 32,
+            None => u32::from(self.tile.0) / 64 * 128 + if self.blocks == 1 { 64 } else { 32 },
         }
     }
 

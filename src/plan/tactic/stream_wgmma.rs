@@ -6,8 +6,8 @@ use super::forms::need;
 use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 
-/// Output channels of a tile: the rows of a warpgroup product.
-pub const CHANNELS: u16 = 64;
+/// Output channels of a warpgroup: the rows of its products.
+const TEAM_CHANNELS: u16 = 64;
 /// Most output pixels of all samples that are worth streaming weights past.
 const MAX_PIXELS: u64 = 256;
 /// Most tiles whose chains are summed apart: each has a counter.
@@ -20,6 +20,8 @@ pub struct StreamTile {
     pub pixels: u16,
     /// K blocks in shared memory at once, as many as let two blocks share an SM.
     pub stages: u16,
+    /// Warpgroups that multiply, each channels of its own.
+    pub teams: u16,
     /// Chains of a split K are summed through memory by the block that ends last, wherever the others are, instead of in a
     /// cluster, whose blocks need places side by side.
     pub apart: bool,
@@ -27,16 +29,23 @@ pub struct StreamTile {
 
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
 pub const MENU: &[StreamTile] = &[
-    tile(8, 12, false),
-    tile(16, 10, false),
-    tile(32, 8, false),
-    tile(8, 12, true),
-    tile(16, 10, true),
-    tile(32, 8, true),
+    tile(8, 12, 1, false),
+    tile(16, 10, 1, false),
+    tile(32, 8, 1, false),
+    tile(8, 12, 1, true),
+    tile(16, 10, 1, true),
+    tile(32, 8, 1, true),
+    tile(8, 6, 2, false),
+    tile(8, 6, 2, true),
 ];
 
-const fn tile(pixels: u16, stages: u16, apart: bool) -> StreamTile {
-    StreamTile { pixels, stages, apart }
+const fn tile(pixels: u16, stages: u16, teams: u16, apart: bool) -> StreamTile {
+    StreamTile {
+        pixels,
+        stages,
+        teams,
+        apart,
+    }
 }
 
 impl StreamTile {
@@ -48,7 +57,12 @@ impl StreamTile {
             Some(Chains::Cluster) => "cluster",
             None => "apart",
         };
-        format!("stream_wgmma_{}_s{}_{chains}", self.pixels, self.stages)
+        format!("stream_wgmma_{}_s{}_t{}_{chains}", self.pixels, self.stages, self.teams)
+    }
+
+    /// Output channels of a tile.
+    pub fn channels(&self) -> u16 {
+        self.teams * TEAM_CHANNELS
     }
 
     /// Tiles of a product, or of all its chunks, at the most.
@@ -59,7 +73,7 @@ impl StreamTile {
             // Rows of every sample may be cut.
             image => samples * image.div_ceil(u64::from(self.pixels)),
         };
-        pixels * channels.div_ceil(u64::from(CHANNELS))
+        pixels * channels.div_ceil(u64::from(self.channels()))
     }
 
     /// True if the entry serves a product whose K is split so.
@@ -70,7 +84,7 @@ impl StreamTile {
     /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
     pub fn of(tactic: Tactic) -> Option<&'static StreamTile> {
         let entry = MENU.get(usize::from(tactic.variant))?;
-        (tactic.kernel == Kernel::StreamWgmma && tactic.tile == (entry.pixels, CHANNELS)).then_some(entry)
+        (tactic.kernel == Kernel::StreamWgmma && tactic.tile == (entry.pixels, entry.channels())).then_some(entry)
     }
 }
 
@@ -95,7 +109,7 @@ pub fn menu(product: &Product<'_>) -> (Vec<Tactic>, bool) {
         .map(|(variant, entry)| {
             let tactic = Tactic {
                 kernel: Kernel::StreamWgmma,
-                tile: (entry.pixels, CHANNELS),
+                tile: (entry.pixels, entry.channels()),
                 variant,
             };
             (pixels.div_ceil(u64::from(entry.pixels)), tactic)
@@ -118,7 +132,7 @@ mod tests {
         let source = include_str!("../../backend/cuda/kernels/stream_wgmma.cu");
         let mut lines = std::collections::BTreeSet::new();
         for entry in MENU {
-            let line = format!("\nSTREAM_WGMMA({}, {})\n", entry.pixels, entry.stages);
+            let line = format!("\nSTREAM_WGMMA({}, {}, {})\n", entry.pixels, entry.stages, entry.teams);
             assert_eq!(source.matches(&line).count(), 1, "{line}");
             lines.insert(line);
         }

@@ -53,9 +53,10 @@ struct Params {
 }
 
 impl PatchTile {
-    /// Threads of a block: the warpgroups that multiply, and one warp that loads.
+    /// Threads of a block: the warpgroups that multiply, and one warp that loads; two where weights stream.
     fn threads(&self) -> u32 {
-        u32::from(self.warpgroups) * 128 + 32
+        let loaders = if self.kept == Kept::Patches { 2 } else { 1 };
+        u32::from(self.warpgroups) * 128 + loaders * 32
     }
 
     /// Rows and columns of a patch.

@@ -8,12 +8,10 @@ use super::conv_wgmma::{MISFIT, Params as Product, Plain, params};
 use super::{Addresses, BindError, Kernel, Launch, Packer};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains};
-use crate::plan::tactic::stream_wgmma::{CHANNELS, StreamTile, product};
+use crate::plan::tactic::stream_wgmma::{StreamTile, product};
 use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
 
-/// Threads of a block: a warpgroup that multiplies, and a warp that loads.
-const THREADS: u32 = 128 + 32;
 /// Bytes of a row of a K block.
 const K_BYTES: u32 = BLOCK_K * 2;
 /// Bytes kept for barriers.
@@ -32,9 +30,14 @@ struct Params {
 }
 
 impl StreamTile {
+    /// Threads of a block: warpgroups that multiply, and two warps that load.
+    pub fn threads(&self) -> u32 {
+        u32::from(self.teams) * 128 + 64
+    }
+
     /// Bytes of shared memory of a block: stages, a tile of sums, barriers.
     fn shared(&self) -> u32 {
-        let (pixels, channels) = (u32::from(self.pixels), u32::from(CHANNELS));
+        let (pixels, channels) = (u32::from(self.pixels), u32::from(self.channels()));
         u32::from(self.stages) * (pixels + channels) * K_BYTES + pixels * (channels + SHARE_PADDING) * 4 + BARRIER_BYTES
     }
 }
@@ -53,7 +56,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     let entry = *StreamTile::of(operator.tactic).ok_or(BindError::Tactic("stream_wgmma has no such tile"))?;
     let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
     let constants = Plain::pack(packer, operator)?;
-    let tile_bytes = u64::from(entry.pixels) * u64::from(CHANNELS) * 4;
+    let tile_bytes = u64::from(entry.pixels) * u64::from(entry.channels()) * 4;
     let partial_bytes = match u64::from(constants.splits) {
         splits @ 2.. if entry.apart => entry.tiles(&product) * splits * tile_bytes,
         _ => 0,
@@ -76,7 +79,14 @@ impl Kernel for StreamWgmma {
 
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
-        let params = params(at, &self.operator, &product, region, (self.entry.pixels, CHANNELS), &self.constants)?;
+        let params = params(
+            at,
+            &self.operator,
+            &product,
+            region,
+            (self.entry.pixels, self.entry.channels()),
+            &self.constants,
+        )?;
         let splits = self.constants.splits;
         if self.partial_bytes > 0 {
             let part = |offset, bytes| at.workspace.part(offset, bytes).ok_or(BindError::Reference);
@@ -87,7 +97,14 @@ impl Kernel for StreamWgmma {
                 counters: part(0, COUNTER_BYTES)?.address,
                 padding: [0; 6],
             };
-            let launch = Launch::new("stream_wgmma", self.entry.function(None), tiles * splits, width, THREADS, &params);
+            let launch = Launch::new(
+                "stream_wgmma",
+                self.entry.function(None),
+                tiles * splits,
+                width,
+                self.entry.threads(),
+                &params,
+            );
             return Ok(vec![Launch {
                 shared: self.entry.shared(),
                 ..launch
@@ -109,7 +126,7 @@ impl Kernel for StreamWgmma {
             self.entry.function(Some(chains)),
             clusters * cluster,
             0,
-            THREADS,
+            self.entry.threads(),
             &params,
         );
         Ok(vec![Launch {

@@ -1,14 +1,15 @@
 // Convolution of 3 by 3 neighbouring taps for Hopper, for many input channels: as conv_patch.cu, but a block keeps the patches
 // of all channels of its tile, and the weights stream past them.
 //
-// A tile is 8 by ROWS outputs of 64 channels for each warpgroup. One warp loads the patches and keeps a ring of weights full;
-// the warpgroups multiply side by side, each the weights of its own channels by the pixels of all. Products have the order
+// A tile is 8 by ROWS outputs of 64 channels for each warpgroup. Two warps keep a ring of weights full, a stage each in turn, as one
+// does not ask for copies fast enough; the first loads the patches, too. The warpgroups multiply side by side, each the weights of its own channels by the pixels of all. Products have the order
 // of conv_wgmma.cu, and so its bits: taps in row-major order and inside a tap the channels, in chains that are summed one
 // after another and added in order.
 
 #include "conv_patch_tile.cuh"
 
 constexpr u32 MAX_BLOCKS = 8;          // of 64 input channels
+constexpr u32 LOADERS = 2;             // warps that load
 
 // Tiles of HEIGHT rows and GROUPS times 64 channels.
 template <u32 HEIGHT, u32 GROUPS>
@@ -16,7 +17,7 @@ struct Shape {
     static constexpr u32 ROWS = HEIGHT, WARPGROUPS = GROUPS;
     static constexpr u32 PIXELS = HEIGHT * COLUMNS;
     static constexpr u32 WORKERS = GROUPS * WARPGROUP;
-    static constexpr u32 THREADS = WORKERS + WARP;
+    static constexpr u32 THREADS = WORKERS + LOADERS * WARP;
     static constexpr u32 PATCH_BYTES = (HEIGHT + TAPS - 1) * PATCH_ROW_BYTES;
     static constexpr u32 PATCH_STAGE = (PATCH_BYTES + SWIZZLE_BYTES - 1) / SWIZZLE_BYTES * SWIZZLE_BYTES;
     static constexpr u32 WEIGHT_STAGE = GROUPS * WEIGHT_BYTES;
@@ -80,15 +81,20 @@ __device__ __forceinline__ u32 channel_of(const ConvPatchParams& p, u32 index) {
 }
 
 // Loads the tiles of a block, one by one: weights ahead as far as the ring goes, patches, the other weights. Patches that the
-// warpgroups turn their tiles round in come last to be free, and so are asked for last.
+// warpgroups turn their tiles round in come last to be free, and so are asked for last. Of the weights, a loader takes every
+// LOADERS-th stage; the first loads patches.
 template <class S, Store STORE>
-__device__ __forceinline__ void load(const ConvPatchParams& p, const Room<S>& room) {
+__device__ __forceinline__ void load(const ConvPatchParams& p, const Room<S>& room, u32 loader) {
     constexpr i32 POOL = STORE == Store::POOLED ? 2 : 1;
     const u32 blocks = TAPS * TAPS * p.k_blocks, all = p.tiles * p.channel_tiles, ahead = min(p.weight_stages, blocks);
     Ring ring;
+    u32 turn = loader;
     const auto weights = [&](u32 channel, u32 k) {
-        barrier_wait(room.weight_empty(ring.stage), ring.parity ^ 1);
-        load_weights<S>(p, room, channel, k, ring.stage);
+        if (turn == 0) {
+            barrier_wait(room.weight_empty(ring.stage), ring.parity ^ 1);
+            load_weights<S>(p, room, channel, k, ring.stage);
+        }
+        turn = (turn + LOADERS - 1) % LOADERS;
         ring.advance(p.weight_stages);
     };
     // Weights are constants.
@@ -105,6 +111,7 @@ __device__ __forceinline__ void load(const ConvPatchParams& p, const Room<S>& ro
         const i32 column = static_cast<i32>(t.column) * POOL - static_cast<i32>(p.pad_columns);
         const i32 row = static_cast<i32>(t.row) * POOL - static_cast<i32>(p.pad_rows);
         const auto patch = [&](u32 block) {
+            if (loader != 0) return;
             barrier_wait(room.patch_empty(block), parity);
             barrier_arrive_expecting(room.patch_full(block), S::PATCH_BYTES);
             copy_patch(room.patch(block), &p.image, room.patch_full(block), block * BLOCK_K, column, row, t.batch);
@@ -210,8 +217,8 @@ __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
     __syncthreads();
     if (warp < S::WORKERS / WARP) {
         work<S, STORE>(p, room, memory, warp / (WARPGROUP / WARP), threadIdx.x % WARPGROUP);
-    } else if (threadIdx.x == S::WORKERS) {
-        load<S, STORE>(p, room);
+    } else if (threadIdx.x % WARP == 0) {
+        load<S, STORE>(p, room, warp - S::WORKERS / WARP);
     } else {
         wait_for_predecessors();
         release_successors();

@@ -4,8 +4,9 @@
 //   rows     output pixels of the chunk; columns: output channels
 //   K        taps in row-major order, inside a tap the input channels in blocks of 64 (zeros behind the last channel)
 //
-// One warp keeps a ring of stages full: pixels come through an im2col map, whose zeros outside the image are the padding;
-// weights come packed in the order in which they are read, already swizzled (bind/conv_wgmma.rs). One to three warpgroups
+// One warp keeps a ring of stages full, or two where no other block shares the SM: pixels come through an im2col map, whose zeros
+// outside the image are the padding; weights come packed in the order in which they are read, already swizzled
+// (bind/conv_wgmma.rs). One to three warpgroups
 // multiply, 64 rows each. Every output is one chain of products in ascending K, cut into `splits` chains that are added in
 // order: so neither tile nor grid nor chunk changes a bit. (Rows of taps that lie outside for a whole tile are left out; they
 // would add zeros, as long as weights are finite.) The splits of a tile are computed one after another by one
@@ -22,7 +23,8 @@ struct Shape {
     static constexpr u32 TILE_M = M, TILE_N = N, STAGES = DEPTH;
     static constexpr u32 WARPGROUPS = M / WARPGROUP_ROWS;
     static constexpr u32 WORKERS = WARPGROUPS * WARPGROUP;  // threads that multiply
-    static constexpr u32 THREADS = WORKERS + WARP;
+    static constexpr u32 LOADERS = BLOCKS == 1 ? 2 : 1;     // warps that load: of two, the second loads the pixels
+    static constexpr u32 THREADS = WORKERS + LOADERS * WARP;
     // Registers of a thread, given to four warps at a time, and whether there are some for what the next strip needs.
     static constexpr u32 REGISTERS = 65536 / ((THREADS + WARPGROUP - 1) / WARPGROUP * WARPGROUP * BLOCKS);
     static constexpr bool ROOMY = REGISTERS >= N / 2 + 64;
@@ -279,21 +281,29 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
     if constexpr (CHAINS == Chains::CLUSTER) cluster_arrive();
     const u32 first = blockIdx.x / peers, step = gridDim.x / peers;
     Ring<S::STAGES> ring;
-    if (warp == S::WORKERS / WARP) {
+    if (warp >= S::WORKERS / WARP) {
+        const bool pixels = warp != S::WORKERS / WARP;
         Tile t = tile_at<S>(p, first);
         Blocks blocks = own_blocks<CHAINS>(p, t, rank);
         Walk walk = walk_from<S>(p, t, blocks.begin);
+        WeightRuns weights = weight_runs<S>(p, t, blocks.begin);
         u32 ahead = 0;
-        if (lane == 0 && first < p.tiles) ahead = load_ahead<S>(walk, blocks.count(), base);
+        if (lane == 0 && !pixels && first < p.tiles) ahead = load_ahead<S>(weights, blocks.count(), base);
         wait_for_predecessors();
         for (u32 i = first; i < p.tiles; i += step, ahead = 0) {
             if (i != first) {
                 t = tile_at<S>(p, i);
                 blocks = own_blocks<CHAINS>(p, t, rank);
                 walk = walk_from<S>(p, t, blocks.begin);
+                weights = weight_runs<S>(p, t, blocks.begin);
                 if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();  // the sums before have left the stages
             }
-            if (lane == 0) load<S>(p, walk, blocks.count(), ahead, base, ring);
+            constexpr bool ALONE = S::LOADERS == 1;
+            if (lane == 0 && !pixels) {
+                load<S, ALONE ? Loads::BOTH : Loads::WEIGHTS>(p, walk, weights, blocks.count(), ahead, base, ring);
+            } else if (lane == 0 && !ALONE) {
+                load<S, Loads::PIXELS>(p, walk, weights, blocks.count(), 0, base, ring);
+            }
             if constexpr (CHAINS == Chains::CLUSTER) {
                 __syncwarp();
                 if (i == first) cluster_wait();

@@ -1,5 +1,5 @@
-// What the kernels that convolve with `wgmma` have in common: tiles of pixels by channels, the warp that loads their K blocks into
-// a ring of stages, and the products of a warpgroup.
+// What the kernels that convolve with `wgmma` have in common: tiles of pixels by channels, the loads of their K blocks into a ring of
+// stages, and the products of a warpgroup.
 //
 // A shape `S` says TILE_M pixels, TILE_N channels, STAGES of the ring, and where BARRIERS lie: of a stage two, 16 bytes apart.
 #pragma once
@@ -69,10 +69,12 @@ __device__ __forceinline__ Blocks blocks_of(const ConvWgmmaParams& p, const Tile
 template <u32 STAGES>
 struct Ring {
     u32 stage = 0, parity = 0;
+    bool fresh = true;  // it has not gone round yet: nobody has a stage to empty
     __device__ __forceinline__ void advance() {
         if (++stage == STAGES) {
             stage = 0;
             parity ^= 1;
+            fresh = false;
         }
     }
 };
@@ -98,11 +100,10 @@ __device__ __forceinline__ void load_weights(const WeightRuns& w, u32 k, u32 bas
     copy_run(base + stage * S::STAGE_BYTES + S::IMAGE_BYTES, reinterpret_cast<const void*>(w.address + k * w.step), w.bytes, full);
 }
 
-// Where the loads of a tile begin.
+// Where the loads of a tile's pixels begin.
 struct Walk {
     i32 x, y, batch;
     u32 block, down, across;
-    WeightRuns weights;
 };
 
 template <class S>
@@ -117,31 +118,34 @@ __device__ __forceinline__ Walk walk_from(const ConvWgmmaParams& p, const Tile& 
     w.block = begin - tap * p.channel_blocks;
     w.down = tap / p.kernel_columns;
     w.across = tap - w.down * p.kernel_columns;
-    w.weights = weight_runs<S>(p, t, begin);
     return w;
 }
 
 // Fills the weights' part of the first stages; returns how many. Weights are constants, so this may run before the launches
 // that make the image have ended.
 template <class S>
-__device__ __forceinline__ u32 load_ahead(const Walk& w, u32 blocks, u32 base) {
+__device__ __forceinline__ u32 load_ahead(const WeightRuns& w, u32 blocks, u32 base) {
     const u32 count = min(blocks, S::STAGES);
 #pragma unroll 1
-    for (u32 k = 0; k < count; ++k) load_weights<S>(w.weights, k, base, k);
+    for (u32 k = 0; k < count; ++k) load_weights<S>(w, k, base, k);
     return count;
 }
 
-// Fills stages with the K blocks `begin..end` of a tile; the first `ahead` have their weights already.
-template <class S>
-__device__ __forceinline__ void load(const ConvWgmmaParams& p, const Walk& w, u32 count, u32 ahead, u32 base, Ring<S::STAGES>& ring) {
+// What a warp asks for: each copy takes it some 80 cycles, and as long to find a stage empty, so that one warp alone is often slower
+// than the products of a narrow tile. The bytes of pixels may come before it is said that they will: a stage is not full until it is.
+enum class Loads { BOTH, WEIGHTS, PIXELS };
+
+// Fills stages with the K blocks of a tile; the first `ahead` have their weights already.
+template <class S, Loads LOADS>
+__device__ __forceinline__ void load(const ConvWgmmaParams& p, const Walk& w, const WeightRuns& weights, u32 count, u32 ahead, u32 base,
+                                     Ring<S::STAGES>& ring) {
     u32 block = w.block, down = w.down, across = w.across;
 #pragma unroll 1
     for (u32 k = 0; k < count; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
-        if (k >= ahead) {
-            barrier_wait(full + 8, ring.parity ^ 1);
-            load_weights<S>(w.weights, k, base, ring.stage);
-        }
+        if (!ring.fresh) barrier_wait(full + 8, ring.parity ^ 1);
+        if (LOADS != Loads::PIXELS && k >= ahead) load_weights<S>(weights, k, base, ring.stage);
+        if constexpr (LOADS == Loads::WEIGHTS) continue;
         copy_im2col(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
                     static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
         if (++block == p.channel_blocks) {

@@ -1,8 +1,10 @@
 // Products of few pixels with large weights for Hopper: the weights stream through, at the speed of memory.
 //
 // The same sums as conv_wgmma.cu, bit for bit, with the operands' sides exchanged: 64 output channels are the rows of a
-// warpgroup product and 8, 16 or 32 pixels its columns, so that a stage is almost all weights. One warp keeps a deep ring of
-// stages in flight; since weights are constants, it fills the ring before it waits for the launches whose pixels it reads.
+// warpgroup product and 8, 16 or 32 pixels its columns, so that a stage is almost all weights. A warpgroup waits longest for its own
+// sums, from one product to the next: where few SMs share the memory's speed, blocks have two, of 64 channels each. Two warps keep a deep ring of
+// stages in flight, as one does not ask for copies fast enough where few SMs share the memory's speed: one asks for weights, which
+// are constants, and fills the ring before it waits for the launches whose pixels the other brings.
 // Two blocks share an SM: the next launch's first stages load while this one ends.
 
 #include "conv_wgmma_params.cuh"
@@ -14,11 +16,8 @@ constexpr u32 BLOCK_K = 64;                  // channels of a stage
 constexpr u32 K_BYTES = BLOCK_K * 2;         // one swizzled row
 constexpr u32 PRODUCT_K = 16;                // channels of one warpgroup product
 constexpr u32 WARP = 32;
-constexpr u32 WORKERS = 128;                 // threads that multiply: one warpgroup
-constexpr u32 CHANNELS = 64;                 // of a tile
-constexpr u32 GROUPS = CHANNELS / GROUP;
-constexpr u32 SHARE_STRIDE = CHANNELS + 8;   // floats from pixel to pixel of a shared tile, against bank conflicts
-constexpr u32 WEIGHT_BYTES = CHANNELS * K_BYTES;
+constexpr u32 WARPGROUP = 128;
+constexpr u32 TEAM_CHANNELS = 64;            // of a warpgroup
 
 struct StreamParams {
     ConvWgmmaParams product;
@@ -33,10 +32,15 @@ static_assert(sizeof(StreamParams) == sizeof(ConvWgmmaParams) + 64, "mirrored in
 // that ends last, through memory, which lets blocks stand wherever there is room.
 enum class Chains { ONE, IN_TURN, CLUSTER, APART };
 
-// A tile of `PIXELS` pixels, and how many K blocks are in flight.
-template <u32 N, u32 DEPTH>
+// A tile of `PIXELS` pixels, how many K blocks are in flight, and how many warpgroups multiply.
+template <u32 N, u32 DEPTH, u32 TEAMS>
 struct Shape {
     static constexpr u32 PIXELS = N, STAGES = DEPTH;
+    static constexpr u32 WORKERS = TEAMS * WARPGROUP;  // threads that multiply
+    static constexpr u32 THREADS = WORKERS + 2 * WARP;
+    static constexpr u32 CHANNELS = TEAMS * TEAM_CHANNELS, GROUPS = CHANNELS / GROUP;
+    static constexpr u32 SHARE_STRIDE = CHANNELS + 8;  // floats from pixel to pixel of a shared tile, against bank conflicts
+    static constexpr u32 WEIGHT_BYTES = CHANNELS * K_BYTES;
     static constexpr u32 IMAGE_BYTES = N * K_BYTES;
     static constexpr u32 STAGE_BYTES = WEIGHT_BYTES + IMAGE_BYTES;
     // Shared memory: stages, a tile of sums, barriers.
@@ -57,7 +61,7 @@ __device__ __forceinline__ Tile tile_at(const ConvWgmmaParams& p, u32 index) {
     const u32 rows = index / p.channel_tiles;
     const u32 run = rows / p.run_tiles;
     const u32 offset = (rows - run * p.run_tiles) * S::PIXELS;
-    return {p.first_pixel + run * p.run_stride + offset, min(p.run_pixels - offset, S::PIXELS), (index - rows * p.channel_tiles) * CHANNELS};
+    return {p.first_pixel + run * p.run_stride + offset, min(p.run_pixels - offset, S::PIXELS), (index - rows * p.channel_tiles) * S::CHANNELS};
 }
 
 __device__ __forceinline__ u32 chain_begin(const ConvWgmmaParams& p, u32 chain) { return chain * p.k_blocks / p.splits; }
@@ -66,15 +70,18 @@ __device__ __forceinline__ u32 chain_begin(const ConvWgmmaParams& p, u32 chain) 
 template <u32 STAGES>
 struct Ring {
     u32 stage = 0, parity = 0;
+    bool fresh = true;  // it has not gone round yet: nobody has a stage to empty
     __device__ __forceinline__ void advance() {
         if (++stage == STAGES) {
             stage = 0;
             parity ^= 1;
+            fresh = false;
         }
     }
 };
 
 // Where the weights of a tile's K block lie.
+template <class S>
 struct Weights {
     u64 address;
     u64 step;   // bytes from one K block to the next
@@ -84,23 +91,35 @@ struct Weights {
         const u32 padded = (p.channels + GROUP - 1) / GROUP * GROUP;
         step = static_cast<u64>(padded) * K_BYTES;
         address = p.weights + begin * step + channel * K_BYTES;
-        bytes = min(CHANNELS, padded - channel) * K_BYTES;
+        bytes = min(S::CHANNELS, padded - channel) * K_BYTES;
     }
 };
 
 // Announces what a stage gets and copies its weights.
 template <class S>
-__device__ __forceinline__ void load_weights(Weights& weights, u32 base, u32 stage) {
+__device__ __forceinline__ void load_weights(Weights<S>& weights, u32 base, u32 stage) {
     const u32 full = base + S::BARRIERS + stage * 16;
     barrier_arrive_expecting(full, weights.bytes + S::IMAGE_BYTES);
     copy_run(base + stage * S::STAGE_BYTES, reinterpret_cast<const void*>(weights.address), weights.bytes, full);
     weights.address += weights.step;
 }
 
-// Fills stages with the K blocks `begin..end` of a tile; the weights of the first `ahead` of them are on their way.
+// Fills the weights' part of the stages of the K blocks `begin..end` of a tile; that of the first `ahead` of them is on its way.
 template <class S>
-__device__ __forceinline__ void load(
-    const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 ahead, u32 base, Ring<S::STAGES>& ring) {
+__device__ __forceinline__ void fill_weights(const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 ahead, u32 base,
+                                             Ring<S::STAGES>& ring) {
+    Weights<S> weights(p, t.channel, begin + ahead);
+#pragma unroll 1
+    for (u32 k = begin; k < end; ++k, ring.advance()) {
+        if (k < begin + ahead) continue;
+        barrier_wait(base + S::BARRIERS + ring.stage * 16 + 8, ring.parity ^ 1);
+        load_weights<S>(weights, base, ring.stage);
+    }
+}
+
+// Fills the pixels' part. Their bytes may come before it is said that they will: a stage is not full until it is.
+template <class S>
+__device__ __forceinline__ void fill_pixels(const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 base, Ring<S::STAGES>& ring) {
     const u32 line = t.pixel / p.walk_columns;
     const i32 x = static_cast<i32>((t.pixel - line * p.walk_columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
     const i32 batch = static_cast<i32>(line / p.walk_rows);
@@ -108,15 +127,11 @@ __device__ __forceinline__ void load(
     u32 tap = begin / p.channel_blocks;
     u32 block = begin - tap * p.channel_blocks;
     u32 down = tap / p.kernel_columns, across = tap - down * p.kernel_columns;
-    Weights weights(p, t.channel, begin + ahead);
 #pragma unroll 1
     for (u32 k = begin; k < end; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
-        if (k >= begin + ahead) {
-            barrier_wait(full + 8, ring.parity ^ 1);
-            load_weights<S>(weights, base, ring.stage);
-        }
-        copy_im2col(base + ring.stage * S::STAGE_BYTES + WEIGHT_BYTES, &p.image, full, block * BLOCK_K, x, y, batch,
+        if (!ring.fresh) barrier_wait(full + 8, ring.parity ^ 1);
+        copy_im2col(base + ring.stage * S::STAGE_BYTES + S::WEIGHT_BYTES, &p.image, full, block * BLOCK_K, x, y, batch,
                     static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
         if (++block == p.channel_blocks) {
             block = 0;
@@ -128,9 +143,9 @@ __device__ __forceinline__ void load(
     }
 }
 
-// Multiplies the next `count` (at least 1) stages into `sums`, which start anew.
+// Multiplies the next `count` (at least 1) stages into `sums` of a warpgroup's channels, which start anew.
 template <class S>
-__device__ __forceinline__ void multiply(float (&sums)[S::PIXELS / 2], u32 count, u32 base, u32 lane, Ring<S::STAGES>& ring) {
+__device__ __forceinline__ void multiply(float (&sums)[S::PIXELS / 2], u32 count, u32 base, u32 team, u32 lane, Ring<S::STAGES>& ring) {
 #pragma unroll
     for (u32 i = 0; i < S::PIXELS / 2; ++i) sums[i] = 0.0f;
     u32 previous = 0;
@@ -139,7 +154,7 @@ __device__ __forceinline__ void multiply(float (&sums)[S::PIXELS / 2], u32 count
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         barrier_wait(full, ring.parity);
         const u32 weights = base + ring.stage * S::STAGE_BYTES;
-        const u32 a = swizzled_matrix(weights), b = swizzled_matrix(weights + WEIGHT_BYTES);
+        const u32 a = swizzled_matrix(weights + team * (TEAM_CHANNELS * K_BYTES)), b = swizzled_matrix(weights + S::WEIGHT_BYTES);
         products_begin();
 #pragma unroll
         for (u32 i = 0; i < BLOCK_K / PRODUCT_K; ++i) {
@@ -165,27 +180,31 @@ __device__ __forceinline__ Place place_of(const ConvWgmmaParams& p, u32 pixel, u
 // Turns the sums of one chain round: channels of a pixel side by side.
 template <class S>
 __device__ __forceinline__ void share(const float (&sums)[S::PIXELS / 2], float* tile, u32 warp, u32 lane) {
-    float* fragment = tile + lane % 4 * 2 * SHARE_STRIDE + warp * 16 + lane / 4;
+    constexpr u32 STRIDE = S::SHARE_STRIDE;
+    float* fragment = tile + lane % 4 * 2 * STRIDE + warp * 16 + lane / 4;
 #pragma unroll
     for (u32 j = 0; j < S::PIXELS / 8; ++j) {
-        float* pixel = fragment + j * 8 * SHARE_STRIDE;
+        float* pixel = fragment + j * 8 * STRIDE;
         pixel[0] = sums[4 * j];
-        pixel[SHARE_STRIDE] = sums[4 * j + 1];
+        pixel[STRIDE] = sums[4 * j + 1];
         pixel[8] = sums[4 * j + 2];
-        pixel[SHARE_STRIDE + 8] = sums[4 * j + 3];
+        pixel[STRIDE + 8] = sums[4 * j + 3];
     }
 }
 
-__device__ __forceinline__ void workers_meet() { asm volatile("bar.sync 1, %0;" ::"n"(WORKERS) : "memory"); }
+template <class S>
+__device__ __forceinline__ void workers_meet() {
+    asm volatile("bar.sync 1, %0;" ::"n"(S::WORKERS) : "memory");
+}
 
 // Adds the chains of the cluster's blocks, in order, for this block's part of the groups, and stores them.
 template <class S>
 __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 chains, u32 share, u32 worker) {
 #pragma unroll 1
-    for (u32 i = worker * chains + rank; i < t.pixels * GROUPS; i += WORKERS * chains) {
-        const u32 pixel = i / GROUPS, column = i % GROUPS * GROUP, channel = t.channel + column;
+    for (u32 i = worker * chains + rank; i < t.pixels * S::GROUPS; i += S::WORKERS * chains) {
+        const u32 pixel = i / S::GROUPS, column = i % S::GROUPS * GROUP, channel = t.channel + column;
         if (channel >= p.channels) continue;
-        const u32 at = share + (pixel * SHARE_STRIDE + column) * 4;
+        const u32 at = share + (pixel * S::SHARE_STRIDE + column) * 4;
         float values[GROUP];
 #pragma unroll 1
         for (u32 chain = 0; chain < chains; ++chain) {
@@ -204,29 +223,29 @@ __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, 
 template <class S>
 __device__ __forceinline__ bool join(
     const ConvWgmmaParams& p, float (&sums)[S::PIXELS / 2], float* partials, u32* counters, u32 tile, u32 chain, volatile u32* last) {
-    constexpr u32 ROUNDS = S::PIXELS / 8, FLOATS = S::PIXELS * CHANNELS;
+    constexpr u32 ROUNDS = S::PIXELS / 8, FLOATS = S::PIXELS * S::CHANNELS;
     const u32 worker = threadIdx.x;
     float* const all = partials + static_cast<u64>(tile) * p.splits * FLOATS + worker * 4;
 #pragma unroll
     for (u32 j = 0; j < ROUNDS; ++j) {
         const float4 four = make_float4(sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]);
-        __stcg(reinterpret_cast<float4*>(all + chain * FLOATS + j * WORKERS * 4), four);
+        __stcg(reinterpret_cast<float4*>(all + chain * FLOATS + j * S::WORKERS * 4), four);
     }
     __threadfence();
-    workers_meet();
+    workers_meet<S>();
     if (worker == 0) {
         const bool ends = atomicAdd(counters + tile, 1u) + 1 == p.splits;
         if (ends) counters[tile] = 0;
         *last = ends;
     }
-    workers_meet();
+    workers_meet<S>();
     if (!*last) return false;
     __threadfence();
 #pragma unroll 1
     for (u32 other = 0; other < p.splits; ++other) {
 #pragma unroll
         for (u32 j = 0; j < ROUNDS; ++j) {
-            const float4 four = __ldcg(reinterpret_cast<const float4*>(all + other * FLOATS + j * WORKERS * 4));
+            const float4 four = __ldcg(reinterpret_cast<const float4*>(all + other * FLOATS + j * S::WORKERS * 4));
             const float part[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
             for (u32 i = 0; i < 4; ++i) sums[4 * j + i] = other == 0 ? part[i] : __fadd_rn(sums[4 * j + i], part[i]);
@@ -261,17 +280,17 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p, float* partials
     const u32 units = APART ? p.tiles * p.splits : p.tiles;
     const u32 first = blockIdx.x / peers, step = gridDim.x / peers;
     u32 ahead = 0;
-    if (threadIdx.x == WORKERS) {
+    if (threadIdx.x == S::WORKERS) {
         prefetch_map(&p.image);
         for (u32 i = 0; i < S::STAGES; ++i) {
             barrier_init(base + S::BARRIERS + i * 16, 1);                  // full: the copies
-            barrier_init(base + S::BARRIERS + i * 16 + 8, WORKERS / WARP); // empty: the warps that multiply
+            barrier_init(base + S::BARRIERS + i * 16 + 8, S::WORKERS / WARP); // empty: the warps that multiply
         }
         barrier_init_fence();
         if (first < units) {
             const Unit<CHAINS> unit(p, first, rank);
             ahead = min(unit.end - unit.begin, S::STAGES);
-            Weights weights(p, tile_at<S>(p, unit.tile).channel, unit.begin);
+            Weights<S> weights(p, tile_at<S>(p, unit.tile).channel, unit.begin);
 #pragma unroll 1
             for (u32 i = 0; i < ahead; ++i) load_weights<S>(weights, base, i);
         }
@@ -281,10 +300,12 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p, float* partials
     release_successors();
     __syncthreads();
     Ring<S::STAGES> ring;
-    if (warp == WORKERS / WARP) {
+    if (warp >= S::WORKERS / WARP) {
         for (u32 i = first; i < units; i += step, ahead = 0) {
             const Unit<CHAINS> unit(p, i, rank);
-            if (lane == 0) load<S>(p, tile_at<S>(p, unit.tile), unit.begin, unit.end, ahead, base, ring);
+            const Tile t = tile_at<S>(p, unit.tile);
+            if (lane == 0 && warp == S::WORKERS / WARP) fill_weights<S>(p, t, unit.begin, unit.end, ahead, base, ring);
+            if (lane == 0 && warp != S::WORKERS / WARP) fill_pixels<S>(p, t, unit.begin, unit.end, base, ring);
             __syncwarp();
             if constexpr (CLUSTER) {
                 cluster_meet();
@@ -293,15 +314,16 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p, float* partials
         }
     } else {
         float* tile = reinterpret_cast<float*>(stages + S::SHARE);
+        const u32 team = warp / (WARPGROUP / WARP);
         for (u32 i = first; i < units; i += step) {
             const Unit<CHAINS> unit(p, i, rank);
             float sums[S::PIXELS / 2];
-            multiply<S>(sums, chain_begin(p, unit.chain + 1) - unit.begin, base, lane, ring);
+            multiply<S>(sums, chain_begin(p, unit.chain + 1) - unit.begin, base, team, lane, ring);
             if constexpr (CHAINS == Chains::IN_TURN) {
 #pragma unroll 1
                 for (u32 chain = 1; chain < p.splits; ++chain) {
                     float more[S::PIXELS / 2];
-                    multiply<S>(more, chain_begin(p, chain + 1) - chain_begin(p, chain), base, lane, ring);
+                    multiply<S>(more, chain_begin(p, chain + 1) - chain_begin(p, chain), base, team, lane, ring);
 #pragma unroll
                     for (u32 j = 0; j < S::PIXELS / 2; ++j) sums[j] = __fadd_rn(sums[j], more[j]);
                 }
@@ -315,34 +337,35 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p, float* partials
             if constexpr (CLUSTER) {
                 cluster_meet();
             } else {
-                workers_meet();
+                workers_meet<S>();
             }
             gather<S>(p, tile_at<S>(p, unit.tile), rank, peers, base + S::SHARE, threadIdx.x);
             __syncwarp();
             if constexpr (CLUSTER) {
                 cluster_meet();
             } else {
-                workers_meet();
+                workers_meet<S>();
             }
         }
     }
 }
 
-// Kernels of the menu (plan/tactic/stream_wgmma.rs): pixels, stages; each for every way to sum chains.
-#define STREAM_WGMMA_KERNEL(PIXELS, STAGES, CHAINS, NAME)                                                                          \
-    extern "C" __global__ void __launch_bounds__(WORKERS + WARP, 2) stream_wgmma_##PIXELS##_s##STAGES##_##NAME(                    \
-        const __grid_constant__ ConvWgmmaParams p) {                                                                               \
-        stream<Shape<PIXELS, STAGES>, Chains::CHAINS>(p, nullptr, nullptr);                                                        \
+// Kernels of the menu (plan/tactic/stream_wgmma.rs): pixels, stages, warpgroups; each for every way to sum chains.
+#define STREAM_WGMMA_KERNEL(PIXELS, STAGES, TEAMS, CHAINS, NAME)                                                                   \
+    extern "C" __global__ void __launch_bounds__(Shape<PIXELS, STAGES, TEAMS>::THREADS, 2)                                         \
+        stream_wgmma_##PIXELS##_s##STAGES##_t##TEAMS##_##NAME(const __grid_constant__ ConvWgmmaParams p) {                         \
+        stream<Shape<PIXELS, STAGES, TEAMS>, Chains::CHAINS>(p, nullptr, nullptr);                                                 \
     }
-#define STREAM_WGMMA(PIXELS, STAGES)                                                                                               \
-    STREAM_WGMMA_KERNEL(PIXELS, STAGES, ONE, one)                                                                                  \
-    STREAM_WGMMA_KERNEL(PIXELS, STAGES, IN_TURN, turns)                                                                            \
-    STREAM_WGMMA_KERNEL(PIXELS, STAGES, CLUSTER, cluster)                                                                          \
-    extern "C" __global__ void __launch_bounds__(WORKERS + WARP, 2) stream_wgmma_##PIXELS##_s##STAGES##_apart(                     \
-        const __grid_constant__ StreamParams p) {                                                                                  \
-        stream<Shape<PIXELS, STAGES>, Chains::APART>(p.product, p.partials, p.counters);                                           \
+#define STREAM_WGMMA(PIXELS, STAGES, TEAMS)                                                                                        \
+    STREAM_WGMMA_KERNEL(PIXELS, STAGES, TEAMS, ONE, one)                                                                           \
+    STREAM_WGMMA_KERNEL(PIXELS, STAGES, TEAMS, IN_TURN, turns)                                                                     \
+    STREAM_WGMMA_KERNEL(PIXELS, STAGES, TEAMS, CLUSTER, cluster)                                                                   \
+    extern "C" __global__ void __launch_bounds__(Shape<PIXELS, STAGES, TEAMS>::THREADS, 2)                                         \
+        stream_wgmma_##PIXELS##_s##STAGES##_t##TEAMS##_apart(const __grid_constant__ StreamParams p) {                             \
+        stream<Shape<PIXELS, STAGES, TEAMS>, Chains::APART>(p.product, p.partials, p.counters);                                    \
     }
 
-STREAM_WGMMA(8, 12)
-STREAM_WGMMA(16, 10)
-STREAM_WGMMA(32, 8)
+STREAM_WGMMA(8, 12, 1)
+STREAM_WGMMA(16, 10, 1)
+STREAM_WGMMA(32, 8, 1)
+STREAM_WGMMA(8, 6, 2)
