@@ -251,8 +251,7 @@ pub fn contest(arguments: &ZooArguments, most: usize, groups: &[Group], setting:
     let compiled = compile_all(groups, setting.board, &options)?;
     if let Some(file) = &arguments.from {
         let observed = observations(file, groups, &compiled)?;
-        let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
-        return Ok((calibrate(&observed, &names.join(", "), setting)?, Value::Null));
+        return Ok((calibrate(&observed, groups, setting)?, Value::Null));
     }
     let mut contests = Vec::with_capacity(groups.len());
     let mut observed = Vec::new();
@@ -284,8 +283,7 @@ pub fn contest(arguments: &ZooArguments, most: usize, groups: &[Group], setting:
     let all = format!("all: {}", rivals::verdict(&errors));
     let mut verdicts: Vec<String> = of_each.chain([all]).collect();
     if arguments.calibrate {
-        let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
-        verdicts.push(calibrate(&observed, &names.join(", "), setting)?);
+        verdicts.push(calibrate(&observed, groups, setting)?);
     }
     let text = format!("{}{}\n{}", table.render(), verdicts.join("\n"), provenance.line());
     let json = json!({
@@ -309,7 +307,8 @@ fn compile_all(groups: &[Group], board: &BoardRecord, options: &CompileOptions) 
 }
 
 /// The frames of an earlier run's JSON, beside the plans that they were of: those that do not depend on what the simulator said
-/// then.
+/// then. Frames of plans that run something else than those of today, under other tactics for instance, are left out; runs of
+/// before plans were told apart are believed.
 fn observations(file: &Path, groups: &[Group], compiled: &[Compiled]) -> anyhow::Result<Vec<Observed>> {
     let unread = || format!("{}: no JSON of `bench --rivals`", file.display());
     let text = std::fs::read_to_string(file).with_context(unread)?;
@@ -317,6 +316,7 @@ fn observations(file: &Path, groups: &[Group], compiled: &[Compiled]) -> anyhow:
     let contests = json["contests"].as_array().with_context(unread)?;
     let kept = [Searcher::Random, Searcher::Streams, Searcher::Sequential].map(Searcher::name);
     let mut observed = Vec::new();
+    let mut others = 0;
     for (group, compiled) in groups.iter().zip(compiled) {
         let contest = contests.iter().find(|c| c["networks"] == group.name.as_str());
         let contest = contest.with_context(|| format!("{}: nothing of {}", file.display(), group.name))?;
@@ -327,18 +327,29 @@ fn observations(file: &Path, groups: &[Group], compiled: &[Compiled]) -> anyhow:
             found.retain(|p| p["searcher"] == name);
             // In the order in which they were made.
             found.sort_by_key(|p| p["number"].as_u64());
-            observed.extend(plans.zip(found).filter_map(|(plan, found)| {
-                let ms = found["p50_ms"].as_f64()?;
+            for (plan, found) in plans.zip(found) {
+                let Some(ms) = found["p50_ms"].as_f64() else { continue };
+                if found["work"].as_str().is_some_and(|work| work != rivals::work(plan).to_string()) {
+                    others += 1;
+                    continue;
+                }
                 let time = Nanos((ms * 1e6).round() as u64);
-                Some(Observed { plan: plan.clone(), time })
-            }));
+                observed.push(Observed { plan: plan.clone(), time });
+            }
         }
     }
+    if others > 0 {
+        output::complain(&format!(
+            "{}: {others} frames are of other plans than those made now: left out",
+            file.display()
+        ));
+    }
+    ensure!(!observed.is_empty(), "{}: no frame of a plan that is made now", file.display());
     Ok(observed)
 }
 
 /// Fits the simulator to measured frames, and keeps the figures in the board's folder.
-fn calibrate(observed: &[Observed], of: &str, setting: &Setting<'_>) -> anyhow::Result<String> {
+fn calibrate(observed: &[Observed], groups: &[Group], setting: &Setting<'_>) -> anyhow::Result<String> {
     let (board, options) = (setting.board, setting.compile);
     let times = options
         .times
@@ -351,7 +362,8 @@ fn calibrate(observed: &[Observed], of: &str, setting: &Setting<'_>) -> anyhow::
         rivals::verdict(&errors)
     };
     let fitted = start.calibration.fit(observed, board, &measured);
-    let told = format!("{of}; {}", off(start.calibrated(Some(fitted))));
+    let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+    let told = format!("{}; {}", names.join(", "), off(start.calibrated(Some(fitted))));
     let file = Calibration::path(Path::new("boards"), board);
     super::gpu::replace(&file, fitted.render(&times.provenance, &told).as_bytes())
         .with_context(|| format!("{}: cannot be written", file.display()))?;

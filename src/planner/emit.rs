@@ -160,7 +160,8 @@ pub(super) fn emit(
     };
     let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
     let offers = offers(&plan, target, options);
-    let costs = costs(&plan, board, options, &offers, &measured);
+    let machine = Machine::of(board);
+    let costs = costs(&plan, board, machine.calibrated(options.calibration), &offers, &measured);
     let found = search::search(&problem, &costs, options.searcher, effort, &|at, of| options.progress.tell(at, of))?;
     let scheduled = Scheduled {
         plan: &plan,
@@ -175,7 +176,14 @@ pub(super) fn emit(
     let rivals = found
         .rivals(options.rivals)
         .filter_map(|r| scheduled.finish(r.searcher, &r.decisions).ok());
-    let samples = search::samples(&problem, &costs, options.seed, options.samples);
+    // Drawn by the board's usual figures, so that fitted ones leave them as they were measured.
+    let samples = match options.samples {
+        0 => Vec::new(),
+        count => {
+            let usual = self::costs(&plan, board, machine, &offers, &measured);
+            search::samples(&problem, &usual, options.seed, count)
+        }
+    };
     let samples = samples.iter().filter_map(|d| scheduled.finish(Searcher::Random, d).ok());
     let rivals = rivals.chain(samples).map(|(plan, _)| plan).collect();
     let refinery = options.refine.then(|| {
@@ -215,15 +223,14 @@ fn offers(plan: &Plan, target: Target, options: &CompileOptions) -> Vec<Vec<Tact
     plan.operators.iter().map(of).collect()
 }
 
-/// What the operators of a plan cost on a board, under their own tactics and those that are offered.
+/// What the operators of a plan cost on a board's machine, under their own tactics and those that are offered.
 pub(super) fn costs<'a>(
     plan: &'a Plan,
     board: &BoardRecord,
-    options: &CompileOptions,
+    machine: Machine,
     offers: &[Vec<Tactic>],
     measured: Measured<'a>,
 ) -> Costs<'a> {
-    let machine = Machine::of(board).calibrated(options.calibration);
     let mut costs = Costs::on(machine, &plan.operators, board, measured);
     for (operator, tactics) in offers.iter().enumerate() {
         costs.offer(operator, board, tactics);

@@ -5,6 +5,7 @@ use super::lots::Lots;
 use super::rates;
 use super::schedule::{Decisions, Problem};
 use super::search::{Idea, Proposal, Workshop};
+use super::simulate::Machine;
 use super::{CompileOptions, Searcher};
 use crate::board::BoardRecord;
 use crate::ids::OperatorId;
@@ -82,7 +83,8 @@ impl Refinery {
 
     fn finish(&self, ideas: &[&Idea]) -> Vec<Option<Plan>> {
         let measured = |o: &Operator| self.options.times.as_ref()?.of(&self.plan, o);
-        let costs = emit::costs(&self.plan, &self.board, &self.options, &self.offers, &measured);
+        let machine = Machine::of(&self.board).calibrated(self.options.calibration);
+        let costs = emit::costs(&self.plan, &self.board, machine, &self.offers, &measured);
         let scheduled = Scheduled {
             plan: &self.plan,
             problem: Problem {

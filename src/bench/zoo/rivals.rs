@@ -8,7 +8,7 @@ use crate::bench::stage::{Side, Times};
 use crate::board::BoardRecord;
 use crate::ids::TenantId;
 use crate::limits::MAX_PLANS;
-use crate::plan::format::Plan;
+use crate::plan::format::{Digest, Plan};
 use crate::planner::Compiled;
 use crate::runtime::Options;
 use crate::units::Nanos;
@@ -36,6 +36,8 @@ pub struct Rival {
     pub searcher: String,
     /// Its place among the plans as they were made: the best by prediction first.
     pub number: usize,
+    /// What it runs: see [`work`].
+    pub work: Digest,
     /// Its predicted frame.
     pub predicted: Nanos,
     /// What was measured.
@@ -135,7 +137,8 @@ impl Contest {
             let finish = |(tenant, predicted, measured): &(String, Nanos, Samples)| json!({ "tenant": tenant, "predicted_ms": predicted.as_ms(), "p50_ms": measured.median().as_ms() });
             let segment = |[start, end]: &[Samples; 2]| json!([start.median().0, end.median().0]);
             json!({
-                "searcher": r.searcher, "number": r.number, "predicted_ms": r.predicted.as_ms(), "p50_ms": device.median().as_ms(),
+                "searcher": r.searcher, "number": r.number, "work": r.work.to_string(),
+                "predicted_ms": r.predicted.as_ms(), "p50_ms": device.median().as_ms(),
                 "p99_ms": device.quantile(0.99).as_ms(), "frames": device.count(), "error": r.error(),
                 "finishes": r.finishes.iter().map(finish).collect::<Vec<_>>(),
                 "segments_ns": r.segments.iter().map(segment).collect::<Vec<_>>(),
@@ -161,6 +164,7 @@ impl Rival {
         Rival {
             searcher: plan.searcher.clone(),
             number,
+            work: work(plan),
             predicted: plan.prediction.longest(),
             side: Side::default(),
             finishes: frame.map_or(Vec::new(), |(own, p)| own.tenants.iter().zip(&p.finish).map(finish).collect()),
@@ -190,6 +194,11 @@ impl Rival {
         let measured = self.side.device().median().0.max(1) as f64;
         self.predicted.0 as f64 / measured - 1.0
     }
+}
+
+/// Digest of what a plan runs, whatever is predicted of it: operators with their tactics, streams, segments and waits.
+pub fn work(plan: &Plan) -> Digest {
+    Digest::of(format!("{:?} {:?} {:?}", plan.operators, plan.streams, plan.cycle).as_bytes())
 }
 
 /// The middle and the worst of predictions' errors, in a line.
@@ -234,6 +243,12 @@ mod tests {
         for rival in &contest.rivals {
             let last = rival.finishes.iter().map(|(_, _, measured)| measured.median()).max();
             assert_eq!(rival.finishes.len(), 2);
+            assert!(
+                contest
+                    .rivals
+                    .iter()
+                    .all(|other| (other.work == rival.work) == (other.number == rival.number))
+            );
             assert!(
                 last > Some(Nanos(0)) && rival.segments.iter().all(|[start, end]| start.median() <= end.median()),
                 "{rival:?}"
