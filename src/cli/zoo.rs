@@ -356,7 +356,10 @@ fn calibrate(observed: &[Observed], groups: &[Group], setting: &Setting<'_>) -> 
         .as_ref()
         .context("the board has no table of operators: measure one with `platoon profile`")?;
     let measured = |plan: &Plan, operator: &Operator| times.of(plan, operator);
-    let start = Machine::of(board).calibrated(options.calibration);
+    let mut start = Machine::of(board).calibrated(options.calibration);
+    if let Some(kib) = boards::machine(&board.name).ok().and_then(|m| m.l2_kib) {
+        start.calibration.cache = u64::from(kib);
+    }
     let off = |machine| -> String {
         let errors: Vec<f64> = observed.iter().map(|o| o.error(machine, board, &measured)).collect();
         rivals::verdict(&errors)

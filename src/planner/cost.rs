@@ -1,11 +1,12 @@
 //! Estimated times of operators from counted operations and bytes.
 //!
 //! An operator takes `max(multiply-adds / rate, bytes / bandwidth) + issue`, with the board's sustained rates: the roofline
-//! of Williams, Waterman and Patterson 2009 plus the cost of an issue, and what steps wait for each other. A board's operator table (see [`super::optable`])
-//! replaces the roofline; where it knows every operator of a plan, the plan's prediction is marked `measured`, else
-//! `estimated`. What operators take together is for [`super::simulate`] to say.
+//! of Williams, Waterman and Patterson 2009 plus the cost of an issue, and what steps wait for each other. A board's operator
+//! table (see [`super::optable`]) replaces the roofline; where it knows every operator of a plan, the plan's prediction is
+//! marked `measured`, else `estimated`. What operators take together is for [`super::simulate`] to say.
 
 use crate::board::{BackendKind, BoardRecord};
+use crate::ids::BufferId;
 use crate::plan::format::{Call, Operand, Operator, View};
 use crate::primitive::Primitive;
 use crate::units::Nanos;
@@ -74,6 +75,20 @@ pub fn work(operator: &Operator) -> (u64, u64) {
         }
     }
     (macs, operator.outputs.iter().map(bytes).fold(read, u64::saturating_add))
+}
+
+/// Bytes that an operator reads from buffers that are not `written`, each view once.
+pub fn unwritten(operator: &Operator, written: impl Fn(BufferId) -> bool) -> u64 {
+    let mut met: Vec<&View> = Vec::new();
+    for input in operator.calls.iter().flat_map(|c| &c.inputs) {
+        if let Operand::View(view) = input
+            && !written(view.buffer)
+            && !met.contains(&view)
+        {
+            met.push(view);
+        }
+    }
+    met.into_iter().map(bytes).fold(0, u64::saturating_add)
 }
 
 /// The time of a whole operator alone on the board.

@@ -49,6 +49,11 @@ pub struct Calibration {
     pub mutual: u64,
     /// Part of the board's sustained bandwidth that launches side by side reach, in percent.
     pub bytes: u64,
+    /// Nanoseconds that a launch takes longer in a frame for each MiB of weights that it reads, where the plan's weights together
+    /// do not stay in the cache from one frame to the next: in the chain of its like they did, if its own find room there.
+    pub cold: u64,
+    /// That cache, in KiB: the board's and not fitted; 0 where it is not known.
+    pub cache: u64,
 }
 
 /// Times of operators by tenant, name and number of chunks.
@@ -65,9 +70,24 @@ pub struct Observed {
 
 impl Calibration {
     /// Names in a file.
-    const NAMES: [&'static str; 8] = ["chain_ns", "crowd_ns", "lead_ns", "sync_ns", "block_ns", "share", "mutual", "bytes"];
+    const NAMES: [&'static str; 10] = [
+        "chain_ns",
+        "crowd_ns",
+        "lead_ns",
+        "sync_ns",
+        "block_ns",
+        "share",
+        "mutual",
+        "bytes",
+        "cold_ns",
+        "cache_kib",
+    ];
+    /// Those that files of before they were known lack: 0 there, which is what such files were fitted with.
+    const LATER: [&'static str; 2] = ["cold_ns", "cache_kib"];
+    /// Figures that are fitted: the first of them.
+    const FITTED: usize = 9;
 
-    fn figures(&mut self) -> [&mut u64; 8] {
+    fn figures(&mut self) -> [&mut u64; 10] {
         let Calibration {
             chain,
             crowd,
@@ -77,8 +97,10 @@ impl Calibration {
             share,
             mutual,
             bytes,
+            cold,
+            cache,
         } = self;
-        [chain, crowd, lead, sync, block, share, mutual, bytes]
+        [chain, crowd, lead, sync, block, share, mutual, bytes, cold, cache]
     }
 
     /// Where the file of a board lies: in the folder of the board's name beside it.
@@ -109,7 +131,8 @@ impl Calibration {
         }
         let mut calibration = Machine::of(board).calibration;
         for (name, figure) in Self::NAMES.iter().zip(calibration.figures()) {
-            let found = of(name).and_then(|text| text.parse::<u32>().ok());
+            let absent = Self::LATER.contains(name).then_some("0");
+            let found = of(name).or(absent).and_then(|text| text.parse::<u32>().ok());
             *figure = u64::from(found.ok_or_else(|| wrong(text.lines().count(), "a figure is missing, or is no number"))?);
         }
         Ok(Some(calibration))
@@ -164,13 +187,16 @@ impl Calibration {
         let mut step = 4;
         while step > 0 {
             let before = best.0;
-            for figure in 0..Self::NAMES.len() {
-                // From half of it to twice as much at first, then in finer steps.
-                for (more, scale) in [(true, step), (false, step)] {
+            for figure in 0..=Self::FITTED {
+                for more in [true, false] {
                     let mut tried = best.1;
-                    let value = &mut *tried.figures()[figure];
-                    let by = (*value * scale / 8).max(LEAST_STEP * scale);
-                    *value = if more { *value + by } else { value.saturating_sub(by).max(1) };
+                    if figure < Self::FITTED {
+                        change(&mut *tried.figures()[figure], step, more);
+                    } else {
+                        // What all launches take longer is much the same as what their weights cost them: one goes for the other.
+                        change(&mut tried.chain, step, !more);
+                        change(&mut tried.cold, step, more);
+                    }
                     let found = score(&tried);
                     if found < best.0 * WORTH {
                         best = (found, tried);
@@ -184,6 +210,12 @@ impl Calibration {
         }
         best.1
     }
+}
+
+/// A figure tried anew: from half of it to twice as much at first, then in finer steps.
+fn change(value: &mut u64, step: u64, more: bool) {
+    let by = (*value * step / 8).max(LEAST_STEP * step);
+    *value = if more { *value + by } else { value.saturating_sub(by).max(1) };
 }
 
 impl Observed {
@@ -235,6 +267,8 @@ mod tests {
         };
         let written = Calibration {
             crowd: 77,
+            cold: 5,
+            cache: 61_440,
             ..Machine::of(&board).calibration
         };
         let folder = tempfile::tempdir().unwrap();
@@ -244,6 +278,18 @@ mod tests {
         let text = written.render(&provenance, "3 plans of a mix");
         std::fs::write(&file, &text).unwrap();
         assert_eq!(Calibration::load(&file, &board).unwrap(), Some(written));
+        let older: String = text
+            .lines()
+            .filter(|l| !l.starts_with("cold_ns") && !l.starts_with("cache_kib"))
+            .map(|l| format!("{l}\n"))
+            .collect();
+        std::fs::write(&file, older).unwrap();
+        let without = Calibration {
+            cold: 0,
+            cache: 0,
+            ..written
+        };
+        assert_eq!(Calibration::load(&file, &board).unwrap(), Some(without), "a file of before");
         let other = BoardRecord {
             units: 17,
             ..board.clone()
@@ -253,6 +299,7 @@ mod tests {
         for wrong in [
             text.replace("crowd_ns: 77", "crowd_ns: much"),
             text.replace("mutual", "mutuel"),
+            text.replace("cold_ns: 5", "cold_ns: some"),
             "?".into(),
         ] {
             std::fs::write(&file, wrong).unwrap();

@@ -8,10 +8,12 @@ use super::footprint::{Footprint, shape};
 use super::machine::{GRAIN, Machine, WHOLE};
 use super::room::Room;
 use crate::board::BoardRecord;
+use crate::ids::BufferId;
 use crate::plan::format::{Basis, Operator, Tactic};
-use crate::planner::cost::{estimate, work};
+use crate::planner::cost::{estimate, unwritten, work};
 use crate::primitive::Region;
 use crate::units::Nanos;
+use std::collections::BTreeSet;
 
 /// Fractions in the costs are in parts of this: 10 binary digits.
 pub const ONE: u64 = 1 << 10;
@@ -81,7 +83,7 @@ struct Known {
     block: u64,
     /// A tile.
     tile: u64,
-    /// Rounding of the waves, added to the launch.
+    /// Rounding of the waves, and what fetching weights takes: added to the launch.
     rest: u64,
     bytes: u64,
     /// What a block wants of its unit's throughput, of [`ONE`].
@@ -95,6 +97,8 @@ pub type Measured<'a> = &'a dyn Fn(&Operator) -> Option<Nanos>;
 pub struct Costs<'a> {
     machine: Machine,
     operators: &'a [Operator],
+    /// What each takes longer in a frame for its weights, beside a measured time, in nanoseconds.
+    cold: Vec<u64>,
     /// For each operator its own tactic, and others that may run it.
     known: Vec<Vec<Known>>,
     measured: Measured<'a>,
@@ -111,23 +115,26 @@ impl<'a> Costs<'a> {
     /// The same on a machine that is not quite the board's.
     pub fn on(machine: Machine, operators: &'a [Operator], board: &BoardRecord, measured: Measured<'a>) -> Costs<'a> {
         let mut basis = Basis::Measured;
-        let known = operators.iter().map(|operator| {
+        let cold = cold(operators, &machine);
+        let known = operators.iter().zip(&cold).map(|(operator, &cold)| {
             let uncut = Operator {
                 chunks: Vec::new(),
                 ..operator.clone()
             };
-            let time = measured(&uncut)
-                .map(|t| t.0.saturating_add(machine.calibration.chain))
-                .unwrap_or_else(|| {
+            let footprint = Footprint::of(operator, board);
+            vec![match measured(&uncut) {
+                Some(time) => Known::measured(operator, footprint, time, cold, &machine),
+                None => {
                     basis = Basis::Estimated;
-                    estimate(operator, board).0
-                });
-            vec![Known::of(operator, Footprint::of(operator, board), time, &machine)]
+                    Known::of(operator, footprint, estimate(operator, board).0, &machine)
+                }
+            }]
         });
         let known = known.collect();
         Costs {
             machine,
             operators,
+            cold,
             known,
             measured,
             basis,
@@ -143,12 +150,8 @@ impl<'a> Costs<'a> {
                 ..self.operators[operator].clone()
             };
             if let Some(time) = (self.measured)(&other) {
-                let known = Known::of(
-                    &other,
-                    Footprint::of(&other, board),
-                    time.0.saturating_add(self.machine.calibration.chain),
-                    &self.machine,
-                );
+                let footprint = Footprint::of(&other, board);
+                let known = Known::measured(&other, footprint, time, self.cold[operator], &self.machine);
                 self.known[operator].push(known);
             }
         }
@@ -225,7 +228,36 @@ impl<'a> Costs<'a> {
     }
 }
 
+/// What each operator takes longer in a frame than in the chain of its like, for weights that no cache keeps until the next
+/// frame. Inputs of the frame count as weights: nothing in it has written them either.
+fn cold(operators: &[Operator], machine: &Machine) -> Vec<u64> {
+    let written: BTreeSet<BufferId> = operators.iter().flat_map(|o| &o.outputs).map(|v| v.buffer).collect();
+    let read = operators.iter().map(|o| unwritten(o, |buffer| written.contains(&buffer)));
+    let read: Vec<u64> = read.collect();
+    let (cache, each) = (machine.calibration.cache << 10, machine.calibration.cold);
+    let kept = read.iter().copied().fold(0, u64::saturating_add) <= cache;
+    // Weights that find no room in the cache came from memory in the chain, too.
+    let one = |bytes: u64| {
+        if kept || bytes > cache {
+            0
+        } else {
+            bytes.saturating_mul(each) >> 20
+        }
+    };
+    read.into_iter().map(one).collect()
+}
+
 impl Known {
+    /// An operator that took so long in a chain of its like, and takes `cold` longer in a frame for its weights.
+    fn measured(operator: &Operator, footprint: Footprint, time: Nanos, cold: u64, machine: &Machine) -> Known {
+        let time = time.0.saturating_add(machine.calibration.chain);
+        let known = Known::of(operator, footprint, time, machine);
+        Known {
+            rest: known.rest.saturating_add(cold),
+            ..known
+        }
+    }
+
     fn of(operator: &Operator, footprint: Footprint, time: u64, machine: &Machine) -> Known {
         let (macs, bytes) = work(operator);
         let tiles = footprint.tiles(operator, &Region::whole(shape(operator)));

@@ -58,6 +58,8 @@ impl Machine {
             share: 0,
             mutual: 0,
             bytes: 100,
+            cold: 0,
+            cache: 0,
         };
         let h200 = Calibration {
             crowd: issues(CROWD_PART),

@@ -130,6 +130,31 @@ fn measured_times_are_kept_and_chunks_measured_on_their_own() {
 }
 
 #[test]
+fn weights_cost_more_where_no_cache_keeps_them_until_the_next_frame() {
+    let board = board(132, 900);
+    let alone = |tenants: usize, cache: u64| {
+        let world = World::new(tenants, 2);
+        let usual = Machine::of(&board);
+        let machine = usual.calibrated(Some(Calibration {
+            // A nanosecond a byte.
+            cold: 1 << 20,
+            cache,
+            ..usual.calibration
+        }));
+        let costs = Costs::on(machine, &world.operators, &board, &|_| Some(Nanos(4_000)));
+        let schedule = world.schedule(sequential);
+        let of = |o: usize| costs.chunks(o, &schedule.operators[o].chunks, world.operators[o].tactic, 0)[0].alone();
+        [of(0), of(1)].map(|time| time - 4_000 - usual.calibration.chain)
+    };
+    let [first, second] = alone(3, 1);
+    assert!(first > 0 && first <= 1 << 10, "{first}: what it reads of what nothing writes");
+    assert_eq!(second, 0, "it reads what the first wrote");
+    assert_eq!(alone(1, 1), [0, 0], "all of it stays in the cache");
+    assert_eq!(alone(3, 1 << 20), [0, 0]);
+    assert_eq!(alone(3, 0), [0, 0], "no cache is known");
+}
+
+#[test]
 fn no_frame_is_shorter_than_its_longest_chain_or_its_work_on_all_units() {
     let world = World::new(3, 9);
     for seed in 0..80 {
