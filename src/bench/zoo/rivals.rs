@@ -244,18 +244,35 @@ mod tests {
             let last = rival.finishes.iter().map(|(_, _, measured)| measured.median()).max();
             assert_eq!(rival.finishes.len(), 2);
             assert!(
-                contest
-                    .rivals
-                    .iter()
-                    .all(|other| (other.work == rival.work) == (other.number == rival.number))
-            );
-            assert!(
                 last > Some(Nanos(0)) && rival.segments.iter().all(|[start, end]| start.median() <= end.median()),
                 "{rival:?}"
             );
         }
         let rows = contest.rows();
         assert!(rows.iter().any(|r| r[1] == "streams" && r[6] == "1.000"), "{rows:?}");
+    }
+
+    #[test]
+    fn what_a_plan_runs_is_told_apart_from_what_is_said_of_it() {
+        let group = Group::parse("bst:1+bst:2", None).unwrap();
+        let board = boards::load("host").unwrap();
+        let plan = |searcher| {
+            let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
+            let options = CompileOptions {
+                searcher,
+                ..CompileOptions::default()
+            };
+            group.compile(models, &board, &options).unwrap().plan
+        };
+        let sequential = plan(Searcher::Sequential);
+        let mut said = sequential.clone();
+        said.prediction.frames.clear();
+        said.searcher = String::from("another");
+        assert_eq!(work(&said), work(&sequential));
+        assert_ne!(work(&plan(Searcher::Streams)), work(&sequential));
+        let mut other = sequential.clone();
+        other.operators[0].tactic.variant += 1;
+        assert_ne!(work(&other), work(&sequential));
     }
 
     #[test]
