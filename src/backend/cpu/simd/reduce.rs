@@ -174,6 +174,55 @@ pub(super) unsafe fn softmax<S: Simd>(s: S, src: *const f32, dst: *mut f32, n: u
     }
 }
 
+/// Floats of a row up to which sixteen rows are worked on at once, a lane each.
+pub(super) const SHORT: usize = 8;
+
+/// Softmax of each of sixteen rows of `n` floats, at most [`SHORT`], `stride` apart: the bits of [`softmax`].
+///
+/// # Safety
+///
+/// The rows are valid for reading in `src` and for writing in `dst`, and the two are equal or apart.
+#[inline(always)]
+pub(super) unsafe fn softmax_short<S: Simd>(s: S, src: *const f32, dst: *mut f32, n: usize, stride: usize) {
+    let n = n.min(SHORT);
+    let mut lanes = [[0.0f32; LANES]; SHORT];
+    for row in 0..LANES {
+        for (i, column) in lanes.iter_mut().enumerate().take(n) {
+            // SAFETY: the caller vouches for the row's `n` floats.
+            column[row] = unsafe { *src.add(row * stride + i) };
+        }
+    }
+    let mut greatest = s.splat(f32::NEG_INFINITY);
+    let mut y = [s.splat(0.0); SHORT];
+    for (y, column) in y.iter_mut().zip(&lanes).take(n) {
+        // SAFETY: a column has sixteen floats.
+        *y = unsafe { s.load(column.as_ptr()) };
+        greatest = s.max(*y, greatest);
+    }
+    for y in y.iter_mut().take(n) {
+        *y = math::exp(s, s.sub(*y, greatest));
+    }
+    // The tree of `fold_add`, whose upper half has nothing to add here.
+    let mut sums = y;
+    let mut half = SHORT / 2;
+    while half > 0 {
+        for i in 0..half {
+            sums[i] = s.add(sums[i], sums[i + half]);
+        }
+        half /= 2;
+    }
+    for (y, column) in y.iter().zip(&mut lanes).take(n) {
+        // SAFETY: a column has sixteen floats.
+        unsafe { s.store(column.as_mut_ptr(), s.div(*y, sums[0])) };
+    }
+    for row in 0..LANES {
+        for (i, column) in lanes.iter().enumerate().take(n) {
+            // SAFETY: as where it was read.
+            unsafe { *dst.add(row * stride + i) = column[row] };
+        }
+    }
+}
+
 /// Softmax down each of `c` columns of `k` rows; sums run in row order.
 ///
 /// # Safety

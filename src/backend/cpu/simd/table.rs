@@ -148,7 +148,12 @@ entries! {
         if a.columns {
             super::reduce::softmax_columns(s, a.src, a.dst, a.rows, a.stride, a.c);
         } else {
-            for r in 0..a.rows {
+            let together = if a.c <= super::reduce::SHORT { a.rows / LANES * LANES } else { 0 };
+            for r in (0..together).step_by(LANES) {
+                let (src, dst) = (a.src.add(r * a.stride), a.dst.add(r * a.stride));
+                super::reduce::softmax_short(s, src, dst, a.c, a.stride);
+            }
+            for r in together..a.rows {
                 let (src, dst) = (a.src.add(r * a.stride), a.dst.add(r * a.stride));
                 super::reduce::softmax(s, src, dst, a.c);
             }

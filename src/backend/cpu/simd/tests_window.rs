@@ -164,6 +164,26 @@ fn reductions_keep_sixteen_partials() {
 }
 
 #[test]
+fn short_rows_that_are_worked_on_together_have_the_bits_of_one_alone() {
+    let mut r = Lcg(11);
+    for (n, gap) in [(1, 0), (2, 1), (3, 0), (4, 0), (5, 2), (8, 0), (9, 0)] {
+        let (rows, stride) = (37, n + gap);
+        let mut x = r.floats(rows * stride);
+        (x[3 * stride], x[20 * stride]) = (f32::NAN, f32::INFINITY);
+        for k in kernels() {
+            let mut want = vec![0.0f32; rows * stride];
+            for (x, y) in x.chunks_exact(stride).zip(want.chunks_exact_mut(stride)) {
+                k.softmax(&x[..n], &mut y[..n]);
+            }
+            let mut got = vec![0.0f32; rows * stride];
+            // SAFETY: the slices hold `rows` rows of `n` floats, `stride` apart.
+            unsafe { k.softmax_rows(x.as_ptr(), got.as_mut_ptr(), rows, n, stride) };
+            assert_eq!(bits(&got), bits(&want), "{} {n}", k.isa().name());
+        }
+    }
+}
+
+#[test]
 fn columns_and_rows_are_summed_in_order() {
     let mut r = Lcg(7);
     for (rows, c) in [(1, 1), (7, 3), (5, 16), (9, 37), (3, 130)] {

@@ -75,7 +75,15 @@ impl Kernel for Softmax {
         let n = self.out.shape.dim(self.axis) as usize;
         let (x, out) = (self.x.pointer(memory).cast_const(), self.out.pointer(memory));
         let rank = self.out.shape.rank();
-        for row in tiles.start as usize * block..(tiles.end as usize * block).min(rows) {
+        // Rows along the innermost other axis, if they lie alike in both, are taken together.
+        let inner = (0..rank).rev().find(|&a| a != self.axis);
+        let inner = inner.filter(|&a| self.x.stride(a) == self.out.stride(a) && self.x.stride(a) >= 0);
+        let (mut row, end) = (tiles.start as usize * block, (tiles.end as usize * block).min(rows));
+        while row < end {
+            let (count, stride) = inner.map_or((1, n), |a| {
+                let len = ranges[a].len();
+                ((len - row % len).min(end - row), self.x.stride(a) as usize)
+            });
             let (mut from, mut to, mut rest) = (0i64, 0i64, row);
             for a in (0..rank).rev() {
                 let at = i64::from(ranges[a].start) + (rest % ranges[a].len()) as i64;
@@ -83,11 +91,12 @@ impl Kernel for Softmax {
                 from += at * self.x.stride(a);
                 to += at * self.out.stride(a);
             }
-            // SAFETY: a row of `n` contiguous elements inside each view; the output row is this tile's alone (the plan).
+            // SAFETY: rows of `n` contiguous elements inside each view; the output rows are this tile's alone (the plan).
             unsafe {
                 self.kernels
-                    .softmax_rows(x.wrapping_offset(from as isize), out.wrapping_offset(to as isize), 1, n, n)
+                    .softmax_rows(x.wrapping_offset(from as isize), out.wrapping_offset(to as isize), count, n, stride)
             }
+            row += count;
         }
     }
 }
