@@ -65,6 +65,11 @@ impl StreamTile {
         self.teams * TEAM_CHANNELS
     }
 
+    /// Threads of a block: warpgroups that multiply, and two warps that load.
+    pub fn threads(&self) -> u32 {
+        u32::from(self.teams) * 128 + 64
+    }
+
     /// Tiles of a product, or of all its chunks, at the most.
     pub fn tiles(&self, product: &Product<'_>) -> u64 {
         let [samples, rows, columns, channels] = product.out.extents.map(u64::from);

@@ -11,6 +11,7 @@ use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_patch::PatchTile;
 use crate::plan::tactic::conv_wgmma::WgmmaTile;
 use crate::plan::tactic::stem::StemTile;
+use crate::plan::tactic::stream_wgmma::StreamTile;
 
 /// Bytes of shared memory that the system takes of a block.
 const RESERVED: u64 = 1 << 10;
@@ -50,7 +51,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
     let sharing = |blocks: u64, threads: u64, registers: u64| block(threads, registers, all / blocks.max(1) - RESERVED);
     match tactic.kernel {
         Kernel::ConvWgmma => WgmmaTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(u64::from(e.blocks), u64::from(e.threads()), 96)),
-        Kernel::StreamWgmma => sharing(2, if tactic.tile.1 > 64 { 320 } else { 192 }, 80),
+        Kernel::StreamWgmma => StreamTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(2, u64::from(e.threads()), 80)),
         Kernel::ConvPatch if PatchTile::of(tactic).is_some_and(PatchTile::is_wide) => sharing(1, 384, 168),
         Kernel::ConvPatch => sharing(1, 288, 144),
         Kernel::Stem => match StemTile::of(tactic).and_then(|e| e.band) {

@@ -30,11 +30,6 @@ struct Params {
 }
 
 impl StreamTile {
-    /// Threads of a block: warpgroups that multiply, and two warps that load.
-    pub fn threads(&self) -> u32 {
-        u32::from(self.teams) * 128 + 64
-    }
-
     /// Bytes of shared memory of a block: stages, a tile of sums, barriers.
     fn shared(&self) -> u32 {
         let (pixels, channels) = (u32::from(self.pixels), u32::from(self.channels()));
