@@ -1,4 +1,5 @@
-//! Resizes of halves whose results a copy widens into planes: pictures of classes, made larger at the end of a network.
+//! Resizes of halves whose results a copy turns into planes, widened or not: pictures of classes, made larger at the end of a
+//! network.
 
 use crate::plan::format::{Operand, Operator, Rounding, View};
 use crate::primitive::{Coordinates, Primitive, Resize, ResizeMode};
@@ -26,7 +27,7 @@ pub fn is_form(resize: &Resize, from: Shape, to: Shape) -> bool {
     grows && even && u64::from(from.dim(1)) * reach * u64::from(PAIR_BYTES) <= u64::from(MAX_PIXELS)
 }
 
-/// True for an operator of such a resize and the copy of its result into planes of f32.
+/// True for an operator of such a resize and the copy of its result into planes of f16 or f32.
 pub fn is_planes(operator: &Operator) -> bool {
     let ([resize, copy], [y]) = (operator.calls.as_slice(), operator.outputs.as_slice()) else {
         return false;
@@ -35,7 +36,7 @@ pub fn is_planes(operator: &Operator) -> bool {
         return false;
     };
     let copies = copy.primitive == Primitive::Copy && copy.inputs == [Operand::Inner(0)];
-    let types = [x.dtype, resize.dtype, copy.dtype, y.dtype] == [DType::F16, DType::F16, DType::F32, DType::F32];
+    let types = [x.dtype, resize.dtype] == [DType::F16; 2] && copy.dtype == y.dtype && y.dtype.is_float();
     let shapes = resize.shape == copy.shape && is_form(form, x.layout.shape, resize.shape);
     let side_by_side = |v: &View, axis: usize| v.layout.shape.dim(axis) <= 1 || v.layout.stride(axis) == 1;
     let rounded = resize.rounding == Rounding::Rounded;

@@ -321,13 +321,13 @@ fn is_matrix_product(graph: &Graph, producers: &[Option<usize>], node: usize) ->
     node.op == Op::Primitive(Primitive::MatMul) && constants && halves
 }
 
-/// A resize of halves whose result a copy of its own widens into planes.
+/// A resize of halves whose result a copy of its own turns into planes.
 fn is_resize(graph: &Graph, node: usize, copy: &Node) -> bool {
     let (node, shape) = (&graph.nodes[node], |v: ValueId| graph.value(v).shape);
     let halves = node.inputs.iter().chain(&node.outputs).all(|&v| graph.value(v).dtype == DType::F16);
-    let widens = copy.inputs == node.outputs && graph.value(copy.outputs[0]).dtype == DType::F32;
+    let turns = copy.inputs == node.outputs && graph.value(copy.outputs[0]).dtype.is_float();
     let resize = |r: &Resize| resized::is_form(r, shape(node.inputs[0]), shape(node.outputs[0]));
-    matches!(&node.op, Op::Primitive(Primitive::Resize(r)) if resize(r)) && halves && widens
+    matches!(&node.op, Op::Primitive(Primitive::Resize(r)) if resize(r)) && halves && turns
 }
 
 fn is_tail(primitive: &Primitive) -> bool {

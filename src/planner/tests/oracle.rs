@@ -83,7 +83,7 @@ pub fn compile(graphs: &[Graph], options: &CompileOptions) -> Compiled {
         verify(graph).unwrap();
         let attached = tensors(passes::run(graph.clone(), options.passes).unwrap());
         let attached = if options.dtype == DType::F16 {
-            half_floats::convert(attached, Ports::Declared)
+            half_floats::convert(attached, options.ports)
         } else {
             attached
         };

@@ -1,15 +1,15 @@
-//! Pictures of classes that a resize makes larger and a copy widens: where both are one operator, and that its bits are those of
+//! Pictures of classes that a resize makes larger and a copy turns into planes: where both are one operator, and that its bits are those of
 //! two.
 
 use super::nets::{Draw, Net};
 use super::oracle::{compile, run, same_bits};
 use crate::plan::format::{Kernel, Plan};
 use crate::plan::tactic::{Target, menu};
-use crate::planner::CompileOptions;
 use crate::planner::graph::{Graph, Op};
 use crate::planner::passes::PassSet;
+use crate::planner::{CompileOptions, Ports};
 use crate::primitive::{Coordinates, Primitive, Resize, ResizeMode, Scalar};
-use crate::tensor::{DType, Tensor};
+use crate::tensor::{DType, Data, Tensor};
 
 /// A convolution whose results a resize makes `times` as large.
 fn network(mode: ResizeMode, times: u32) -> (Graph, Vec<Tensor>) {
@@ -25,6 +25,11 @@ fn network(mode: ResizeMode, times: u32) -> (Graph, Vec<Tensor>) {
     (net.graph, vec![draw.tensor(&[2, 16, 6, 7])])
 }
 
+fn halves(x: &Tensor) -> Tensor {
+    let elements = x.as_f32().unwrap().iter().map(|&v| half::f16::from_f32(v)).collect();
+    Tensor::new(x.shape(), Data::F16(elements)).unwrap()
+}
+
 fn joined(plan: &Plan) -> Vec<usize> {
     let resizes = |p: &Primitive| matches!(p, Primitive::Resize(_));
     let both = |i: &usize| plan.operators[*i].calls.len() == 2 && resizes(&plan.operators[*i].calls[0].primitive);
@@ -35,25 +40,33 @@ fn joined(plan: &Plan) -> Vec<usize> {
 fn a_resize_of_halves_stores_the_planes_that_a_copy_would() {
     let linear = ResizeMode::Linear { antialias: false };
     let (graph, inputs) = network(linear, 8);
-    let of = |graph: &Graph, dtype, passes| {
+    let with = |graph: &Graph, dtype, passes, ports| {
         let options = CompileOptions {
             dtype,
             passes,
+            ports,
             ..CompileOptions::default()
         };
         compile(std::slice::from_ref(graph), &options)
     };
-    let together = of(&graph, DType::F16, PassSet::ALL);
-    let apart = of(&graph, DType::F16, PassSet::ALL.without(PassSet::GROUP));
-    let found = joined(&together.plan);
-    assert_eq!((found.len(), joined(&apart.plan).len()), (1, 0));
-    let results = |compiled| run(compiled, std::slice::from_ref(&inputs), 2);
-    same_bits(&together.plan, &results(&together)[0], &results(&apart)[0], "joined");
-    // Every GPU has a kernel for both.
-    for wgmma in [false, true] {
-        let all = menu(&together.plan, &together.plan.operators[found[0]], Target::Cuda { wgmma });
-        assert_eq!(all.first().map(|t| t.kernel), Some(Kernel::Resize));
+    for ports in [Ports::Declared, Ports::Half] {
+        let together = with(&graph, DType::F16, PassSet::ALL, ports);
+        let apart = with(&graph, DType::F16, PassSet::ALL.without(PassSet::GROUP), ports);
+        let found = joined(&together.plan);
+        assert_eq!((found.len(), joined(&apart.plan).len()), (1, 0), "{ports:?}");
+        let inputs: Vec<Tensor> = inputs
+            .iter()
+            .map(|x| if ports == Ports::Half { halves(x) } else { x.clone() })
+            .collect();
+        let results = |compiled| run(compiled, std::slice::from_ref(&inputs), 2);
+        same_bits(&together.plan, &results(&together)[0], &results(&apart)[0], "joined");
+        // Every GPU has a kernel for both.
+        for wgmma in [false, true] {
+            let all = menu(&together.plan, &together.plan.operators[found[0]], Target::Cuda { wgmma });
+            assert_eq!(all.first().map(|t| t.kernel), Some(Kernel::Resize));
+        }
     }
+    let of = |graph: &Graph, dtype, passes| with(graph, dtype, passes, Ports::Declared);
     // Not of single precision, of other taps, or of pictures that do not grow.
     assert!(joined(&of(&graph, DType::F32, PassSet::ALL).plan).is_empty());
     let widened = ResizeMode::Linear { antialias: true };

@@ -108,7 +108,11 @@ pub fn launch(at: &Addresses<'_>, operator: &Operator, taps: &Taps, region: &Reg
         outside: taps.outside,
         padding: 0,
     };
-    let function = if planes { "resize_planes" } else { "resize_rows" };
+    let function = match (planes, view.dtype) {
+        (false, _) => "resize_rows",
+        (true, DType::F16) => "resize_half_planes",
+        (true, _) => "resize_planes",
+    };
     let launch = Launch::new("resize_rows", function, params.count, width, THREADS, &params);
     Ok(Some(Launch { shared, ..launch }))
 }

@@ -3,7 +3,7 @@
 //
 // A block keeps the input pixels under its piece in shared memory, as f32, channel by channel, the row above beside the row
 // below. A thread makes four neighbouring outputs, channel after channel. Channels that lie side by side are put together in
-// shared memory and stored 16 bytes at a time; planes of f32, rounded to halves, are stored as they come.
+// shared memory and stored 16 bytes at a time; planes, of halves or of f32 rounded to them, are stored as they come.
 #include "chain.cuh"
 #include "groups.cuh"
 
@@ -45,7 +45,18 @@ struct ResizeRows {
 
 static_assert(sizeof(ResizeRows) == 144, "mirrored in bind/resize_rows.rs");
 
-template <bool PLANES>
+// Four neighbours of a plane; `from` lies on them all.
+__device__ __forceinline__ void store_four(float* to, const float (&v)[RUN]) { *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]); }
+
+__device__ __forceinline__ void store_four(u16* to, const float (&v)[RUN]) {
+    *reinterpret_cast<uint2*>(to) = make_uint2(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]));
+}
+
+__device__ __forceinline__ void store_one(float* to, float v) { *to = v; }
+__device__ __forceinline__ void store_one(u16* to, float v) { *to = float_to_half(v); }
+
+// Stores T: of planes, or halves of channels side by side.
+template <typename T, bool PLANES>
 __device__ __forceinline__ void resize_pieces(const ResizeRows& p) {
     extern __shared__ __align__(16) u8 memory[];
     float2* const pixels = reinterpret_cast<float2*>(memory);
@@ -108,21 +119,21 @@ __device__ __forceinline__ void resize_pieces(const ResizeRows& p) {
         alike = __all_sync(0xffffffff, alike);
         const i64 to = batch * p.y_batch + row * p.y_row;
         const u32 shift = PLANES ? 0 : static_cast<u32>(p.y + (to + first * channels) * 2) % 16;
-        const bool aligned = (p.y + (to + first + mine) * sizeof(float)) % 16 == 0 && p.y_channel % 4 == 0;
+        const bool aligned = (p.y + (to + first + mine) * sizeof(T)) % (RUN * sizeof(T)) == 0 && p.y_channel % RUN == 0;
         const bool whole = mine + RUN <= outputs && aligned;
         const auto put = [&](u32 channel, const float (&v)[RUN]) {
             if constexpr (PLANES) {
-                float* out = reinterpret_cast<float*>(p.y) + to + channel * p.y_channel + first + mine;
+                T* out = reinterpret_cast<T*>(p.y) + to + channel * p.y_channel + first + mine;
                 float r[RUN];
 #pragma unroll
                 for (u32 o = 0; o < RUN; ++o) r[o] = rounded_to_half(v[o]);
                 if (whole) {
-                    *reinterpret_cast<float4*>(out) = make_float4(r[0], r[1], r[2], r[3]);
+                    store_four(out, r);
                     return;
                 }
 #pragma unroll
                 for (u32 o = 0; o < RUN; ++o) {
-                    if (mine + o < outputs) out[o] = r[o];
+                    if (mine + o < outputs) store_one(out + o, r[o]);
                 }
             } else {
                 u16* out = reinterpret_cast<u16*>(made + shift) + mine * channels + channel;
@@ -181,11 +192,17 @@ __device__ __forceinline__ void resize_pieces(const ResizeRows& p) {
 extern "C" __global__ void __launch_bounds__(THREADS) resize_rows(const __grid_constant__ ResizeRows p) {
     wait_for_predecessors();
     release_successors();
-    resize_pieces<false>(p);
+    resize_pieces<u16, false>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) resize_planes(const __grid_constant__ ResizeRows p) {
     wait_for_predecessors();
     release_successors();
-    resize_pieces<true>(p);
+    resize_pieces<float, true>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) resize_half_planes(const __grid_constant__ ResizeRows p) {
+    wait_for_predecessors();
+    release_successors();
+    resize_pieces<u16, true>(p);
 }
