@@ -210,6 +210,9 @@ pub enum ReduceKind {
     Max,
     /// Sum; of nothing, 0.
     Sum,
+    /// The root of the sum of squares, of floats: the Euclidean norm. Squares and their sum are f32 throughout, so that a norm that
+    /// f16 holds is found where f16 does not hold its square.
+    Norm,
 }
 
 /// What lies outside a padded tensor.

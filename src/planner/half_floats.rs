@@ -2,11 +2,11 @@
 //!
 //! Arithmetic stays in f32 (see [`crate::plan::format::Rounding`]). What a decoder works with stays f32, and so do tensor
 //! inputs and results, which keep the type that ONNX declares, unless [`Ports::Half`] is asked for, and grids of places that are
-//! constants.
+//! constants. A number that keeps a divisor from zero, such as 1e-12, does not become zero.
 
 use super::attach::{Attached, ResultOf};
 use super::graph::{Graph, Node, Op, ValueId};
-use crate::primitive::Primitive;
+use crate::primitive::{Primitive, Scalar, Unary};
 use crate::tensor::{DType, Data, Tensor};
 use half::f16;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +36,11 @@ pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
         value.dtype = DType::F16;
         if let Some(data) = value.data.as_deref() {
             value.data = rounded(data).map(Arc::new);
+        }
+    }
+    for node in &mut graph.nodes {
+        if let Op::Primitive(Primitive::Unary(Unary::Clip(low, high))) = &mut node.op {
+            (*low, *high) = (Scalar(kept(low.0)), Scalar(kept(high.0)));
         }
     }
     borders_out(graph, &single);
@@ -80,8 +85,16 @@ fn fixed(graph: &Graph, value: ValueId) -> Vec<usize> {
     }
 }
 
+/// A number, at least the least f16 in size if it is not zero.
+fn kept(x: f32) -> f32 {
+    let least = f16::from_bits(1).to_f32();
+    if x != 0.0 && x.abs() < least { least.copysign(x) } else { x }
+}
+
 fn rounded(tensor: &Tensor) -> Option<Tensor> {
-    let elements = tensor.as_f32()?.iter().map(|&x| f16::from_f32(x)).collect();
+    let numbers = tensor.as_f32()?;
+    let one = numbers.windows(2).all(|pair| pair[0] == pair[1]);
+    let elements = numbers.iter().map(|&x| f16::from_f32(if one { kept(x) } else { x })).collect();
     Tensor::new(tensor.shape(), Data::F16(elements))
 }
 
@@ -145,7 +158,6 @@ mod tests {
     use super::*;
     use crate::planner::attach;
     use crate::planner::graph::{Named, verify};
-    use crate::primitive::Unary;
     use crate::tensor::Shape;
 
     /// Floats of an input go through a function to a result; integers straight through.
@@ -162,6 +174,33 @@ mod tests {
         graph.inputs.push(port("x", x));
         graph.outputs.push(port("y", y));
         graph
+    }
+
+    #[test]
+    fn what_keeps_a_divisor_from_zero_does_not_become_zero() {
+        let mut graph = network();
+        graph.nodes[0].op = Op::Primitive(Primitive::Unary(Unary::Clip(Scalar(1e-12), Scalar(f32::INFINITY))));
+        let tensor =
+            |numbers: &[f32]| Arc::new(Tensor::new(Shape::new(&[numbers.len() as u32]).unwrap(), Data::F32(numbers.to_vec())).unwrap());
+        let numbers = [&[1e-12][..], &[-1e-12; 3], &[0.0], &[1e-12, 1.0]].map(|n| graph.add_constant("constant", tensor(n)));
+        let graph = convert(attach::tensors(graph), Ports::Half).graph;
+        let bits = |v: ValueId| {
+            graph
+                .value(v)
+                .data
+                .as_deref()
+                .map(|t| (0..t.len()).filter_map(|i| t.get_f64(i)).collect::<Vec<_>>())
+        };
+        let least = f64::from(f16::from_bits(1).to_f32());
+        assert_eq!(
+            numbers.map(|v| bits(v).unwrap()),
+            [vec![least], vec![-least; 3], vec![0.0], vec![0.0, 1.0]]
+        );
+        let clips = graph.nodes.iter().filter_map(|n| match n.op {
+            Op::Primitive(Primitive::Unary(Unary::Clip(low, high))) => Some((low.0, high.0)),
+            _ => None,
+        });
+        assert_eq!(clips.collect::<Vec<_>>(), [(least as f32, f32::INFINITY)]);
     }
 
     #[test]

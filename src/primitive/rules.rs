@@ -116,7 +116,7 @@ impl Primitive {
                 Ok(())
             }
             Primitive::Reduce { kind, axes } => {
-                need(xt == yt, Type)?;
+                need(xt == yt && (xt.is_float() || *kind != super::ReduceKind::Norm), Type)?;
                 need(u32::from(*axes) < 1u32 << x.rank(), Attribute)?;
                 let reduced = |a: usize| axes & (1 << a) != 0;
                 need(

@@ -210,14 +210,20 @@ impl Net {
 
     /// The mean over `axes`, which stay as extent 1.
     pub fn mean(&mut self, name: &str, x: Signal, axes: &[usize], power: f32) -> Signal {
+        self.reduce(name, ReduceKind::Mean, x, axes, power)
+    }
+
+    /// The Euclidean norm along axes, which stay with extent 1.
+    pub fn norm(&mut self, name: &str, x: Signal, axes: &[usize]) -> Signal {
+        let count: f32 = axes.iter().map(|&a| self.shape(x).dim(a) as f32).product();
+        self.reduce(name, ReduceKind::Norm, x, axes, x.power * count)
+    }
+
+    fn reduce(&mut self, name: &str, kind: ReduceKind, x: Signal, axes: &[usize], power: f32) -> Signal {
         let mut dims = self.shape(x).dims().to_vec();
         axes.iter().for_each(|&a| dims[a] = 1);
         let axes = axes.iter().fold(0, |set, &a| set | 1 << a);
-        let reduce = Primitive::Reduce {
-            kind: ReduceKind::Mean,
-            axes,
-        };
-        self.primitive(name, reduce, &[x], &dims, power)
+        self.primitive(name, Primitive::Reduce { kind, axes }, &[x], &dims, power)
     }
 
     /// A pooling window over pictures; `ceil` counts a last window that begins inside the picture and sticks out of it.

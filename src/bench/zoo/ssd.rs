@@ -43,16 +43,11 @@ fn rectified(net: &mut Net, name: &str, x: Signal, conv: Conv) -> Signal {
     net.relu(&format!("{name}.relu"), x)
 }
 
-/// Every pixel's channels over their Euclidean norm, times a weight a channel. The norm is taken of a mean, not of a sum, which
-/// a 16-bit float holds for larger activations.
+/// Every pixel's channels over their Euclidean norm, times a weight a channel.
 fn rescaled(net: &mut Net, name: &str, x: Signal) -> Signal {
     let channels = net.shape(x).dim(1);
     let weight = net.parameter(name, &[channels], Draw::around(20.0, 2.0));
-    let squares = net.binary(&format!("{name}.squares"), Binary::Mul, x, x);
-    let mean = net.mean(&format!("{name}.mean"), squares, &[1], x.power);
-    let root = net.unary(&format!("{name}.root"), Unary::Sqrt, mean, x.power);
-    let scale = net.number(&format!("{name}.root_of_channels"), (channels as f32).sqrt());
-    let norm = net.binary(&format!("{name}.norm"), Binary::Mul, root, scale);
+    let norm = net.norm(&format!("{name}.norm"), x, &[1]);
     let bounded = Unary::Clip(Scalar(LEAST_NORM), Scalar(f32::INFINITY));
     let norm = net.unary(&format!("{name}.bounded"), bounded, norm, norm.power);
     let normal = net.binary(&format!("{name}.normal"), Binary::Div, x, norm);

@@ -57,11 +57,11 @@ pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass>
     let (x, split) = (view(call, 0)?, call.dtype == DType::F16);
     let split_k = match call.primitive {
         Primitive::Reduce {
-            kind: ReduceKind::Mean | ReduceKind::Sum,
+            kind: ReduceKind::Mean | ReduceKind::Sum | ReduceKind::Norm,
             axes,
         } => match reduced(x, axes) {
             LARGE_PICTURE.. if over_pixels(x, axes) && pixels(x, x).is_ok() => MANY_SPLITS,
-            LARGE_PICTURE.. if axes & 1 == 0 && (keeps_last(x, axes) || keeps_neighbours(x, axes)) => MANY_SPLITS,
+            LARGE_PICTURE.. if axes & 1 == 0 && !takes_rows(x, axes) && (keeps_last(x, axes) || keeps_neighbours(x, axes)) => MANY_SPLITS,
             LONG_ROW.. if axes & 1 == 0 => MANY_SPLITS,
             SPLIT_REDUCTION.. if axes & 1 == 0 => SPLITS,
             _ => 1,
@@ -88,6 +88,11 @@ fn keeps_last(x: &View, axes: u8) -> bool {
 /// True for a reduction that keeps an axis whose elements lie side by side.
 fn keeps_neighbours(x: &View, axes: u8) -> bool {
     reduction::walk(x, axes).is_ok_and(|walk| walk.neighbours.is_some())
+}
+
+/// True for a reduction whose elements lie side by side, and none that is kept do.
+fn takes_rows(x: &View, axes: u8) -> bool {
+    reduction::walk(x, axes).is_ok_and(|walk| walk.neighbours.is_none() && walk.parts.first().is_some_and(|&(_, step)| step == 1))
 }
 
 /// A product of one row a sample with a constant matrix, whose cost is that of reading the matrix: large fully connected

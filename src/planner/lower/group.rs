@@ -8,7 +8,7 @@ use crate::plan::tactic::{conv_warps, pictures, pooled, prologue, resized};
 use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
 use crate::planner::strided;
-use crate::primitive::{Binary, Primitive, Resize, Unary};
+use crate::primitive::{Binary, Primitive, ReduceKind, Resize, Unary};
 use crate::tensor::DType;
 
 /// A step of lowering, in an order in which every input is made before it is read.
@@ -346,6 +346,10 @@ fn is_head(graph: &Graph, node: usize) -> bool {
                         | Primitive::Normalise { .. }
                         | Primitive::GroupNormalise { .. }
                         | Primitive::Gather { .. }
+                        | Primitive::Reduce {
+                            kind: ReduceKind::Norm,
+                            ..
+                        }
                 )
         }
         _ => false,

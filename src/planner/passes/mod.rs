@@ -18,6 +18,7 @@ mod masks;
 mod merged_axes;
 mod nested;
 mod normalise;
+mod norms;
 mod parted;
 mod patches;
 mod reaxed;
@@ -103,8 +104,10 @@ impl PassSet {
     pub const MEETING: PassSet = PassSet(1 << 28);
     /// Slices of a shuffle are those of what was shuffled.
     pub const SHUFFLED: PassSet = PassSet(1 << 29);
+    /// The root of the sum of squares becomes one reduction.
+    pub const NORMS: PassSet = PassSet(1 << 30);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 30) - 1);
+    pub const ALL: PassSet = PassSet((1 << 31) - 1);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -179,7 +182,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 30] = [
+const PASSES: [Pass; 31] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -259,6 +262,11 @@ const PASSES: [Pass; 30] = [
         name: "gelu",
         flag: PassSet::GELU,
         run: gelu::run,
+    },
+    Pass {
+        name: "norms",
+        flag: PassSet::NORMS,
+        run: norms::run,
     },
     Pass {
         name: "parted",

@@ -676,3 +676,24 @@ fn concatenations_take_what_an_earlier_one_made_of_their_first_or_last_parts() {
         assert_eq!(parts(&apart), apart, "as they are");
     }
 }
+
+#[test]
+fn roots_of_sums_of_squares_are_norms() {
+    let spelled = |kind: ReduceKind, square: Binary, exponent: f32| {
+        let mut net = Net::default();
+        let x = net.input(&[1, 3, 2, 2]);
+        let by = if square == Binary::Mul { x } else { scalar(&mut net, exponent) };
+        let squares = net.binary(square, x, by);
+        let sum = net.node(Op::Primitive(Primitive::Reduce { kind, axes: 2 }), &[squares], &[1, 1, 2, 2]);
+        let y = net.unary(Unary::Sqrt, sum);
+        primitives(net, y, PassSet::NORMS)
+    };
+    let norm = Primitive::Reduce {
+        kind: ReduceKind::Norm,
+        axes: 2,
+    };
+    assert_eq!(spelled(ReduceKind::Sum, Binary::Mul, 0.0), std::slice::from_ref(&norm));
+    assert_eq!(spelled(ReduceKind::Sum, Binary::Pow, 2.0), [norm]);
+    assert_eq!(spelled(ReduceKind::Sum, Binary::Pow, 3.0).len(), 3);
+    assert_eq!(spelled(ReduceKind::Mean, Binary::Mul, 0.0).len(), 3);
+}

@@ -38,7 +38,7 @@ struct Params {
     splits: u32,
     kind: u32,
     whole: u32,
-    padding: u32,
+    used: u32,
 }
 
 struct Reduce {
@@ -100,7 +100,7 @@ impl Reduce {
     fn ranges(&self, count: u32) -> (u32, u32) {
         let splits = match self.kind {
             ReduceKind::Max => MAX_SPLITS,
-            ReduceKind::Mean | ReduceKind::Sum => u32::from(self.operator.class.split_k.max(1)),
+            ReduceKind::Mean | ReduceKind::Sum | ReduceKind::Norm => u32::from(self.operator.class.split_k.max(1)),
         };
         (count.div_ceil(splits).max(1), splits)
     }
@@ -128,7 +128,7 @@ impl Reduce {
             splits,
             kind: reduce_number(self.kind),
             whole: u32::from(parts.len() == 1 && parts[0].1 == 1),
-            padding: 0,
+            used: count.div_ceil(share).min(splits),
         })
     }
 

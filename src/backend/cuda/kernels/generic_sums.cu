@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_matmul(con
     });
 }
 
-enum ReduceKind : u32 { REDUCE_MEAN = 0, REDUCE_MAX = 1, REDUCE_SUM = 2 };
+enum ReduceKind : u32 { REDUCE_MEAN = 0, REDUCE_MAX = 1, REDUCE_SUM = 2, REDUCE_NORM = 3 };
 
 struct GenericReduce {
     Generic common;
@@ -94,9 +94,13 @@ extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) generic_reduce(con
         for (u32 first = 0; first < count; first += p.share) {
             float partial = 0.0f;
             const u32 end = first + p.share < count ? first + p.share : count;
-            for (u32 i = first; i < end; ++i) partial = __fadd_rn(partial, as_float(value(i)));
+            for (u32 i = first; i < end; ++i) {
+                const float x = as_float(value(i));
+                partial = p.kind == REDUCE_NORM ? __fmaf_rn(x, x, partial) : __fadd_rn(partial, x);
+            }
             sum = first == 0 ? partial : __fadd_rn(sum, partial);
         }
+        if (p.kind == REDUCE_NORM) return of_float(__fsqrt_rn(sum));
         return of_float(p.kind == REDUCE_MEAN ? __fdiv_rn(sum, static_cast<float>(p.count)) : sum);
     });
 }

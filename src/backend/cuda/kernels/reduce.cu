@@ -1,4 +1,4 @@
-// Mean, sum and maximum over one axis or several, of floats in any layout.
+// Mean, sum, maximum and Euclidean norm over one axis or several, of floats in any layout.
 //
 // The reduced elements, in C order, are cut into `splits` ranges of equal length, each summed from its first element to its
 // last. The sums of 32 ranges are added in order, and so are the totals of such runs of ranges. How many ranges there are is
@@ -6,7 +6,7 @@
 #include "chain.cuh"
 #include "generic.cuh"
 
-enum ReduceKind : u32 { REDUCE_MEAN = 0, REDUCE_MAX = 1, REDUCE_SUM = 2 };
+enum ReduceKind : u32 { REDUCE_MEAN = 0, REDUCE_MAX = 1, REDUCE_SUM = 2, REDUCE_NORM = 3 };
 
 constexpr u32 MAX_SPLITS = 32;
 constexpr u32 GROUP = 8;                            // neighbours of a thread
@@ -31,7 +31,7 @@ struct Reduce {
     u32 splits;
     u32 kind;
     u32 whole;          // columns: x is f16, its whole groups of neighbours on 16 bytes; rows: what is reduced lies side by side
-    u32 padding;
+    u32 used;           // ranges that have elements
 };
 
 static_assert(sizeof(Reduce) == sizeof(Generic) + 88 + 24 + 36 + 36, "mirrored in bind/reduce.rs");
@@ -39,6 +39,11 @@ static_assert(sizeof(Reduce) == sizeof(Generic) + 88 + 24 + 36 + 36, "mirrored i
 // The first NaN stays.
 __device__ __forceinline__ float larger(float best, float x) { return x > best || (x != x && best == best) ? x : best; }
 
+__device__ __forceinline__ float taken(u32 kind, float sum, float x) {
+    return kind == REDUCE_MAX ? larger(sum, x) : kind == REDUCE_NORM ? __fmaf_rn(x, x, sum) : __fadd_rn(sum, x);
+}
+
+// What ranges have come to is no longer squared.
 __device__ __forceinline__ float joined(u32 kind, float sum, float x) { return kind == REDUCE_MAX ? larger(sum, x) : __fadd_rn(sum, x); }
 
 // From the first reduced element to element `index`.
@@ -49,10 +54,28 @@ __device__ __forceinline__ i64 reduced_element(const Reduce& p, u32 index) {
 
 __device__ __forceinline__ float start_of(u32 kind) { return kind == REDUCE_MAX ? __uint_as_float(0xff800000u) : 0.0f; }
 
+// Joins `ranges` values in order, the first of which is `total`.
+template <typename At>
+__device__ __forceinline__ float in_order(u32 kind, float total, u32 ranges, At at) {
+    if (kind == REDUCE_MAX) {
+        for (u32 i = 1; i < ranges; ++i) total = larger(total, at(i));
+    } else {
+#pragma unroll 8
+        for (u32 i = 1; i < ranges; ++i) total = __fadd_rn(total, at(i));
+    }
+    return total;
+}
+
+// Of the run of ranges that begins with `first`, how many have elements.
+__device__ __forceinline__ u32 used_of(const Reduce& p, u32 first) {
+    const u32 left = p.used > first ? p.used - first : 0;
+    return left < MAX_SPLITS ? left : MAX_SPLITS;
+}
+
 // The head's value from a total, through the tail to where it belongs.
 __device__ __forceinline__ void finish(const Reduce& p, float total, const u32 (&at)[MAX_RANK]) {
     const Generic& g = p.common;
-    float v[1] = {p.kind == REDUCE_MEAN ? __fdiv_rn(total, static_cast<float>(p.count)) : total};
+    float v[1] = {p.kind == REDUCE_MEAN ? __fdiv_rn(total, static_cast<float>(p.count)) : p.kind == REDUCE_NORM ? __fsqrt_rn(total) : total};
     tail_run(g.tail, v, 1, at, 0);
     const i64 to = element_of(g.y.strides, at);
     if (g.y.dtype == F16) {
@@ -66,7 +89,7 @@ __device__ __forceinline__ void finish(const Reduce& p, float total, const u32 (
 __device__ __forceinline__ void reduce_range(const Reduce& p, i64 from, u32 present, u32 first, u32 end, float (&v)[GROUP]) {
     const auto take = [&](const float(&x)[GROUP]) {
 #pragma unroll
-        for (u32 k = 0; k < GROUP; ++k) v[k] = joined(p.kind, v[k], x[k]);
+        for (u32 k = 0; k < GROUP; ++k) v[k] = taken(p.kind, v[k], x[k]);
     };
     if (!p.whole) {
         for (u32 i = first; i < end; ++i) {
@@ -125,19 +148,13 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 3) reduce_columns(c
         float total = 0.0f;
         if (threadIdx.x < REDUCE_GROUPS * GROUP) {
             const u32 first = groups == 1 ? run * MAX_SPLITS : 0, line = groups == 1 ? first : run;
-            total = partials[line][neighbour];
-#pragma unroll 8
-            for (u32 other = 1; other < MAX_SPLITS; ++other) {
-                const float next = partials[line + other * groups][neighbour];
-                if (first + other < p.splits && (first + other) * p.share < p.count) total = joined(p.kind, total, next);
-            }
+            const float* const column = &partials[line][neighbour];
+            total = in_order(p.kind, column[0], used_of(p, first), [&](u32 i) { return column[i * groups * GROUP]; });
             partials[line][neighbour] = total;
         }
         __syncthreads();
         if (groups == 1 && run == 0) {
-            for (u32 other = MAX_SPLITS; other < p.splits && other * p.share < p.count; other += MAX_SPLITS) {
-                total = joined(p.kind, total, partials[other][neighbour]);
-            }
+            for (u32 other = MAX_SPLITS; other < p.used; other += MAX_SPLITS) total = joined(p.kind, total, partials[other][neighbour]);
         }
         if (run < groups && front + threadIdx.x < p.neighbours) {
             at[p.axis] = p.first + front + threadIdx.x;
@@ -153,26 +170,26 @@ __device__ __forceinline__ float reduce_row(const Reduce& p, i64 from, u32 first
     u32 i = first;
     if (!p.whole) {
 #pragma unroll 4
-        for (; i < end; ++i) sum = joined(p.kind, sum, load_float(p.x.address, p.x.dtype, from + reduced_element(p, i)));
+        for (; i < end; ++i) sum = taken(p.kind, sum, load_float(p.x.address, p.x.dtype, from + reduced_element(p, i)));
         return sum;
     }
     if (p.x.dtype == F16) {
         const u16* const row = pointer_to<u16>(p.x.address, from);
-        const auto single = [&] { sum = joined(p.kind, sum, half_to_float(row[i])), ++i; };
+        const auto single = [&] { sum = taken(p.kind, sum, half_to_float(row[i])), ++i; };
         while (i < end && reinterpret_cast<u64>(row + i) % 16 != 0) single();
 #pragma unroll 4
         for (; i + GROUP <= end; i += GROUP) {
             float x[GROUP];
             widen(*reinterpret_cast<const uint4*>(row + i), x);
 #pragma unroll
-            for (u32 k = 0; k < GROUP; ++k) sum = joined(p.kind, sum, x[k]);
+            for (u32 k = 0; k < GROUP; ++k) sum = taken(p.kind, sum, x[k]);
         }
         while (i < end) single();
         return sum;
     }
     const float* const row = pointer_to<float>(p.x.address, from);
 #pragma unroll 8
-    for (; i < end; ++i) sum = joined(p.kind, sum, row[i]);
+    for (; i < end; ++i) sum = taken(p.kind, sum, row[i]);
     return sum;
 }
 
@@ -195,18 +212,12 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_rows(const _
         // A thread for each row, or for each run of ranges.
         const u32 row = many ? tile : tile * REDUCE_ROWS + threadIdx.x, front = many ? threadIdx.x * MAX_SPLITS : 0;
         if (threadIdx.x < REDUCE_ROWS) {
-            float total = partials[threadIdx.x][0];
-#pragma unroll 8
-            for (u32 other = 1; other < MAX_SPLITS; ++other) {
-                const float next = partials[threadIdx.x][other];
-                if (front + other < p.splits && (front + other) * p.share < p.count) total = joined(p.kind, total, next);
-            }
+            const float* const line = partials[threadIdx.x];
+            float total = in_order(p.kind, line[0], used_of(p, front), [&](u32 i) { return line[i]; });
             if (many) {
                 partials[threadIdx.x][0] = total;
                 __syncwarp((1u << REDUCE_ROWS) - 1);
-                for (u32 run = 1; run < REDUCE_ROWS && run * MAX_SPLITS * p.share < p.count; ++run) {
-                    total = joined(p.kind, total, partials[run][0]);
-                }
+                for (u32 run = 1; run * MAX_SPLITS < p.used; ++run) total = joined(p.kind, total, partials[run][0]);
             }
             if (row < g.box.count && (threadIdx.x == 0 || !many)) {
                 place(row, at);

@@ -162,11 +162,7 @@ pub(super) fn lp_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible
             let sizes = apply(b, Unary::Abs, x)?;
             reduce::over(b, &sizes, ReduceKind::Sum, &[axis])?
         }
-        2 => {
-            let squares = b.binary(Binary::Mul, x, x)?;
-            let sum = reduce::over(b, &squares, ReduceKind::Sum, &[axis])?;
-            apply(b, Unary::Sqrt, &sum)?
-        }
+        2 => reduce::over(b, x, ReduceKind::Norm, &[axis])?,
         other => return Err(malformed(format!("{other}")).at("p")),
     };
     // Nothing but zeros stays zeros.

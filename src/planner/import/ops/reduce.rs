@@ -111,11 +111,7 @@ fn reduced(b: &mut Builder, x: &Operand, kind: Reduction, axes: &[usize]) -> Fal
             over(b, &squares, ReduceKind::Sum, axes)
         }
         _ if !x.elem().is_float() => Err(unsupported(format!("of elements of {:?}", x.elem()))),
-        Reduction::Length => {
-            let squares = b.binary(Binary::Mul, x, x)?;
-            let sum = over(b, &squares, ReduceKind::Sum, axes)?;
-            apply(b, Unary::Sqrt, &sum)
-        }
+        Reduction::Length => over(b, x, ReduceKind::Norm, axes),
         Reduction::LogSum => {
             let sum = over(b, x, ReduceKind::Sum, axes)?;
             apply(b, Unary::Log, &sum)

@@ -1,6 +1,7 @@
 //! Reductions, softmax, and normalisation.
 //!
-//! A reduction takes the reduced elements one after another in C order of the reduced axes, from 0 (or the lowest value).
+//! A reduction takes the reduced elements one after another in C order of the reduced axes, from 0 (or the lowest value), a norm
+//! their squares by fused multiply-adds.
 //! Softmax takes the maximum one after another, sums `e^(x - max)` in sixteen partial sums by the position's remainder,
 //! folded in halves, and divides. Normalisation sums in the same way.
 
@@ -26,6 +27,7 @@ fn reduce_lanes<T: Lane>(kind: ReduceKind, axes: u8, input: Shape, x: &Value<'_>
         ReduceKind::Max if x.beats(*sum) => *sum = x,
         ReduceKind::Max => {}
         ReduceKind::Sum | ReduceKind::Mean => *sum = sum.plus(x),
+        ReduceKind::Norm => *sum = sum.plus_square(x),
     };
     // The box of the reduced axes alone.
     let mut inner = Bounds::whole(input);
@@ -33,10 +35,10 @@ fn reduce_lanes<T: Lane>(kind: ReduceKind, axes: u8, input: Shape, x: &Value<'_>
         inner = inner.with(axis, 0..1);
     }
     let count = inner.elements();
-    let finish = |sum: &mut T| {
-        if kind == ReduceKind::Mean {
-            *sum = sum.over(count);
-        }
+    let finish = |sum: &mut T| match kind {
+        ReduceKind::Mean => *sum = sum.over(count),
+        ReduceKind::Norm => *sum = sum.root(),
+        ReduceKind::Max | ReduceKind::Sum => {}
     };
     let mut loaded = [T::default(); RUN];
     let kept = (0..input.rank()).filter(|&a| !reduced(a)).max_by_key(|&a| bounds.len(a));

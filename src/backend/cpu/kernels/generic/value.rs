@@ -155,6 +155,12 @@ pub trait Lane: Copy + Default + PartialEq + 'static {
     /// The sum; integers wrap.
     fn plus(self, other: Self) -> Self;
 
+    /// The sum with the square of `other`, rounded once; integers wrap.
+    fn plus_square(self, other: Self) -> Self;
+
+    /// The square root; integers, which have no norm, stay.
+    fn root(self) -> Self;
+
     /// The quotient by a count; integers truncate.
     fn over(self, count: u64) -> Self;
 
@@ -203,6 +209,14 @@ impl Lane for f32 {
         self + other
     }
 
+    fn plus_square(self, other: f32) -> f32 {
+        other.mul_add(other, self)
+    }
+
+    fn root(self) -> f32 {
+        self.sqrt()
+    }
+
     fn over(self, count: u64) -> f32 {
         self / count as f32
     }
@@ -246,6 +260,14 @@ impl Lane for i32 {
 
     fn plus(self, other: i32) -> i32 {
         self.wrapping_add(other)
+    }
+
+    fn plus_square(self, other: i32) -> i32 {
+        self.wrapping_add(other.wrapping_mul(other))
+    }
+
+    fn root(self) -> i32 {
+        self
     }
 
     fn over(self, count: u64) -> i32 {

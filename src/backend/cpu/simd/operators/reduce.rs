@@ -30,7 +30,7 @@ pub fn compile(context: &Context<'_>, operator: &Operator) -> Option<Box<dyn Ker
     let mean = match kind {
         ReduceKind::Mean => true,
         ReduceKind::Sum => false,
-        ReduceKind::Max => return None,
+        ReduceKind::Max | ReduceKind::Norm => return None,
     };
     let Operand::View(x) = call.inputs.first()? else { return None };
     let (x, out) = (

@@ -71,6 +71,7 @@ pub fn reduce_number(kind: ReduceKind) -> u32 {
         ReduceKind::Mean => 0,
         ReduceKind::Max => 1,
         ReduceKind::Sum => 2,
+        ReduceKind::Norm => 3,
     }
 }
 

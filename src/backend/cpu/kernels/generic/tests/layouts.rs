@@ -175,7 +175,7 @@ fn other_cases(r: &mut Random, cases: &mut Vec<Case>) {
     let dims = [2, 5, 4, 3];
     for axes in [0b0000u8, 0b1100, 0b0010, 0b1000, 0b0111, 0b1111, 0b0101] {
         let reduced: Vec<u32> = (0..4).map(|a| if axes & (1 << a) != 0 { 1 } else { dims[a] }).collect();
-        for kind in [ReduceKind::Mean, ReduceKind::Max, ReduceKind::Sum] {
+        for kind in [ReduceKind::Mean, ReduceKind::Max, ReduceKind::Sum, ReduceKind::Norm] {
             cases.push(Case {
                 primitive: Primitive::Reduce { kind, axes },
                 inputs: vec![r.tensor(DType::F32, shape(&dims))],

@@ -30,6 +30,7 @@ pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<
             match kind {
                 ReduceKind::Sum => values.iter().sum(),
                 ReduceKind::Mean => values.iter().sum::<f64>() / values.len() as f64,
+                ReduceKind::Norm => values.iter().map(|x| x * x).sum::<f64>().sqrt(),
                 ReduceKind::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             }
         }),

@@ -122,6 +122,24 @@ fn sums_run_in_their_documented_order() {
 }
 
 #[test]
+fn norms_are_found_where_f16_does_not_hold_their_squares() {
+    let halves = |values: &[f64]| tensor_of(DType::F16, shape(&[1, values.len() as u32]), values);
+    let norm = Primitive::Reduce {
+        kind: ReduceKind::Norm,
+        axes: 0b10,
+    };
+    for (values, expected) in [(&[3000.0, -4000.0][..], 5000.0), (&[300.0; 400], 6000.0), (&[], 0.0)] {
+        let y = one(norm.clone(), &[&halves(values)], DType::F16, shape(&[1, 1]));
+        assert_eq!(y.get_f64(0), Some(expected));
+    }
+    let whole = Tensor::zeros(DType::I32, shape(&[1, 2]));
+    assert!(
+        eval(&norm, &[&whole], &[(DType::I32, shape(&[1, 1]))]).is_err(),
+        "integers have none"
+    );
+}
+
+#[test]
 fn empty_tensors_work() {
     let empty = Tensor::zeros(DType::F32, shape(&[2, 0, 3]));
     assert!(one(Primitive::Unary(Unary::Exp), &[&empty], DType::F32, empty.shape()).is_empty());
