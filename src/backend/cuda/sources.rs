@@ -85,6 +85,7 @@ pub const UNITS: &[Unit] = &[
     unit!("depthwise_strip"),
     unit!("depthwise_wide"),
     unit!("elementwise"),
+    unit!("elementwise_runs"),
     unit!("generic_map"),
     unit!("generic_sums"),
     unit!("generic_window"),
@@ -136,6 +137,7 @@ pub const HEADERS: &[Header] = &[
     header!("conv_wgmma_tile.cuh"),
     header!("conv_wide.cuh"),
     header!("divide.cuh"),
+    header!("elementwise.cuh"),
     header!("epilogue.cuh"),
     header!("generic.cuh"),
     header!("groups.cuh"),
@@ -203,6 +205,8 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::Normalise, &["normalise", "normalise_rows"]),
     (Kernel::GroupNormalise, &["group_normalise"]),
     (Kernel::Reduce, &["reduce"]),
+    (Kernel::Elementwise, &["elementwise", "elementwise_runs"]),
+    (Kernel::Copy, &["elementwise", "elementwise_runs"]),
     (Kernel::Places, &["sample", "scatter"]),
 ];
 

@@ -1,4 +1,5 @@
-//! Chains of elementwise functions, and copies, over runs: `kernels/elementwise.cu`.
+//! Chains of elementwise functions, and copies, over runs: `kernels/elementwise.cu`, or `kernels/elementwise_runs.cu` where the
+//! tensors lie alike.
 
 use super::generic::{check, head, head_call, output};
 use super::tail::{FROM_MEMORY, Tail, TailCall, TailOperand};
@@ -11,8 +12,18 @@ use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block.
 const THREADS: u32 = 256;
-/// Elements of a thread.
+/// Elements of a run, and of a thread of the kernel for any layout.
 const GROUP: u32 = 8;
+/// Axes that the kernels of several runs a thread count along.
+const AXES: usize = 3;
+/// Bytes on which their runs lie.
+const WIDE: i64 = 16;
+/// The kernels of several runs a thread: how many runs, and from how many of them in all on, which fill a large GPU.
+const SEVERAL: [(&str, u32, u32); 3] = [
+    ("elementwise_fours", 4, 4 * 132 * THREADS),
+    ("elementwise_pairs", 2, 132 * THREADS),
+    ("elementwise_ones", 1, 0),
+];
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -93,20 +104,19 @@ impl Kernel for Elementwise {
         turn(&mut params, &mut extents)?;
         params.y.extents = extents;
         let group = together(&params, &extents);
+        let alike = group == 0 && lie_alike(&mut params, &extents);
         params.group = group as u32;
         params.length = extents[group];
         extents[group] = extents[group].div_ceil(GROUP);
         params.count = count(extents, "a chunk")?;
-        params.tiles = params.count.div_ceil(THREADS);
         params.extents = extents.map(Divisor::new);
-        Ok(vec![Launch::new(
-            "elementwise",
-            "elementwise",
-            params.tiles,
-            width,
-            THREADS,
-            &params,
-        )])
+        let several = SEVERAL.into_iter().find(|&(_, _, least)| alike && params.count >= least);
+        let (unit, function, runs) = match several {
+            Some((function, runs, _)) => ("elementwise_runs", function, runs),
+            None => ("elementwise", "elementwise", 1),
+        };
+        params.tiles = params.count.div_ceil(runs * THREADS);
+        Ok(vec![Launch::new(unit, function, params.tiles, width, THREADS, &params)])
     }
 }
 
@@ -157,9 +167,45 @@ fn together(params: &Params, extents: &[u32; MAX_RANK]) -> usize {
     (1..MAX_RANK).find(dense).unwrap_or(0)
 }
 
+/// Whether every tensor has its runs along axis 0 on 16 bytes, or repeats an element along it, and numbers its elements along
+/// three axes from 0 on in 31 bits.
+fn lie_alike(params: &mut Params, extents: &[u32; MAX_RANK]) -> bool {
+    let mut all = extents[0].is_multiple_of(GROUP) && extents[AXES..].iter().all(|&e| e == 1) && params.y.strides[0] == 1;
+    every_tensor(params, |address, size, strides| {
+        let reach = |axis: usize| i64::from(extents[axis] - 1).checked_mul(strides[axis]);
+        let last = (0..AXES).try_fold(0i64, |sum, axis| sum.checked_add(reach(axis)?));
+        let wide = |axis: usize| extents[axis] == 1 || (strides[axis] * size) % WIDE == 0;
+        let runs = strides[0] == 0 || strides[0] == 1 && address.is_multiple_of(WIDE as u64) && (1..AXES).all(wide);
+        all &= runs && strides.iter().all(|&s| s >= 0) && last.is_some_and(|last| last <= i64::from(i32::MAX));
+    });
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_runs_a_thread_lie_on_16_bytes() {
+        let alike = |address: u64, strides: [i64; MAX_RANK], extents: [u32; MAX_RANK]| {
+            let mut params = Params::zeroed();
+            (params.y.address, params.y.dtype, params.y.strides) = (1 << 20, 1, [1, 64, 4096, 0, 0, 0]);
+            (params.head.a.address, params.head.a.dtype, params.head.a.strides) = (address, 1, strides);
+            params.head.a.source = FROM_MEMORY;
+            lie_alike(&mut params, &extents)
+        };
+        let extents = [64, 4, 2, 1, 1, 1];
+        assert!(alike(1 << 16, [1, 64, 256, 0, 0, 0], extents));
+        assert!(alike((1 << 16) + 2, [0, 1, 4, 0, 0, 0], extents), "repeated along axis 0");
+        assert!(alike(1 << 16, [1, 0, 64, 0, 0, 0], extents), "repeated along axis 1");
+        assert!(!alike((1 << 16) + 2, [1, 64, 256, 0, 0, 0], extents));
+        assert!(!alike(1 << 16, [1, 68, 272, 0, 0, 0], extents));
+        assert!(!alike(1 << 16, [4, 64, 256, 0, 0, 0], extents));
+        assert!(!alike(1 << 16, [1, -64, 256, 0, 0, 0], extents));
+        assert!(!alike(1 << 16, [1, 64, 1 << 31, 0, 0, 0], extents));
+        assert!(!alike(1 << 16, [1, 64, 256, 0, 0, 0], [60, 4, 2, 1, 1, 1]));
+        assert!(!alike(1 << 16, [1, 64, 256, 512, 0, 0], [64, 4, 2, 2, 1, 1]));
+    }
 
     #[test]
     fn a_chunk_without_neighbours_writes_elements_one_by_one() {

@@ -5,25 +5,7 @@
 // axis 0; where a tensor is transposed, they lie along the axis on which the input's are side by side, while neighbouring
 // threads go along axis 0: they read the same lines, and write whole ones.
 #include "chain.cuh"
-#include "divide.cuh"
-#include "tail.cuh"
-
-constexpr u32 ELEMENTWISE_THREADS = 256;
-
-struct Elementwise {
-    View y;
-    TailCall head;               // both inputs in memory
-    Tail tail;
-    Divisor extents[MAX_RANK];   // of the axes; [group] in groups of 8
-    u32 length;                  // of axis `group`, in elements
-    u32 copy;                    // the head is its first input as it is
-    u32 count;                   // groups
-    u32 tiles;                   // of ELEMENTWISE_THREADS groups
-    u32 group;                   // the axis along which a thread's eight elements lie
-    u32 padding;
-};
-
-static_assert(sizeof(Elementwise) == 88 + 152 + 1080 + 72 + 24, "mirrored in bind/elementwise.rs");
+#include "elementwise.cuh"
 
 extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS) elementwise(const __grid_constant__ Elementwise p) {
     wait_for_predecessors();

@@ -4,7 +4,7 @@ mod sums;
 
 use super::bench::{Bench, Form, Link, shape};
 use crate::limits::MAX_RANK;
-use crate::plan::format::{Operator, View};
+use crate::plan::format::{Call, Operand, Operator, Rounding, View};
 use crate::primitive::*;
 use crate::tensor::DType::{self, *};
 use crate::tensor::Layout;
@@ -149,12 +149,15 @@ fn integers(all: &mut Cases) {
 /// Tails of every shape: chains, residuals, gates, values of earlier calls, tensors on the left.
 fn chains(all: &mut Cases) {
     use Binary::*;
-    for (dtype, form) in FLOATS
-        .into_iter()
-        .flat_map(|d| [Form::Pixels, Form::Slice, Form::OddSlice, Form::Plain].map(|f| (d, f)))
+    // Channels in whole runs are taken several runs a thread, the more the larger the tensor.
+    let sizes = [[2, 21, 6, 5], [2, 24, 6, 5], [2, 24, 80, 81], [2, 40, 120, 121]];
+    let forms = [Form::Pixels, Form::Slice, Form::OddSlice, Form::Plain];
+    for ((dims, dtype), form) in sizes
+        .iter()
+        .flat_map(|d| FLOATS.map(|t| (d, t)))
+        .flat_map(|it| forms.map(|f| (it, f)))
     {
-        all.add(format!("a chain of {dtype} over {form:?}"), |b| {
-            let dims = &[2, 21, 6, 5];
+        all.add(format!("a chain of {dtype} {dims:?} over {form:?}"), |b| {
             let (x, residual) = (b.tensor(dtype, dims, form), b.tensor(dtype, dims, Form::Pixels));
             let (scale, gate) = (b.tensor(dtype, dims, Form::Channels), b.tensor(dtype, dims, Form::Gate));
             let y = b.tensor(dtype, dims, form);
@@ -168,6 +171,17 @@ fn chains(all: &mut Cases) {
                 Link::Earlier(Max, 3),
             ];
             b.operator(Primitive::Unary(Unary::HardSwish), &[x], &tail, &[y])
+        });
+        all.add(format!("two of {dtype} {dims:?} over {form:?}"), |b| {
+            let (x, row) = (b.tensor(dtype, dims, form), b.tensor(dtype, dims, Form::Row));
+            let y = b.tensor(dtype, dims, form);
+            let tail = [
+                Link::Behind(Div, x),
+                Link::With(Add, x),
+                Link::Behind(Pow, row),
+                Link::Behind(Min, x),
+            ];
+            b.operator(Primitive::Binary(Mul), &[x, x], &tail, &[y])
         });
     }
 }
@@ -384,6 +398,30 @@ fn resizes(all: &mut Cases) {
                 });
             }
         }
+    }
+    for (dtype, columns) in FLOATS.into_iter().flat_map(|d| [560, 75].map(|c| (d, c))) {
+        all.add(format!("halves resized to {columns} columns of planes of {dtype}"), |b| {
+            let mut scales = [scalar(1.0); MAX_RANK];
+            (scales[2], scales[3]) = (scalar(2.0), scalar(columns as f32 / 70.0));
+            let resize = Resize {
+                mode: ResizeMode::Linear { antialias: false },
+                coordinates: Coordinates::HalfPixel,
+                scales,
+            };
+            let x = b.tensor(F16, &[2, 21, 7, 70], Form::Pixels);
+            let between = b.tensor(F16, &[2, 21, 14, columns], Form::Pixels);
+            let y = b.tensor(dtype, &[2, 21, 14, columns], Form::Plain);
+            let mut operator = b.operator(Primitive::Resize(resize), &[x], &[], &[between]);
+            operator.calls.push(Call {
+                primitive: Primitive::Copy,
+                inputs: vec![Operand::Inner(0)],
+                dtype,
+                shape: y.layout.shape,
+                rounding: Rounding::Rounded,
+            });
+            operator.outputs = vec![y];
+            operator
+        });
     }
 }
 

@@ -11,7 +11,7 @@ mod squeeze;
 use super::{Addresses, Area, BindError, Im2colMap, Launch, MAX_PARAMS, Packer, Packs, TensorMap, TensorMaps, TiledMap, compile};
 use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::{Target, arithmetic_class, menu};
-use crate::primitive::Region;
+use crate::primitive::{ReduceKind, Region};
 use crate::tensor::{DType, Shape};
 use bench::{Bench, Form, Random};
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,6 +198,17 @@ fn depthwise_kernels_read_as_many_channels_at_once_as_there_are() {
 }
 
 #[test]
+fn elementwise_functions_take_more_runs_a_thread_the_larger_the_tensor() {
+    let function = |dims: [u32; 4], form| first(&format!("a chain of {} {dims:?} over {form:?}", DType::F16)).1.function;
+    assert_eq!(function([2, 24, 6, 5], Form::Pixels), "elementwise_ones");
+    assert_eq!(function([2, 24, 80, 81], Form::Slice), "elementwise_pairs");
+    assert_eq!(function([2, 40, 120, 121], Form::Pixels), "elementwise_fours");
+    assert_eq!(function([2, 21, 6, 5], Form::Pixels), "elementwise", "no whole runs of channels");
+    assert_eq!(function([2, 24, 6, 5], Form::OddSlice), "elementwise", "nor on 16 bytes");
+    assert_eq!(function([2, 24, 6, 5], Form::Plain), "elementwise", "what it meets lies otherwise");
+}
+
+#[test]
 fn reductions_take_neighbours_of_several_axes_together() {
     let blocks = |last, tail| {
         let (operator, launch) = first(&format!("sums of {last} positions of heads side by side of {}, {tail}", DType::F16));
@@ -207,6 +218,10 @@ fn reductions_take_neighbours_of_several_axes_together() {
     // Of two samples sixty neighbours: eight groups of eight a block, or one with many ranges.
     assert_eq!(blocks(40, 0), (32, 2));
     assert_eq!(blocks(600, 0), (256, 2 * 8));
+    // Channels side by side are rows, and pixels no neighbours, whatever the order of the axes says.
+    let name = format!("{:?} 10 of [2, 600, 3, 5] {} {:?}", ReduceKind::Norm, DType::F16, Form::Pixels);
+    let (operator, launch) = first(&name);
+    assert_eq!((operator.class.split_k, &*launch.function, launch.blocks), (32, "reduce_rows", 4));
     // With a tail the three heads of twenty are apart.
     assert_eq!(blocks(40, 1), (32, 2 * 3));
     assert_eq!(blocks(600, 1), (256, 2 * 3 * 3));

@@ -1,0 +1,170 @@
+// Chains of elementwise functions of tensors that lie as their results do, or repeat themselves: RUNS runs of eight neighbours a
+// thread, so that what a call is and where its operands lie is looked up once for all of them.
+//
+// The host joins axes as for elementwise.cu, whose struct this is. It launches this kernel where three axes are left, eight
+// neighbours along axis 0 lie on 16 bytes in every tensor that does not repeat them, and elements are numbered in 31 bits.
+#include "chain.cuh"
+#include "divide.cuh"
+#include "elementwise.cuh"
+
+constexpr u32 AXES = 3;
+
+// Where the runs of a thread lie; those behind the last are at the first element, and nothing of them is stored.
+template <u32 RUNS>
+struct Places {
+    u32 at[RUNS][AXES];  // axis 0 in elements
+    u32 present;         // a bit a run
+};
+
+template <u32 RUNS>
+__device__ __forceinline__ u32 place_of(const i64 (&strides)[MAX_RANK], const Places<RUNS>& places, u32 run) {
+    u32 element = 0;
+#pragma unroll
+    for (u32 axis = 0; axis < AXES; ++axis) element += places.at[run][axis] * static_cast<u32>(strides[axis]);
+    return element;
+}
+
+template <u32 RUNS>
+__device__ __forceinline__ void load_runs(const TailOperand& o, const Places<RUNS>& places, float (&v)[8 * RUNS]) {
+    if (o.strides[0] == 0) {
+        float one[RUNS];
+#pragma unroll
+        for (u32 r = 0; r < RUNS; ++r) {
+            const u32 element = place_of(o.strides, places, r);
+            one[r] = o.dtype == F16 ? half_to_float(*pointer_to<u16>(o.address, element)) : *pointer_to<float>(o.address, element);
+        }
+#pragma unroll
+        for (u32 i = 0; i < 8 * RUNS; ++i) v[i] = one[i / 8];
+    } else if (o.dtype == F16) {
+        uint4 bits[RUNS];
+#pragma unroll
+        for (u32 r = 0; r < RUNS; ++r) {
+            bits[r] = *reinterpret_cast<const uint4*>(pointer_to<u16>(o.address, place_of(o.strides, places, r)));
+        }
+#pragma unroll
+        for (u32 r = 0; r < RUNS; ++r) {
+            float wide[8];
+            widen(bits[r], wide);
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i) v[8 * r + i] = wide[i];
+        }
+    } else {
+        float4 bits[2 * RUNS];
+#pragma unroll
+        for (u32 r = 0; r < 2 * RUNS; ++r) {
+            bits[r] = reinterpret_cast<const float4*>(pointer_to<float>(o.address, place_of(o.strides, places, r / 2)))[r % 2];
+        }
+#pragma unroll
+        for (u32 r = 0; r < 2 * RUNS; ++r) v[4 * r] = bits[r].x, v[4 * r + 1] = bits[r].y, v[4 * r + 2] = bits[r].z, v[4 * r + 3] = bits[r].w;
+    }
+}
+
+template <u32 N>
+__device__ __forceinline__ void copy(const float (&from)[N], float (&to)[N]) {
+#pragma unroll
+    for (u32 i = 0; i < N; ++i) to[i] = from[i];
+}
+
+// `a` becomes the function of both. Every function is a loop of its own: what it is, is asked once.
+template <u32 N>
+__device__ __forceinline__ void apply_binary(u32 function, float (&a)[N], const float (&b)[N]) {
+    const auto each = [&](auto f) {
+#pragma unroll
+        for (u32 i = 0; i < N; ++i) a[i] = f(a[i], b[i]);
+    };
+    switch (function) {
+        case TAIL_ADD: return each([](float x, float y) { return __fadd_rn(x, y); });
+        case TAIL_SUB: return each([](float x, float y) { return __fsub_rn(x, y); });
+        case TAIL_MUL: return each([](float x, float y) { return __fmul_rn(x, y); });
+        case TAIL_DIV: return each([](float x, float y) { return __fdiv_rn(x, y); });
+        default: {
+            float v[N];
+            tail_binary(function, a, b, v);
+            copy(v, a);
+        }
+    }
+}
+
+template <u32 RUNS>
+__device__ __forceinline__ void elementwise_chain(const Elementwise& p, const Places<RUNS>& places, float (&values)[8 * RUNS]) {
+    constexpr u32 N = 8 * RUNS;
+    float other[N];
+    // Values that are read later than by the next call; most chains have none, and then this is never touched.
+    float kept[MAX_TAIL][N];
+    load_runs(p.head.a, places, values);
+    if (!p.copy) {
+        if (p.head.function < TAIL_ADD) {
+            tail_unary(p.head, values);
+        } else {
+            load_runs(p.head.b, places, other);
+            apply_binary(p.head.function, values, other);
+        }
+    }
+    if (p.tail.calls == 0) return;
+    tail_round(p.tail.head_rounded, values);
+    if (p.tail.head_kept) copy(values, kept[0]);
+#pragma unroll 1
+    for (u32 index = 0; index < p.tail.calls; ++index) {
+        const TailCall& call = p.tail.call[index];
+        const auto read = [&](const TailOperand& o, float(&v)[N]) {
+            if (o.source == FROM_MEMORY) {
+                load_runs(o, places, v);
+            } else {
+                copy(kept[o.source], v);
+            }
+        };
+        const bool running = call.a.source == index;  // the first operand is the value before it
+        if (call.function < TAIL_ADD) {
+            if (!running) read(call.a, values);
+            tail_unary(call, values);
+        } else {
+            if (call.b.source == index) {
+                copy(values, other);
+            } else {
+                read(call.b, other);
+            }
+            if (!running) read(call.a, values);
+            apply_binary(call.function, values, other);
+        }
+        tail_round(call.rounded, values);
+        if (call.kept && index + 1 < MAX_TAIL) copy(values, kept[index + 1]);
+    }
+}
+
+template <u32 RUNS>
+__device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
+    wait_for_predecessors();
+    release_successors();
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        Places<RUNS> places;
+        places.present = 0;
+#pragma unroll
+        for (u32 r = 0; r < RUNS; ++r) {
+            const u32 index = (tile * RUNS + r) * ELEMENTWISE_THREADS + threadIdx.x;
+            places.present |= index < p.count ? 1u << r : 0u;
+            u32 rest = index < p.count ? index : 0;
+#pragma unroll
+            for (u32 axis = 0; axis < AXES; ++axis) {
+                const u32 above = axis + 1 < AXES ? divide(rest, p.extents[axis]) : 0;
+                places.at[r][axis] = (rest - above * p.extents[axis].divisor) * (axis == 0 ? 8 : 1);
+                rest = above;
+            }
+        }
+        float values[8 * RUNS];
+        elementwise_chain(p, places, values);
+#pragma unroll
+        for (u32 r = 0; r < RUNS; ++r) {
+            if (!(places.present >> r & 1)) continue;
+            float v[8];
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i) v[i] = values[8 * r + i];
+            store_run(p.y.address, p.y.dtype, place_of(p.y.strides, places, r), 8, v);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS) elementwise_ones(const __grid_constant__ Elementwise p) { elementwise_runs<1>(p); }
+
+extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS, 2) elementwise_pairs(const __grid_constant__ Elementwise p) { elementwise_runs<2>(p); }
+
+extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS, 2) elementwise_fours(const __grid_constant__ Elementwise p) { elementwise_runs<4>(p); }
