@@ -314,11 +314,12 @@ struct Differences {
 }
 
 /// True if the GPU computes the operator in the processor's order, so that every bit is the same. Tensor cores add in their own, and
-/// so do normalisations of halves.
+/// so do normalisations of halves and sums in several ranges.
 fn keeps_order(operator: &Operator) -> bool {
     let normalises = |p: &Primitive| matches!(p, Primitive::Normalise { .. } | Primitive::GroupNormalise { .. });
     let halves = operator.outputs.iter().any(|v| v.dtype == DType::F16);
-    operator.class.family == Family::Fma && !(halves && operator.calls.iter().any(|c| normalises(&c.primitive)))
+    let one_range = operator.class.split_k <= 1;
+    operator.class.family == Family::Fma && one_range && !(halves && operator.calls.iter().any(|c| normalises(&c.primitive)))
 }
 
 /// Holds a tensor against the processor's: bit for bit where both keep one `order`, and integers always.
@@ -484,6 +485,15 @@ mod tests {
             assert_eq!((agreement.operators, agreement.same_bits, told), (operators, operators, operators));
             assert_eq!((agreement.worst, agreement.wrong), (None, Vec::new()));
         }
+    }
+
+    #[test]
+    fn sums_in_several_ranges_have_an_order_of_their_own() {
+        let board = boards::load(&format!("{}/boards/h200.toml", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let deployment = deployment(&board);
+        let mut operator = deployment.plans[0].operators.iter().find(|o| keeps_order(o)).unwrap().clone();
+        operator.class.split_k = 32;
+        assert!(!keeps_order(&operator));
     }
 
     fn f16_bytes(values: &[f32]) -> Vec<u8> {
