@@ -230,6 +230,8 @@ impl Kernel for MatMul {
         let (packed_floats, copied_floats) = self.scratch_floats();
         let (packed, rest) =
             bytemuck::cast_slice_mut::<u8, f32>(&mut scratch[..(packed_floats + copied_floats) * 4]).split_at_mut(packed_floats);
+        // Which block of the right matrix is packed: where all columns are one block, it serves all rows of a position.
+        let mut held = None;
         for tile in tiles {
             let [position, rows, columns] = unravel(tile, grid.extents).map(|i| i as usize);
             let mut at = [0; 4];
@@ -261,7 +263,9 @@ impl Kernel for MatMul {
             }
             let weights = match &self.packed {
                 Some(block) => floats(block)[column * k..].as_ptr(),
+                None if held == Some((position, columns)) => packed.as_ptr(),
                 None => {
+                    held = Some((position, columns));
                     let b = self
                         .b
                         .site
