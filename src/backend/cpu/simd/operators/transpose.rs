@@ -146,18 +146,26 @@ impl Transposed {
             let (rows, outs) = scratch.split_at_mut(self.kernels.row_slots(BLOCK, self.most_taps()));
             for first in (0..pixels).step_by(BLOCK) {
                 let m = BLOCK.min(pixels - first);
-                for p in 0..m {
-                    let ox = px + (first + p) * across;
-                    outs[p] = out.wrapping_add(ox * self.out.pixel).cast_const();
-                    for (t, &(ky, kx)) in phase.taps.iter().enumerate() {
-                        let (iy, ix) = (self.lands(0, y, ky), self.lands(1, ox, kx));
-                        let inside = (0..self.x.h as i64).contains(&iy) && (0..self.x.w as i64).contains(&ix);
-                        let from = if inside {
-                            input.wrapping_add(iy as usize * self.x.row + ix as usize * self.x.pixel)
-                        } else {
-                            zeros
-                        };
-                        rows[self.kernels.row_slot(p, t, taps)] = from;
+                for (p, to) in outs[..m].iter_mut().enumerate() {
+                    *to = out.wrapping_add((px + (first + p) * across) * self.out.pixel).cast_const();
+                }
+                let mr = self.kernels.mr();
+                for (t, &(ky, kx)) in phase.taps.iter().enumerate() {
+                    // Outputs of a phase lie a stride apart, so where their taps land is an input pixel apart.
+                    let (iy, mut ix) = (self.lands(0, y, ky), self.lands(1, px + first * across, kx));
+                    let above = (0..self.x.h as i64).contains(&iy);
+                    let row = input.wrapping_add(if above { iy as usize * self.x.row } else { 0 });
+                    // A tile's pixels lie side by side, the tiles `taps * mr` apart.
+                    for tile in rows.chunks_mut(taps * mr).take(m.div_ceil(mr)) {
+                        for slot in &mut tile[t * mr..(t + 1) * mr] {
+                            let inside = above && (0..self.x.w as i64).contains(&ix);
+                            *slot = if inside {
+                                row.wrapping_add(ix as usize * self.x.pixel)
+                            } else {
+                                zeros
+                            };
+                            ix += 1;
+                        }
                     }
                 }
                 let mut steps = tail::blank();
