@@ -1,7 +1,7 @@
 //! Sixteen lanes as two 256-bit registers.
 
 use super::Isa;
-use super::vector::{LANES, ROUND_MAGIC, Simd, Task};
+use super::vector::{ROUND_MAGIC, Simd, Task};
 use core::arch::x86_64::*;
 
 /// The proof that the processor has AVX2, FMA and F16C.
@@ -31,27 +31,61 @@ macro_rules! ops {
     };
 }
 
-/// The masks of the two halves for the first `n` lanes.
+/// The first `n` of eight floats at `p`; the other lanes come from `fill`.
+///
+/// # Safety
+///
+/// The processor has AVX2, `p` is valid for reading `n` floats, and `n <= 8`.
 #[inline(always)]
-fn masks(n: usize) -> (__m256i, __m256i) {
-    debug_assert!(n <= LANES);
-    let (lo, hi) = (n.min(8), n.saturating_sub(8).min(8));
-    // SAFETY: both windows of eight start at most eight entries into sixteen, and the loads need no
-    // alignment; only reached through a value of `Avx2`.
+unsafe fn load_part(p: *const f32, n: usize, fill: __m256) -> __m256 {
+    debug_assert!(n <= 8);
+    if n == 0 {
+        return fill;
+    }
+    // SAFETY: the window of eight starts at most eight entries into sixteen; masked-out lanes are not accessed and the
+    // caller vouches for the `n` others. The loads need no alignment.
     unsafe {
-        (
-            _mm256_loadu_si256(MASKS.as_ptr().add(8 - lo).cast()),
-            _mm256_loadu_si256(MASKS.as_ptr().add(8 - hi).cast()),
-        )
+        let mask = _mm256_loadu_si256(MASKS.as_ptr().add(8 - n).cast());
+        _mm256_blendv_ps(fill, _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask))
+    }
+}
+
+/// Writes the first `n` of eight lanes, in pieces of four, two and one: a masked store takes some processors as long as
+/// forty ordinary instructions.
+///
+/// # Safety
+///
+/// The processor has AVX2, `p` is valid for writing `n` floats, and `n <= 8`.
+#[inline(always)]
+unsafe fn store_part(p: *mut f32, n: usize, v: __m256) {
+    debug_assert!(n <= 8);
+    // SAFETY: the caller vouches for `n` floats, the sum of the pieces. The stores need no alignment beyond that of floats.
+    unsafe {
+        if n == 8 {
+            return _mm256_storeu_ps(p, v);
+        }
+        let (mut p, mut v, above) = (p, _mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+        if n & 4 != 0 {
+            _mm_storeu_ps(p, v);
+            (p, v) = (p.add(4), above);
+        }
+        if n & 2 != 0 {
+            _mm_storel_epi64(p.cast(), _mm_castps_si128(v));
+            (p, v) = (p.add(2), _mm_movehl_ps(v, v));
+        }
+        if n & 1 != 0 {
+            _mm_store_ss(p, v);
+        }
     }
 }
 
 impl Simd for Avx2 {
     type V = V;
+    type H = __m256;
     const ISA: Isa = Isa::Avx2;
+    const H_LANES: usize = 8;
     const MR: usize = 6;
     const NV: usize = 1;
-    const DW: usize = 2;
 
     #[inline(always)]
     unsafe fn new() -> Self {
@@ -88,24 +122,61 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     unsafe fn load_tail(self, p: *const f32, n: usize, fill: V) -> V {
-        let (lo, hi) = masks(n);
-        // SAFETY: masked-out lanes are not accessed and the caller vouches for the `n` others;
-        // `wrapping_add` forms the second address without claiming that it lies inside.
+        // SAFETY: the caller vouches for `n` floats, which are as many as the halves read.
         unsafe {
-            V(
-                _mm256_blendv_ps(fill.0, _mm256_maskload_ps(p, lo), _mm256_castsi256_ps(lo)),
-                _mm256_blendv_ps(fill.1, _mm256_maskload_ps(p.wrapping_add(8), hi), _mm256_castsi256_ps(hi)),
-            )
+            if n >= 8 {
+                V(_mm256_loadu_ps(p), load_part(p.wrapping_add(8), n - 8, fill.1))
+            } else {
+                V(load_part(p, n, fill.0), fill.1)
+            }
         }
     }
     #[inline(always)]
     unsafe fn store_tail(self, p: *mut f32, n: usize, v: V) {
-        let (lo, hi) = masks(n);
-        // SAFETY: masked-out lanes are not accessed and the caller vouches for the `n` others;
-        // `wrapping_add` forms the second address without claiming that it lies inside.
+        // SAFETY: the caller vouches for `n` floats, which are as many as the halves write.
         unsafe {
-            _mm256_maskstore_ps(p, lo, v.0);
-            _mm256_maskstore_ps(p.wrapping_add(8), hi, v.1);
+            if n >= 8 {
+                _mm256_storeu_ps(p, v.0);
+                store_part(p.wrapping_add(8), n - 8, v.1);
+            } else {
+                store_part(p, n, v.0);
+            }
+        }
+    }
+    #[inline(always)]
+    fn lower(self, v: V) -> __m256 {
+        v.0
+    }
+    #[inline(always)]
+    fn from_lower(self, h: __m256) -> V {
+        V(h, h)
+    }
+    #[inline(always)]
+    fn splat_lower(self, x: f32) -> __m256 {
+        // SAFETY: a value of this type exists only where the instructions do.
+        unsafe { _mm256_set1_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn load_lower(self, p: *const f32) -> __m256 {
+        // SAFETY: the caller vouches for eight floats; the load needs no alignment.
+        unsafe { _mm256_loadu_ps(p) }
+    }
+    #[inline(always)]
+    fn fma_lower(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: a value of this type exists only where the instructions do.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn load_quads(self, p: [*const f32; 4]) -> V {
+        // SAFETY: the caller vouches for four floats at each; the loads need no alignment.
+        unsafe { V(_mm256_loadu2_m128(p[1], p[0]), _mm256_loadu2_m128(p[3], p[2])) }
+    }
+    #[inline(always)]
+    fn splat_quads(self, x: [f32; 4]) -> V {
+        // SAFETY: a value of this type exists only where the instructions do.
+        unsafe {
+            let [a, b, c, d] = x.map(|x| _mm_set1_ps(x));
+            V(_mm256_set_m128(b, a), _mm256_set_m128(d, c))
         }
     }
     #[inline(always)]

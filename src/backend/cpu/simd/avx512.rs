@@ -26,10 +26,11 @@ fn mask(n: usize) -> u16 {
 
 impl Simd for Avx512 {
     type V = __m512;
+    type H = __m512;
     const ISA: Isa = Isa::Avx512;
+    const H_LANES: usize = 16;
     const MR: usize = 12;
     const NV: usize = 2;
-    const DW: usize = 4;
 
     #[inline(always)]
     unsafe fn new() -> Self {
@@ -71,6 +72,46 @@ impl Simd for Avx512 {
         debug_assert!(n <= LANES);
         // SAFETY: masked-out lanes are not accessed; the caller vouches for the `n` others.
         unsafe { _mm512_mask_storeu_ps(p, mask(n), v) }
+    }
+    #[inline(always)]
+    fn lower(self, v: __m512) -> __m512 {
+        v
+    }
+    #[inline(always)]
+    fn from_lower(self, h: __m512) -> __m512 {
+        h
+    }
+    #[inline(always)]
+    fn splat_lower(self, x: f32) -> __m512 {
+        self.splat(x)
+    }
+    #[inline(always)]
+    unsafe fn load_lower(self, p: *const f32) -> __m512 {
+        // SAFETY: the caller vouches for `H_LANES` floats, which are all.
+        unsafe { self.load(p) }
+    }
+    #[inline(always)]
+    fn fma_lower(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        self.fma(a, b, c)
+    }
+    #[inline(always)]
+    unsafe fn load_quads(self, p: [*const f32; 4]) -> __m512 {
+        // SAFETY: the caller vouches for four floats at each; the loads need no alignment.
+        unsafe {
+            let v = _mm512_castps128_ps512(_mm_loadu_ps(p[0]));
+            let v = _mm512_insertf32x4::<1>(v, _mm_loadu_ps(p[1]));
+            let v = _mm512_insertf32x4::<2>(v, _mm_loadu_ps(p[2]));
+            _mm512_insertf32x4::<3>(v, _mm_loadu_ps(p[3]))
+        }
+    }
+    #[inline(always)]
+    fn splat_quads(self, x: [f32; 4]) -> __m512 {
+        // SAFETY: a value of this type exists only where the instructions do; the array holds four floats.
+        unsafe {
+            let v = _mm512_castps128_ps512(_mm_loadu_ps(x.as_ptr()));
+            let spread = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+            _mm512_permutexvar_ps(spread, v)
+        }
     }
     #[inline(always)]
     unsafe fn load_u8(self, p: *const u8) -> __m512 {

@@ -1,8 +1,8 @@
 //! Matrix products whose left rows are reached through pointers: convolution without unfolding.
 
-use super::math;
-use super::step::{Block, Fast, Step, apply};
-use super::vector::{LANES, Simd, Task, unroll};
+use super::step::Step;
+use super::tile::{Finish, HALF, Narrow, Source, Strip, Target, Wide};
+use super::vector::{LANES, Simd};
 
 /// One call of the indirect product: `m` output pixels by `n` output channels.
 ///
@@ -58,253 +58,63 @@ pub struct Gemm<'a> {
     pub steps: &'a [Step],
 }
 
-/// Where the rows of a tile come from.
-#[derive(Clone, Copy)]
-enum Source {
-    /// `taps` groups of `MR` pointers.
-    Indirect(*const *const f32),
-    /// Row 0 and the distance of the rows.
-    Strided(*const f32, usize),
-}
-
-/// Where the rows of a tile go.
-#[derive(Clone, Copy)]
-enum Target {
-    Indirect(*const *mut f32),
-    Strided(*mut f32, usize),
-}
-
-/// One register tile: `mr` pixels (`1..=MR`) by at most `NV` vectors of channels.
-#[derive(Clone, Copy)]
-struct Tile<'a, const MR: usize, const NV: usize> {
-    source: Source,
-    target: Target,
-    mr: usize,
-    /// The tile's first pixel in the call.
-    row: usize,
-    taps: usize,
-    cin: usize,
-    weights: *const f32,
-    bias: *const f32,
-    bias_stride: usize,
-    /// The panel's first channel in the call.
-    channel: usize,
-    /// Valid channels, above `16 * (NV - 1)`.
-    n: usize,
-    fast: Fast,
-    steps: &'a [Step],
-}
-
-impl<const MR: usize, const NV: usize> Task for Tile<'_, MR, NV> {
-    type Out = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let mut first = [s.splat(0.0); NV];
-        if !self.bias.is_null() {
-            unroll!(NV, j => {
-                // SAFETY: the bias holds the call's channels, of which `n - 16 j` remain here.
-                first[j] = unsafe {
-                    s.load_upto(self.bias.add(self.channel + LANES * j), self.n - LANES * j)
-                };
-            });
-        }
-        let mut acc = [first; MR];
-        let mut w = self.weights;
-        let last = self.mr - 1;
-        if self.bias_stride != 0 {
-            unroll!(MR, m => {
-                unroll!(NV, j => {
-                    // SAFETY: row `min(m, last)` has a bias, of which as much remains as above.
-                    acc[m][j] = unsafe {
-                        let row = self.bias.add(m.min(last) * self.bias_stride);
-                        s.load_upto(row.add(self.channel + LANES * j), self.n - LANES * j)
-                    };
-                });
-            });
-        }
-        for tap in 0..self.taps {
-            // Absent pixels repeat the last one, and are never stored.
-            let mut a = [core::ptr::null::<f32>(); MR];
-            match self.source {
-                Source::Indirect(rows) => {
-                    unroll!(MR, m => {
-                        // SAFETY: the tile has `taps` groups of `S::MR` slots, and those of
-                        // valid pixels are filled.
-                        a[m] = unsafe { rows.add(tap * S::MR + m.min(last)).read() };
-                    });
-                }
-                Source::Strided(base, stride) => {
-                    unroll!(MR, m => {
-                        // SAFETY: row `min(m, last)` exists.
-                        a[m] = unsafe { base.add(m.min(last) * stride) };
-                    });
-                }
-            }
-            for i in 0..self.cin {
-                // SAFETY: rows are valid for `cin` floats, and the panel holds `taps * cin` groups
-                // of `16 * NV` floats, one of which each step passes.
-                unsafe {
-                    let mut b = [s.splat(0.0); NV];
-                    unroll!(NV, j => { b[j] = s.load(w.add(LANES * j)); });
-                    unroll!(MR, m => {
-                        let x = s.splat(a[m].add(i).read());
-                        unroll!(NV, j => { acc[m][j] = s.fma(x, b[j], acc[m][j]); });
-                    });
-                    w = w.add(LANES * NV);
-                }
-            }
-        }
-        match self.fast {
-            Fast::Plain => {}
-            Fast::Relu => {
-                unroll!(MR, m => {
-                    unroll!(NV, j => { acc[m][j] = math::relu(s, acc[m][j]); });
-                });
-            }
-            Fast::Clip(lo, hi) => {
-                let (lo, hi) = (s.splat(lo), s.splat(hi));
-                unroll!(MR, m => {
-                    unroll!(NV, j => { acc[m][j] = math::clip(s, acc[m][j], lo, hi); });
-                });
-            }
-            Fast::General => {
-                // A copy, so that the accumulators themselves never need an address.
-                let mut values = acc;
-                // SAFETY: the caller vouches for the operands on valid pixels and channels, and
-                // the block holds only valid pixels.
-                unsafe {
-                    apply(
-                        s,
-                        Block {
-                            values: &mut values.as_flattened_mut()[..self.mr * NV],
-                            vectors: NV,
-                            row: self.row,
-                            channel: self.channel,
-                            n: self.n,
-                            steps: self.steps,
-                        },
-                    );
-                }
-                acc = values;
-            }
-        }
-        unroll!(MR, m => {
-            if m < self.mr {
-                // SAFETY: pixel `m` is valid, and so has a row with room for the call's channels.
-                let out = unsafe {
-                    match self.target {
-                        Target::Indirect(out) => out.add(m).read(),
-                        Target::Strided(out, stride) => out.add(m * stride),
-                    }
-                };
-                unroll!(NV, j => {
-                    // SAFETY: of those channels `n - 16 j` remain here.
-                    unsafe {
-                        s.store_upto(
-                            out.add(self.channel + LANES * j),
-                            self.n - LANES * j,
-                            acc[m][j],
-                        );
-                    }
-                });
-            }
-        });
-    }
-}
-
-/// Runs a tile with the smallest compiled height that holds its pixels.
+/// Runs the rows of a strip: whole tiles, then one of the smallest compiled height that holds the rest.
+///
+/// # Safety
+///
+/// As [`igemm`] or [`gemm`], for the strip.
 #[inline(always)]
-fn run_tile<S: Simd, const NV: usize>(s: S, tile: Tile<'_, 0, NV>) {
-    macro_rules! call {
-        ($mr:literal) => {
-            s.call(Tile::<'_, $mr, NV> {
-                source: tile.source,
-                target: tile.target,
-                mr: tile.mr,
-                row: tile.row,
-                taps: tile.taps,
-                cin: tile.cin,
-                weights: tile.weights,
-                bias: tile.bias,
-                bias_stride: tile.bias_stride,
-                channel: tile.channel,
-                n: tile.n,
-                fast: tile.fast,
-                steps: tile.steps,
-            })
+unsafe fn run_rows<S: Simd>(s: S, strip: &Strip<'_>) {
+    // Narrow panels fill half as many registers a pixel, so their tiles are twice as high.
+    let narrow = S::H_LANES == HALF && strip.n <= HALF;
+    let height = if narrow { 2 * S::MR } else { S::MR };
+    let whole = strip.m / height * height;
+    // SAFETY: a whole number of tiles lies before the rest.
+    let (tiles, rest) = unsafe { (Strip { m: whole, ..*strip }, strip.from_row(whole)) };
+    macro_rules! wide {
+        ($height:literal, $full:literal, $strip:expr) => {
+            if S::NV == 2 && strip.n > LANES {
+                s.call(Wide::<'_, $height, 2, $full>($strip))
+            } else {
+                s.call(Wide::<'_, $height, 1, $full>($strip))
+            }
         };
     }
-    match tile.mr {
-        1 => call!(1),
-        2 => call!(2),
-        3 => call!(3),
-        4 => call!(4),
-        _ if S::MR > 4 => match tile.mr {
-            5 | 6 => call!(6),
-            _ if S::MR > 6 => match tile.mr {
-                7 | 8 => call!(8),
-                9 | 10 => call!(10),
-                _ => call!(12),
+    if narrow {
+        if tiles.m > 0 {
+            s.call(Narrow::<'_, 12, true>(&tiles));
+        }
+        match rest.m {
+            0 => {}
+            1..=4 => s.call(Narrow::<'_, 4, false>(&rest)),
+            5..=8 => s.call(Narrow::<'_, 8, false>(&rest)),
+            _ => s.call(Narrow::<'_, 12, false>(&rest)),
+        }
+        return;
+    }
+    if tiles.m > 0 {
+        match S::MR {
+            4 => wide!(4, true, &tiles),
+            6 => wide!(6, true, &tiles),
+            _ => wide!(12, true, &tiles),
+        }
+    }
+    match rest.m {
+        0 => {}
+        1 => wide!(1, false, &rest),
+        2 => wide!(2, false, &rest),
+        3 => wide!(3, false, &rest),
+        4 => wide!(4, false, &rest),
+        _ if S::MR > 4 => match rest.m {
+            5 | 6 => wide!(6, false, &rest),
+            _ if S::MR > 6 => match rest.m {
+                7 | 8 => wide!(8, false, &rest),
+                9 | 10 => wide!(10, false, &rest),
+                _ => wide!(12, false, &rest),
             },
             _ => unreachable!("a tile has at most MR pixels"),
         },
         _ => unreachable!("a tile has at most MR pixels"),
-    }
-}
-
-/// All tiles of one panel.
-///
-/// # Safety
-///
-/// As [`igemm`] or [`gemm`], for the panel.
-#[inline(always)]
-unsafe fn run_panel<S: Simd>(s: S, m: usize, width: usize, panel: Tile<'_, 0, 0>) {
-    let mut row = 0;
-    while row < m {
-        let mr = (m - row).min(S::MR);
-        // SAFETY: `row` is a whole number of tiles, all of whose pixels are valid; where the bias is null, its stride is 0.
-        let (bias, source, target) = unsafe {
-            (
-                panel.bias.add(row * panel.bias_stride),
-                match panel.source {
-                    Source::Indirect(rows) => Source::Indirect(rows.add(row * panel.taps)),
-                    Source::Strided(a, stride) => Source::Strided(a.add(row * stride), stride),
-                },
-                match panel.target {
-                    Target::Indirect(out) => Target::Indirect(out.add(row)),
-                    Target::Strided(out, stride) => Target::Strided(out.add(row * stride), stride),
-                },
-            )
-        };
-        macro_rules! tile {
-            ($nv:literal) => {
-                run_tile(
-                    s,
-                    Tile::<'_, 0, $nv> {
-                        source,
-                        target,
-                        mr,
-                        row: panel.row + row,
-                        taps: panel.taps,
-                        cin: panel.cin,
-                        weights: panel.weights,
-                        bias,
-                        bias_stride: panel.bias_stride,
-                        channel: panel.channel,
-                        n: panel.n,
-                        fast: panel.fast,
-                        steps: panel.steps,
-                    },
-                )
-            };
-        }
-        if S::NV == 2 && width > LANES {
-            tile!(2);
-        } else {
-            tile!(1);
-        }
-        row += mr;
     }
 }
 
@@ -315,20 +125,20 @@ unsafe fn run_panel<S: Simd>(s: S, m: usize, width: usize, panel: Tile<'_, 0, 0>
 ///
 /// As [`igemm`] or [`gemm`], for the pixels.
 #[inline(always)]
-unsafe fn run_panels<S: Simd>(s: S, m: usize, n: usize, all: Tile<'_, 0, 0>) {
+unsafe fn run_panels<S: Simd>(s: S, n: usize, all: &Strip<'_>) {
     let nr = S::NV * LANES;
     let mut channel = 0;
     while channel < n {
         let width = (n - channel).min(nr);
-        let panel = Tile {
+        let strip = Strip {
             // SAFETY: the panel of channel `c` begins at `c * k` of the packed weights.
             weights: unsafe { all.weights.add(channel * all.taps * all.cin) },
             channel,
             n: width,
-            ..all
+            ..*all
         };
         // SAFETY: as the caller vouches.
-        unsafe { run_panel(s, m, width, panel) };
+        unsafe { run_rows(s, &strip) };
         channel += width;
     }
 }
@@ -340,10 +150,10 @@ unsafe fn run_panels<S: Simd>(s: S, m: usize, n: usize, all: Tile<'_, 0, 0>) {
 /// As [`super::Kernels::igemm`].
 #[inline(always)]
 pub(super) unsafe fn igemm<S: Simd>(s: S, a: &Igemm<'_>) {
-    let all = Tile {
+    let all = Strip {
         source: Source::Indirect(a.rows),
         target: Target::Indirect(a.out),
-        mr: 0,
+        m: a.m,
         row: 0,
         taps: a.taps,
         cin: a.cin,
@@ -352,11 +162,11 @@ pub(super) unsafe fn igemm<S: Simd>(s: S, a: &Igemm<'_>) {
         bias_stride: 0,
         channel: 0,
         n: 0,
-        fast: Fast::of(a.steps),
+        finish: Finish::of(a.steps),
         steps: a.steps,
     };
     // SAFETY: the caller's contract.
-    unsafe { run_panels(s, a.m, a.n, all) }
+    unsafe { run_panels(s, a.n, &all) }
 }
 
 /// Runs [`Gemm`].
@@ -380,10 +190,10 @@ pub(super) unsafe fn gemm<S: Simd>(s: S, a: &Gemm<'_>) {
                 Target::Strided(a.out.add(row * a.out_stride), a.out_stride),
             )
         };
-        let all = Tile {
+        let all = Strip {
             source,
             target,
-            mr: 0,
+            m,
             row,
             taps: 1,
             cin: a.k,
@@ -392,11 +202,11 @@ pub(super) unsafe fn gemm<S: Simd>(s: S, a: &Gemm<'_>) {
             bias_stride: a.bias_stride,
             channel: 0,
             n: 0,
-            fast: Fast::of(a.steps),
+            finish: Finish::of(a.steps),
             steps: a.steps,
         };
         // SAFETY: the caller's contract, for these rows.
-        unsafe { run_panels(s, m, a.n, all) };
+        unsafe { run_panels(s, a.n, &all) };
         row += m;
     }
 }

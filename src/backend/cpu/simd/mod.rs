@@ -27,11 +27,13 @@ mod igemm;
 mod math;
 pub mod operators;
 mod pack;
+mod part;
 mod portable;
 mod recurrent;
 mod reduce;
 mod step;
 mod table;
+mod tile;
 mod vector;
 mod window;
 

@@ -36,10 +36,11 @@ macro_rules! ops {
 
 impl Simd for Neon {
     type V = V;
+    type H = (float32x4_t, float32x4_t);
     const ISA: Isa = Isa::Neon;
+    const H_LANES: usize = 8;
     const MR: usize = 6;
     const NV: usize = 1;
-    const DW: usize = 2;
 
     #[inline(always)]
     unsafe fn new() -> Self {
@@ -98,6 +99,40 @@ impl Simd for Neon {
             self.store(lanes.as_mut_ptr(), v);
             core::ptr::copy_nonoverlapping(lanes.as_ptr(), p, n);
         }
+    }
+    #[inline(always)]
+    fn lower(self, v: V) -> Self::H {
+        (v.0, v.1)
+    }
+    #[inline(always)]
+    fn from_lower(self, h: Self::H) -> V {
+        V(h.0, h.1, h.0, h.1)
+    }
+    #[inline(always)]
+    fn splat_lower(self, x: f32) -> Self::H {
+        // SAFETY: a value of this type exists only where the instructions do.
+        let v = unsafe { vdupq_n_f32(x) };
+        (v, v)
+    }
+    #[inline(always)]
+    unsafe fn load_lower(self, p: *const f32) -> Self::H {
+        // SAFETY: the caller vouches for eight floats.
+        unsafe { (vld1q_f32(p), vld1q_f32(p.add(4))) }
+    }
+    #[inline(always)]
+    fn fma_lower(self, a: Self::H, b: Self::H, c: Self::H) -> Self::H {
+        // SAFETY: a value of this type exists only where the instructions do.
+        unsafe { (vfmaq_f32(c.0, a.0, b.0), vfmaq_f32(c.1, a.1, b.1)) }
+    }
+    #[inline(always)]
+    unsafe fn load_quads(self, p: [*const f32; 4]) -> V {
+        // SAFETY: the caller vouches for four floats at each.
+        unsafe { V(vld1q_f32(p[0]), vld1q_f32(p[1]), vld1q_f32(p[2]), vld1q_f32(p[3])) }
+    }
+    #[inline(always)]
+    fn splat_quads(self, x: [f32; 4]) -> V {
+        // SAFETY: a value of this type exists only where the instructions do.
+        unsafe { V(vdupq_n_f32(x[0]), vdupq_n_f32(x[1]), vdupq_n_f32(x[2]), vdupq_n_f32(x[3])) }
     }
     #[inline(always)]
     unsafe fn load_u8(self, p: *const u8) -> V {

@@ -42,10 +42,11 @@ fn pow2(k: i32) -> f32 {
 
 impl Simd for Portable {
     type V = V;
+    type H = V;
     const ISA: Isa = Isa::Portable;
+    const H_LANES: usize = 16;
     const MR: usize = 4;
     const NV: usize = 1;
-    const DW: usize = 2;
 
     #[inline(always)]
     unsafe fn new() -> Self {
@@ -88,6 +89,40 @@ impl Simd for Portable {
             // SAFETY: `i < n`, and the caller vouches for `n` floats.
             unsafe { p.add(i).write(*lane) };
         }
+    }
+    #[inline(always)]
+    fn lower(self, v: V) -> V {
+        v
+    }
+    #[inline(always)]
+    fn from_lower(self, h: V) -> V {
+        h
+    }
+    #[inline(always)]
+    fn splat_lower(self, x: f32) -> V {
+        self.splat(x)
+    }
+    #[inline(always)]
+    unsafe fn load_lower(self, p: *const f32) -> V {
+        // SAFETY: the caller vouches for `H_LANES` floats, which are all.
+        unsafe { self.load(p) }
+    }
+    #[inline(always)]
+    fn fma_lower(self, a: V, b: V, c: V) -> V {
+        self.fma(a, b, c)
+    }
+    #[inline(always)]
+    unsafe fn load_quads(self, p: [*const f32; 4]) -> V {
+        let mut v = [0.0; LANES];
+        for (quad, p) in v.as_chunks_mut::<4>().0.iter_mut().zip(p) {
+            // SAFETY: the caller vouches for four floats; an array has no alignment beyond theirs.
+            *quad = unsafe { p.cast::<[f32; 4]>().read() };
+        }
+        v
+    }
+    #[inline(always)]
+    fn splat_quads(self, x: [f32; 4]) -> V {
+        core::array::from_fn(|i| x[i / 4])
     }
     #[inline(always)]
     unsafe fn load_u8(self, p: *const u8) -> V {

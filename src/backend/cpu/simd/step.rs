@@ -304,7 +304,7 @@ fn apply_unary<S: Simd>(s: S, op: Unary, values: &mut [S::V]) {
     }
 }
 
-/// A step list that needs no operands from memory, run while values are still in registers.
+/// A step list that needs no operands from memory, or only one per channel, run while values are still in registers.
 #[derive(Clone, Copy)]
 pub(super) enum Fast {
     /// No steps.
@@ -313,6 +313,8 @@ pub(super) enum Fast {
     Relu,
     /// `Clip` alone.
     Clip(f32, f32),
+    /// `PRelu` alone, with a slope per channel.
+    PRelu(*const f32),
     /// Anything else goes through [`apply`].
     General,
 }
@@ -324,6 +326,13 @@ impl Fast {
             [] => Fast::Plain,
             [Step::Unary(Unary::Relu)] => Fast::Relu,
             [Step::Unary(Unary::Clip { min, max })] => Fast::Clip(*min, *max),
+            [
+                Step::Binary {
+                    op: Binary::PRelu,
+                    operand: Operand::Channels(slopes),
+                    swapped: false,
+                },
+            ] => Fast::PRelu(*slopes),
             _ => Fast::General,
         }
     }
@@ -356,18 +365,28 @@ pub struct MapRows<'a> {
 #[inline(always)]
 pub(super) unsafe fn map_rows<S: Simd>(s: S, a: &MapRows<'_>) {
     const VECTORS: usize = 16;
-    for r in 0..a.rows {
-        // SAFETY: the caller vouches for row `r` of both.
+    if a.steps.is_empty() {
+        // SAFETY: the caller's contract.
+        return unsafe { copy_rows(s, a) };
+    }
+    // Short rows share a block, so that the steps are looked up once for all of them.
+    let together = (VECTORS / a.n.div_ceil(LANES).max(1)).max(1);
+    let mut r = 0;
+    while r < a.rows {
+        let rows = (a.rows - r).min(together);
+        // SAFETY: the caller vouches for row `r` of both, and for those behind it.
         let (src, dst) = unsafe { (a.src.add(r * a.src_stride), a.dst.add(r * a.dst_stride)) };
         let mut i = 0;
         while i < a.n {
             let n = (a.n - i).min(VECTORS * LANES);
             let vectors = n.div_ceil(LANES);
             let mut values = [s.splat(0.0); VECTORS];
-            let values = &mut values[..vectors];
-            for (j, v) in values.iter_mut().enumerate() {
-                // SAFETY: `i + 16 j` lies inside the row, and `n - 16 j` floats of it remain.
-                *v = unsafe { s.load_upto(src.add(i + LANES * j), n - LANES * j) };
+            let values = &mut values[..rows * vectors];
+            for (row, values) in values.chunks_exact_mut(vectors).enumerate() {
+                for (j, v) in values.iter_mut().enumerate() {
+                    // SAFETY: `i + 16 j` lies inside the row, and `n - 16 j` floats of it remain.
+                    *v = unsafe { s.load_upto(src.add(row * a.src_stride + i + LANES * j), n - LANES * j) };
+                }
             }
             // SAFETY: the caller vouches for the operands on every row and channel.
             unsafe {
@@ -383,11 +402,32 @@ pub(super) unsafe fn map_rows<S: Simd>(s: S, a: &MapRows<'_>) {
                     },
                 );
             }
-            for (j, v) in values.iter().enumerate() {
-                // SAFETY: as for the loads.
-                unsafe { s.store_upto(dst.add(i + LANES * j), n - LANES * j, *v) };
+            for (row, values) in values.chunks_exact(vectors).enumerate() {
+                for (j, v) in values.iter().enumerate() {
+                    // SAFETY: as for the loads.
+                    unsafe { s.store_upto(dst.add(row * a.dst_stride + i + LANES * j), n - LANES * j, *v) };
+                }
             }
             i += n;
+        }
+        r += rows;
+    }
+}
+
+/// [`MapRows`] without steps.
+///
+/// # Safety
+///
+/// As [`super::Kernels::map_rows`].
+#[inline(always)]
+unsafe fn copy_rows<S: Simd>(s: S, a: &MapRows<'_>) {
+    for r in 0..a.rows {
+        for i in (0..a.n).step_by(LANES) {
+            // SAFETY: the caller vouches for row `r` of both, of which `n - i` floats remain.
+            unsafe {
+                let v = s.load_upto(a.src.add(r * a.src_stride + i), a.n - i);
+                s.store_upto(a.dst.add(r * a.dst_stride + i), a.n - i, v);
+            }
         }
     }
 }

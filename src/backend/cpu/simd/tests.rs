@@ -131,6 +131,8 @@ impl Steps {
             vec![Step::Unary(Unary::Clip { min: 0.0, max: 6.0 })],
             vec![step(Binary::Add, rows, false), Step::Unary(Unary::Relu)],
             vec![step(Binary::PRelu, channels, false)],
+            vec![step(Binary::Add, strided, false)],
+            vec![step(Binary::Add, strided, true), step(Binary::PRelu, channels, false)],
             vec![
                 Step::Unary(Unary::Silu),
                 step(Binary::Sub, strided, true),

@@ -38,14 +38,16 @@ pub(super) trait Task {
 pub(super) trait Simd: Copy {
     /// The sixteen lanes.
     type V: Copy;
+    /// The lower half of the lanes, or all of them where one register holds them.
+    type H: Copy;
     /// Which instruction set this is.
     const ISA: Isa;
+    /// Lanes of `H`. Where they are half, `MR` is 6.
+    const H_LANES: usize;
     /// Pixels of a full `igemm` tile.
     const MR: usize;
     /// Vectors across a full `igemm` tile.
     const NV: usize;
-    /// Pixels of a depthwise block.
-    const DW: usize;
 
     /// Makes the proof.
     ///
@@ -83,6 +85,28 @@ pub(super) trait Simd: Copy {
     ///
     /// `p` is valid for writing `n` floats, and `n <= 16`.
     unsafe fn store_tail(self, p: *mut f32, n: usize, v: Self::V);
+    /// The lower lanes.
+    fn lower(self, v: Self::V) -> Self::H;
+    /// The lower lanes, with any values above them.
+    fn from_lower(self, h: Self::H) -> Self::V;
+    /// `x` in every lane of the lower ones.
+    fn splat_lower(self, x: f32) -> Self::H;
+    /// Contiguous floats in the lower lanes.
+    ///
+    /// # Safety
+    ///
+    /// `p` is valid for reading `H_LANES` floats.
+    unsafe fn load_lower(self, p: *const f32) -> Self::H;
+    /// `a * b + c` of the lower lanes, rounded once.
+    fn fma_lower(self, a: Self::H, b: Self::H, c: Self::H) -> Self::H;
+    /// Four times four contiguous floats.
+    ///
+    /// # Safety
+    ///
+    /// Each pointer is valid for reading four floats.
+    unsafe fn load_quads(self, p: [*const f32; 4]) -> Self::V;
+    /// Each value four times.
+    fn splat_quads(self, x: [f32; 4]) -> Self::V;
     /// Sixteen bytes as floats.
     ///
     /// # Safety

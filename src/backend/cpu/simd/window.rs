@@ -4,7 +4,8 @@
 //! depends on the geometry alone, so how a caller cuts rows and pixels apart never changes a bit.
 
 use super::math;
-use super::step::{Block, Fast, Step, apply};
+use super::part::{All, Lower, Part};
+use super::step::{Binary, Block, Fast, Step, apply, binary};
 use super::vector::{LANES, Simd, unroll};
 use core::ops::Range;
 
@@ -82,29 +83,48 @@ pub struct Depthwise<'a> {
     pub steps: &'a [Step],
 }
 
-/// Channels of one vector.
+/// Channels of one vector or more.
 #[derive(Clone, Copy)]
 struct Lanes {
     channel: usize,
     n: usize,
 }
 
+impl Lanes {
+    /// Vector `j` of several.
+    #[inline(always)]
+    fn vector(self, j: usize) -> Lanes {
+        Lanes {
+            channel: self.channel + LANES * j,
+            n: self.n - LANES * j,
+        }
+    }
+}
+
+/// Vectors of channels of a pixel that is computed alone: enough sums under way at a time.
+const EDGE_VECTORS: usize = 4;
+
 impl Depthwise<'_> {
-    /// Runs the steps on `P` pixels and writes them.
+    /// Runs the steps on `P` pixels, `NV` vectors of channels, and writes them.
     ///
     /// # Safety
     ///
-    /// The call has pixels `ox..ox + P` and the channels of `lanes`.
+    /// The call has pixels `ox..ox + P` and the channels of `lanes`, which fill more than `NV - 1` vectors.
     #[inline(always)]
-    unsafe fn finish<S: Simd, const P: usize>(&self, s: S, fast: Fast, ox: usize, lanes: Lanes, mut acc: [S::V; P]) {
+    unsafe fn finish<S: Simd, const P: usize, const NV: usize>(&self, s: S, fast: Fast, ox: usize, lanes: Lanes, mut acc: [[S::V; NV]; P]) {
         let row = ox - self.ox;
         match fast {
             Fast::Plain => {}
-            Fast::Relu => unroll!(P, p => { acc[p] = math::relu(s, acc[p]); }),
+            Fast::Relu => unroll!(P, p => { unroll!(NV, j => { acc[p][j] = math::relu(s, acc[p][j]); }); }),
             Fast::Clip(lo, hi) => {
                 let (lo, hi) = (s.splat(lo), s.splat(hi));
-                unroll!(P, p => { acc[p] = math::clip(s, acc[p], lo, hi); });
+                unroll!(P, p => { unroll!(NV, j => { acc[p][j] = math::clip(s, acc[p][j], lo, hi); }); });
             }
+            Fast::PRelu(slopes) => unroll!(NV, j => {
+                // SAFETY: the caller vouches for the call's channels, of which `n - 16 j` remain here.
+                let slope = unsafe { s.load_upto(slopes.add(lanes.channel + LANES * j), lanes.n - LANES * j) };
+                unroll!(P, p => { acc[p][j] = binary(s, Binary::PRelu, acc[p][j], slope); });
+            }),
             Fast::General => {
                 let mut values = acc;
                 // SAFETY: the caller vouches for the operands on the call's pixels and channels.
@@ -112,8 +132,8 @@ impl Depthwise<'_> {
                     apply(
                         s,
                         Block {
-                            values: &mut values,
-                            vectors: 1,
+                            values: values.as_flattened_mut(),
+                            vectors: NV,
                             row,
                             channel: lanes.channel,
                             n: lanes.n,
@@ -125,15 +145,17 @@ impl Depthwise<'_> {
             }
         }
         unroll!(P, p => {
-            // SAFETY: the pixel belongs to the call and has room for its channels.
-            unsafe {
-                let out = self.out.add((row + p) * self.out_stride + lanes.channel);
-                s.store_upto(out, lanes.n, acc[p]);
-            }
+            unroll!(NV, j => {
+                // SAFETY: the pixel belongs to the call and has room for its channels, of which `n - 16 j` remain here.
+                unsafe {
+                    let out = self.out.add((row + p) * self.out_stride + lanes.channel + LANES * j);
+                    s.store_upto(out, lanes.n - LANES * j, acc[p][j]);
+                }
+            });
         });
     }
 
-    /// The bias of some channels.
+    /// The bias of one vector of channels.
     ///
     /// # Safety
     ///
@@ -148,64 +170,87 @@ impl Depthwise<'_> {
         }
     }
 
-    /// `P` pixels whose taps across are all inside, with constant `KW` taps at constant `STRIDE`
-    /// and no dilation: each input vector is loaded once per row of taps.
+    /// `P` pixels whose taps across are all inside, with constant `KW` taps at constant `STRIDE` and no dilation: each input
+    /// pixel is loaded once per row of taps, and `P` sums are under way at a time.
     ///
     /// # Safety
     ///
-    /// The pixels are interior pixels of the call, which has the channels of `lanes`.
+    /// The pixels are interior pixels of the call, which has the channels of `lanes`; with `Lower`, they fill all lanes.
     #[inline(always)]
-    unsafe fn fixed<S: Simd, const P: usize, const KW: usize, const STRIDE: usize>(&self, s: S, fast: Fast, ox: usize, lanes: Lanes) {
+    unsafe fn fixed<S: Simd, H: Part<S>, const P: usize, const KW: usize, const STRIDE: usize>(
+        &self,
+        s: S,
+        fast: Fast,
+        ox: usize,
+        lanes: Lanes,
+    ) {
         let w = &self.window;
         let at = (ox * STRIDE - w.pad_left) * w.pixel_stride + lanes.channel;
         // SAFETY: the channels are the caller's.
-        let mut acc = [unsafe { self.first(s, lanes) }; P];
+        let mut acc = [H::of(s, unsafe { self.first(s, lanes) }); P];
         for ky in 0..w.kh {
-            // SAFETY: there are `kh` row pointers; those not null have every pixel that these taps
-            // reach, and the weights have every tap, padded to whole vectors.
-            unsafe {
-                let row = w.rows.add(ky).read();
+            let mut weight = [H::splat(s, 0.0); KW];
+            // SAFETY: there are `kh` row pointers, and the weights have every tap, padded to whole vectors.
+            let row = unsafe {
                 let weights = self.weights.add(ky * KW * self.weight_pitch + lanes.channel);
-                if row.is_null() {
-                    unroll!(KW, kx => {
-                        let weight = s.load(weights.add(kx * self.weight_pitch));
-                        unroll!(P, p => { acc[p] = s.fma(s.splat(0.0), weight, acc[p]); });
-                    });
-                    continue;
-                }
-                let row = row.add(at);
-                let mut x = [s.splat(0.0); 12];
-                unroll!((P - 1) * STRIDE + KW, i => {
-                    x[i] = s.load_upto(row.add(i * w.pixel_stride), lanes.n);
-                });
-                unroll!(KW, kx => {
-                    let weight = s.load(weights.add(kx * self.weight_pitch));
-                    unroll!(P, p => { acc[p] = s.fma(x[p * STRIDE + kx], weight, acc[p]); });
-                });
+                unroll!(KW, kx => { weight[kx] = H::load(s, weights.add(kx * self.weight_pitch), LANES); });
+                w.rows.add(ky).read()
+            };
+            if row.is_null() {
+                let zero = H::splat(s, 0.0);
+                unroll!(KW, kx => { unroll!(P, p => { acc[p] = H::fma(s, zero, weight[kx], acc[p]); }); });
+                continue;
             }
+            // Input pixel `q * STRIDE + r` lies under tap `kx` of output pixel `q - kx / STRIDE` where `kx` leaves the
+            // remainder `r`; for each output pixel the taps come in order.
+            unroll!(P + (KW - 1) / STRIDE, q => {
+                unroll!(STRIDE, r => {
+                    let i = q * STRIDE + r;
+                    if i < (P - 1) * STRIDE + KW {
+                        // SAFETY: a row that is not null has every pixel that these taps reach.
+                        let x = unsafe { H::load(s, row.add(at + i * w.pixel_stride), lanes.n) };
+                        unroll!(KW, kx => {
+                            let back = kx / STRIDE;
+                            if kx % STRIDE == r && back <= q && q - back < P {
+                                acc[q - back] = H::fma(s, x, weight[kx], acc[q - back]);
+                            }
+                        });
+                    }
+                });
+            });
         }
+        let mut values = [[s.splat(0.0)]; P];
+        unroll!(P, p => { values[p][0] = H::whole(s, acc[p]); });
         // SAFETY: as this function's contract.
-        unsafe { self.finish(s, fast, ox, lanes, acc) }
+        unsafe { self.finish(s, fast, ox, lanes, values) }
     }
 
-    /// `P` pixels with the taps across `taps`, which lie inside for all of them.
+    /// `P` pixels, `NV` vectors of channels, with the taps across `taps`, which lie inside for all of them.
     ///
     /// # Safety
     ///
-    /// The pixels belong to the call, which has the channels of `lanes`.
+    /// The pixels belong to the call, which has the channels of `lanes`, which fill more than `NV - 1` vectors.
     #[inline(always)]
-    unsafe fn any<S: Simd, const P: usize>(&self, s: S, fast: Fast, ox: usize, taps: Range<usize>, lanes: Lanes) {
+    unsafe fn any<S: Simd, const P: usize, const NV: usize>(&self, s: S, fast: Fast, ox: usize, taps: Range<usize>, lanes: Lanes) {
         let w = &self.window;
-        // SAFETY: the channels are the caller's.
-        let mut acc = [unsafe { self.first(s, lanes) }; P];
+        let mut acc = [[s.splat(0.0); NV]; P];
+        unroll!(NV, j => {
+            // SAFETY: the channels are the caller's.
+            let first = unsafe { self.first(s, lanes.vector(j)) };
+            unroll!(P, p => { acc[p][j] = first; });
+        });
         for ky in 0..w.kh {
             // SAFETY: there are `kh` row pointers.
             let row = unsafe { w.rows.add(ky).read() };
             for kx in 0..w.kw {
-                // SAFETY: the weights have every tap, padded to whole vectors.
-                let weight = unsafe { s.load(self.weights.add((ky * w.kw + kx) * self.weight_pitch + lanes.channel)) };
+                let mut weight = [s.splat(0.0); NV];
+                unroll!(NV, j => {
+                    let at = (ky * w.kw + kx) * self.weight_pitch + lanes.channel + LANES * j;
+                    // SAFETY: the weights have every tap, padded to whole vectors.
+                    weight[j] = unsafe { s.load(self.weights.add(at)) };
+                });
                 if row.is_null() || !taps.contains(&kx) {
-                    unroll!(P, p => { acc[p] = s.fma(s.splat(0.0), weight, acc[p]); });
+                    unroll!(P, p => { unroll!(NV, j => { acc[p][j] = s.fma(s.splat(0.0), weight[j], acc[p][j]); }); });
                     continue;
                 }
                 let ix = ox * w.stride + kx * w.dilation - w.pad_left;
@@ -213,8 +258,10 @@ impl Depthwise<'_> {
                 unsafe {
                     let x = row.add(ix * w.pixel_stride + lanes.channel);
                     unroll!(P, p => {
-                        let x = s.load_upto(x.add(p * w.stride * w.pixel_stride), lanes.n);
-                        acc[p] = s.fma(x, weight, acc[p]);
+                        unroll!(NV, j => {
+                            let x = s.load_upto(x.add(p * w.stride * w.pixel_stride + LANES * j), lanes.n - LANES * j);
+                            acc[p][j] = s.fma(x, weight[j], acc[p][j]);
+                        });
                     });
                 }
             }
@@ -224,23 +271,18 @@ impl Depthwise<'_> {
     }
 }
 
-/// Runs a block for every vector of channels, the last one with its own code.
+/// Runs a block for each `$width` channels of `$channels`, and what remains with its own code.
 macro_rules! each_vector {
-    ($c:expr, $lanes:ident => $body:expr) => {{
-        let c = $c;
-        let whole = c / LANES * LANES;
-        let mut channel = 0;
-        while channel < whole {
-            let $lanes = Lanes { channel, n: LANES };
+    ($channels:expr, $width:expr, $lanes:ident => $body:expr, $rest:expr) => {{
+        let (mut channel, end) = ($channels.start, $channels.end);
+        while channel + $width <= end {
+            let $lanes = Lanes { channel, n: $width };
             $body;
-            channel += LANES;
+            channel += $width;
         }
-        if whole < c {
-            let $lanes = Lanes {
-                channel: whole,
-                n: c - whole,
-            };
-            $body;
+        if channel < end {
+            let $lanes = Lanes { channel, n: end - channel };
+            $rest;
         }
     }};
 }
@@ -257,23 +299,27 @@ pub(super) unsafe fn depthwise<S: Simd>(s: S, a: &Depthwise<'_>) {
     let interior = w.interior(a.ox..a.ox + a.n);
     let mut ox = a.ox;
     macro_rules! blocks {
-        ($p:literal, $ox:ident, $lanes:ident => $body:expr) => {
+        ($p:literal, $lanes:ident => $body:expr) => {
             while ox + $p <= interior.end {
-                let $ox = ox;
                 // SAFETY: the block's pixels are interior pixels of the call.
-                each_vector!(a.c, $lanes => unsafe { $body });
+                each_vector!(0..a.c, LANES, $lanes => unsafe { $body }, unsafe { $body });
                 ox += $p;
             }
         };
     }
     macro_rules! fixed {
-        ($kw:literal, $stride:literal) => {
-            if S::DW == 4 {
-                blocks!(4, ox, lanes => a.fixed::<S, 4, $kw, $stride>(s, fast, ox, lanes));
-            } else {
-                blocks!(2, ox, lanes => a.fixed::<S, 2, $kw, $stride>(s, fast, ox, lanes));
+        ($kw:literal, $stride:literal) => {{
+            // Steps that leave the registers cost as much for half a vector as for a whole one.
+            while !matches!(fast, Fast::General) && ox + 8 <= interior.end {
+                // SAFETY: as in `blocks`; all lanes are filled but at the rest.
+                each_vector!(0..a.c, S::H_LANES, lanes => unsafe { a.fixed::<S, Lower, 8, $kw, $stride>(s, fast, ox, lanes) }, unsafe {
+                    a.fixed::<S, All, 4, $kw, $stride>(s, fast, ox, lanes);
+                    a.fixed::<S, All, 4, $kw, $stride>(s, fast, ox + 4, lanes);
+                });
+                ox += 8;
             }
-        };
+            blocks!(4, lanes => a.fixed::<S, All, 4, $kw, $stride>(s, fast, ox, lanes));
+        }};
     }
     while ox < a.ox + a.n {
         if interior.contains(&ox) {
@@ -282,13 +328,17 @@ pub(super) unsafe fn depthwise<S: Simd>(s: S, a: &Depthwise<'_>) {
                 (3, 2, 1) => fixed!(3, 2),
                 (5, 1, 1) => fixed!(5, 1),
                 (5, 2, 1) => fixed!(5, 2),
-                _ => blocks!(4, ox, lanes => a.any::<S, 4>(s, fast, ox, 0..w.kw, lanes)),
+                _ => blocks!(4, lanes => a.any::<S, 4, 1>(s, fast, ox, 0..w.kw, lanes)),
             }
         }
         if ox < a.ox + a.n {
             let taps = w.taps(ox);
             // SAFETY: the pixel belongs to the call, and `taps` lie inside for it.
-            each_vector!(a.c, lanes => unsafe { a.any::<S, 1>(s, fast, ox, taps.clone(), lanes) });
+            each_vector!(0..a.c, EDGE_VECTORS * LANES, lanes => unsafe { a.any::<S, 1, EDGE_VECTORS>(s, fast, ox, taps.clone(), lanes) }, {
+                each_vector!(lanes.channel..a.c, LANES,
+                    lanes => unsafe { a.any::<S, 1, 1>(s, fast, ox, taps.clone(), lanes) },
+                    unsafe { a.any::<S, 1, 1>(s, fast, ox, taps.clone(), lanes) })
+            });
             ox += 1;
         }
     }

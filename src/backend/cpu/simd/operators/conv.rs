@@ -19,6 +19,9 @@ use std::sync::Arc;
 
 /// Pixels of a full tile: a multiple of every table's tile height.
 const BLOCK: usize = 48;
+/// As many, where the input's pixels are the matrix and no table of pointers is filled: with few channels, what a call costs
+/// is the more to share out.
+const DIRECT_BLOCK: usize = 4 * BLOCK;
 /// Fewer tiles than this are cut further along the channels, so that a team has something to share.
 const ENOUGH_TILES: usize = 16;
 /// Kernel rows up to this many floats are worth treating as one tap.
@@ -155,13 +158,14 @@ impl Conv {
     fn grid(&self, region: &Region) -> Grid {
         let images = region.batch.len();
         let pixels = region.rows.len() * self.out.w;
-        let block = if pixels >= BLOCK * ENOUGH_TILES {
-            BLOCK
+        let most = if self.direct { DIRECT_BLOCK } else { BLOCK };
+        let block = if pixels >= most * ENOUGH_TILES {
+            most
         } else {
             pixels
                 .div_ceil(ENOUGH_TILES)
                 .next_multiple_of(self.kernels.mr())
-                .clamp(self.kernels.mr(), BLOCK)
+                .clamp(self.kernels.mr(), most)
         };
         let blocks = pixels.div_ceil(block);
         let (nr, cout) = (self.kernels.nr(), self.group.1);
@@ -221,24 +225,41 @@ impl Conv {
         let mut used = 0;
         let mr = self.kernels.mr();
         let (mut oy, mut ox) = (run.pixels.start / self.out.w, run.pixels.start % self.out.w);
-        for (p, to) in outs[..m].iter_mut().enumerate() {
+        let mut p = 0;
+        while p < m {
             let (top, left) = self.corner(oy, ox);
-            *to = out
+            let to = out
                 .wrapping_add(run.image * self.out.image + oy * self.out.row + ox * self.out.pixel + channel)
                 .cast_const();
+            // Pixels up to the end of the tile and of the row.
+            let together = (mr - p % mr).min(m - p).min(self.out.w - ox);
+            let step = self.window.stride[1] as usize;
+            let fits = |pixels: usize| left + ((pixels - 1) * step + self.reach.1) as i64 <= self.x.w as i64;
+            let inside = top >= 0 && left >= 0 && top as usize + self.reach.0 <= self.x.h && fits(1);
+            let corner = input.wrapping_add(top.max(0) as usize * self.x.row + left.max(0) as usize * self.x.pixel);
             // A pixel's taps lie `mr` slots apart.
             let slots = &mut rows[self.kernels.row_slot(p, 0, taps)..];
-            let inside = top >= 0 && left >= 0 && top as usize + self.reach.0 <= self.x.h && left as usize + self.reach.1 <= self.x.w;
-            if inside {
-                let corner = input.wrapping_add(top as usize * self.x.row + left as usize * self.x.pixel);
-                for (slot, &offset) in slots.iter_mut().step_by(mr).zip(&self.offsets) {
-                    *slot = corner.wrapping_add(offset);
+            let count = match (inside, mr) {
+                // A tile in the middle of a row, with code of its own for its height.
+                (true, 6) if together == 6 && fits(6) => self.interior::<6>(corner, step, slots),
+                (true, 12) if together == 12 && fits(12) => self.interior::<12>(corner, step, slots),
+                (true, _) => {
+                    for (slot, &offset) in slots.iter_mut().step_by(mr).zip(&self.offsets) {
+                        *slot = corner.wrapping_add(offset);
+                    }
+                    1
                 }
-            } else {
-                self.border(input, (top, left), slots, &mut patches[used..used + self.patch_floats() / BLOCK]);
-                used += self.patch_floats() / BLOCK;
+                (false, _) => {
+                    self.border(input, (top, left), slots, &mut patches[used..used + self.patch_floats() / BLOCK]);
+                    used += self.patch_floats() / BLOCK;
+                    1
+                }
+            };
+            for (i, slot) in outs[p..p + count].iter_mut().enumerate() {
+                *slot = to.wrapping_add(i * self.out.pixel);
             }
-            ox += 1;
+            p += count;
+            ox += count;
             if ox == self.out.w {
                 (oy, ox) = (oy + 1, 0);
             }
@@ -259,6 +280,17 @@ impl Conv {
         // SAFETY: every slot of a valid pixel was filled above with a pointer to `length` floats of the input, of a
         // patch or of the zeros; outputs are the run's own pixels; panels as in `run_direct`.
         unsafe { self.kernels.igemm(&args) }
+    }
+
+    /// The taps of the `MR` pixels of a tile, `step` input pixels apart, whose windows lie inside the input; says how many.
+    fn interior<const MR: usize>(&self, corner: *const f32, step: usize, slots: &mut [*const f32]) -> usize {
+        let apart = step * self.x.pixel;
+        for (slots, &offset) in slots.as_chunks_mut::<MR>().0.iter_mut().zip(&self.offsets) {
+            for (i, slot) in slots.iter_mut().enumerate() {
+                *slot = corner.wrapping_add(offset + i * apart);
+            }
+        }
+        MR
     }
 
     /// The taps of a pixel whose window reaches into the padding, `mr` slots apart.
@@ -347,12 +379,12 @@ impl Conv {
     }
 }
 
-/// A table of `slots` null pointers at the start of a worker's scratch, and the bytes behind it.
+/// A table of `slots` pointers at the start of a worker's scratch, to be filled, and the bytes behind it.
 pub fn pointers(scratch: &mut [u8], slots: usize) -> (&mut [*const f32], &mut [u8]) {
     let (bytes, rest) = scratch.split_at_mut(slots * size_of::<*const f32>());
     assert!(bytes.as_ptr().cast::<*const f32>().is_aligned());
-    bytes.fill(0);
-    // SAFETY: the bytes are exclusive, long enough, aligned by the check above, and zeros are null pointers.
+    // SAFETY: the bytes are exclusive, long enough, aligned by the check above, and whatever they hold is the address of a
+    // pointer, though not of one that may be followed.
     let table = unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), slots) };
     (table, rest)
 }
