@@ -73,14 +73,15 @@ unsafe fn run_rows<S: Simd>(s: S, strip: &Strip<'_>) {
     let (tiles, rest) = unsafe { (Strip { m: whole, ..*strip }, strip.from_row(whole)) };
     macro_rules! wide {
         ($height:literal, $full:literal, $strip:expr) => {
-            if S::NV == 2 && strip.n > LANES {
+            if const { S::NV == 2 } && strip.n > LANES {
                 s.call(Wide::<'_, $height, 2, $full>($strip))
             } else {
                 s.call(Wide::<'_, $height, 1, $full>($strip))
             }
         };
     }
-    if narrow {
+    // Constants of their own keep tiles that an instruction set never takes from being compiled for it.
+    if const { S::H_LANES == HALF } && narrow {
         if tiles.m > 0 {
             s.call(Narrow::<'_, 12, true>(&tiles));
         }
@@ -93,10 +94,12 @@ unsafe fn run_rows<S: Simd>(s: S, strip: &Strip<'_>) {
         return;
     }
     if tiles.m > 0 {
-        match S::MR {
-            4 => wide!(4, true, &tiles),
-            6 => wide!(6, true, &tiles),
-            _ => wide!(12, true, &tiles),
+        if const { S::MR == 4 } {
+            wide!(4, true, &tiles);
+        } else if const { S::MR == 6 } {
+            wide!(6, true, &tiles);
+        } else {
+            wide!(12, true, &tiles);
         }
     }
     match rest.m {
@@ -105,9 +108,9 @@ unsafe fn run_rows<S: Simd>(s: S, strip: &Strip<'_>) {
         2 => wide!(2, false, &rest),
         3 => wide!(3, false, &rest),
         4 => wide!(4, false, &rest),
-        _ if S::MR > 4 => match rest.m {
+        _ if const { S::MR > 4 } => match rest.m {
             5 | 6 => wide!(6, false, &rest),
-            _ if S::MR > 6 => match rest.m {
+            _ if const { S::MR > 6 } => match rest.m {
                 7 | 8 => wide!(8, false, &rest),
                 9 | 10 => wide!(10, false, &rest),
                 _ => wide!(12, false, &rest),

@@ -3,6 +3,7 @@
 //! A tap outside the input counts as a zero under a convolution and is left out of a pooling. Which ones are outside
 //! depends on the geometry alone, so how a caller cuts rows and pixels apart never changes a bit.
 
+use super::Isa;
 use super::math;
 use super::part::{All, Lower, Part};
 use super::step::{Binary, Block, Fast, Step, apply, binary};
@@ -324,6 +325,8 @@ pub(super) unsafe fn depthwise<S: Simd>(s: S, a: &Depthwise<'_>) {
     while ox < a.ox + a.n {
         if interior.contains(&ox) {
             match (w.kw, w.stride, w.dilation) {
+                // Arrays do not stay in registers: unrolled, they would only be long to compile.
+                _ if const { matches!(S::ISA, Isa::Portable) } => blocks!(4, lanes => a.any::<S, 4, 1>(s, fast, ox, 0..w.kw, lanes)),
                 (3, 1, 1) => fixed!(3, 1),
                 (3, 2, 1) => fixed!(3, 2),
                 (5, 1, 1) => fixed!(5, 1),
