@@ -148,7 +148,7 @@ impl Simd for Avx2 {
         v.0
     }
     #[inline(always)]
-    fn from_lower(self, h: __m256) -> V {
+    fn widen_lower(self, h: __m256) -> V {
         V(h, h)
     }
     #[inline(always)]

@@ -78,7 +78,7 @@ impl Simd for Avx512 {
         v
     }
     #[inline(always)]
-    fn from_lower(self, h: __m512) -> __m512 {
+    fn widen_lower(self, h: __m512) -> __m512 {
         h
     }
     #[inline(always)]

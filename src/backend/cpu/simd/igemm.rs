@@ -70,7 +70,7 @@ unsafe fn run_rows<S: Simd>(s: S, strip: &Strip<'_>) {
     let height = if narrow { 2 * S::MR } else { S::MR };
     let whole = strip.m / height * height;
     // SAFETY: a whole number of tiles lies before the rest.
-    let (tiles, rest) = unsafe { (Strip { m: whole, ..*strip }, strip.from_row(whole)) };
+    let (tiles, rest) = unsafe { (Strip { m: whole, ..*strip }, strip.after_row(whole)) };
     macro_rules! wide {
         ($height:literal, $full:literal, $strip:expr) => {
             if const { S::NV == 2 } && strip.n > LANES {

@@ -105,7 +105,7 @@ impl Simd for Neon {
         (v.0, v.1)
     }
     #[inline(always)]
-    fn from_lower(self, h: Self::H) -> V {
+    fn widen_lower(self, h: Self::H) -> V {
         V(h.0, h.1, h.0, h.1)
     }
     #[inline(always)]

@@ -61,7 +61,7 @@ impl<S: Simd> Part<S> for Lower {
     }
     #[inline(always)]
     fn whole(s: S, a: S::H) -> S::V {
-        s.from_lower(a)
+        s.widen_lower(a)
     }
     #[inline(always)]
     fn splat(s: S, x: f32) -> S::H {

@@ -95,7 +95,7 @@ impl Simd for Portable {
         v
     }
     #[inline(always)]
-    fn from_lower(self, h: V) -> V {
+    fn widen_lower(self, h: V) -> V {
         h
     }
     #[inline(always)]

@@ -95,7 +95,7 @@ impl<'a> Strip<'a> {
     ///
     /// `row` is at most `m` and a whole number of tiles of [`Simd::MR`].
     #[inline(always)]
-    pub(super) unsafe fn from_row(&self, row: usize) -> Strip<'a> {
+    pub(super) unsafe fn after_row(&self, row: usize) -> Strip<'a> {
         // SAFETY: pixels up to `row` exist; where the bias is null, its stride is 0.
         let (bias, source, target) = unsafe {
             (

@@ -88,7 +88,7 @@ pub(super) trait Simd: Copy {
     /// The lower lanes.
     fn lower(self, v: Self::V) -> Self::H;
     /// The lower lanes, with any values above them.
-    fn from_lower(self, h: Self::H) -> Self::V;
+    fn widen_lower(self, h: Self::H) -> Self::V;
     /// `x` in every lane of the lower ones.
     fn splat_lower(self, x: f32) -> Self::H;
     /// Contiguous floats in the lower lanes.

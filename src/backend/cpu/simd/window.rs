@@ -339,7 +339,9 @@ pub(super) unsafe fn depthwise<S: Simd>(s: S, a: &Depthwise<'_>) {
             // SAFETY: the pixel belongs to the call, and `taps` lie inside for it.
             each_vector!(0..a.c, EDGE_VECTORS * LANES, lanes => unsafe { a.any::<S, 1, EDGE_VECTORS>(s, fast, ox, taps.clone(), lanes) }, {
                 each_vector!(lanes.channel..a.c, LANES,
+                    // SAFETY: as above.
                     lanes => unsafe { a.any::<S, 1, 1>(s, fast, ox, taps.clone(), lanes) },
+                    // SAFETY: as above.
                     unsafe { a.any::<S, 1, 1>(s, fast, ox, taps.clone(), lanes) })
             });
             ox += 1;
