@@ -7,7 +7,6 @@ use crate::plan::deployment::Deployment;
 use crate::plan::format::{Digest, Plan, Tenant};
 use crate::planner::attach::{Attached, tensors};
 use crate::planner::graph::{Graph, Op, verify};
-use crate::planner::half_floats::Ports;
 use crate::planner::passes::PassSet;
 use crate::planner::strided::{Strided, gather};
 use crate::planner::{CompileOptions, Compiled, boards, deployment, emit, half_floats, lower, passes};

@@ -129,7 +129,7 @@ fn norms_are_found_where_f16_does_not_hold_their_squares() {
         axes: 0b10,
     };
     for (values, expected) in [(&[3000.0, -4000.0][..], 5000.0), (&[300.0; 400], 6000.0), (&[], 0.0)] {
-        let y = one(norm.clone(), &[&halves(values)], DType::F16, shape(&[1, 1]));
+        let y = one(norm, &[&halves(values)], DType::F16, shape(&[1, 1]));
         assert_eq!(y.get_f64(0), Some(expected));
     }
     let whole = Tensor::zeros(DType::I32, shape(&[1, 2]));
