@@ -61,7 +61,7 @@ pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass>
             axes,
         } => match reduced(x, axes) {
             LARGE_PICTURE.. if over_pixels(x, axes) && pixels(x, x).is_ok() => MANY_SPLITS,
-            LARGE_PICTURE.. if axes & 1 == 0 && !takes_rows(x, axes) && (keeps_last(x, axes) || keeps_neighbours(x, axes)) => MANY_SPLITS,
+            LARGE_PICTURE.. if axes & 1 == 0 && takes_columns(x, axes) => MANY_SPLITS,
             LONG_ROW.. if axes & 1 == 0 => MANY_SPLITS,
             SPLIT_REDUCTION.. if axes & 1 == 0 => SPLITS,
             _ => 1,
@@ -85,14 +85,14 @@ fn keeps_last(x: &View, axes: u8) -> bool {
     axes >> x.layout.shape.rank().saturating_sub(1) == 0
 }
 
-/// True for a reduction that keeps an axis whose elements lie side by side.
-fn keeps_neighbours(x: &View, axes: u8) -> bool {
-    reduction::walk(x, axes).is_ok_and(|walk| walk.neighbours.is_some())
-}
-
-/// True for a reduction whose elements lie side by side, and none that is kept do.
-fn takes_rows(x: &View, axes: u8) -> bool {
-    reduction::walk(x, axes).is_ok_and(|walk| walk.neighbours.is_none() && walk.parts.first().is_some_and(|&(_, step)| step == 1))
+/// True for a reduction whose results have neighbours: an axis that is kept lies side by side, or, where none does and the reduced
+/// elements do not either, the last is kept.
+fn takes_columns(x: &View, axes: u8) -> bool {
+    match reduction::walk(x, axes) {
+        Ok(walk) if walk.neighbours.is_some() => true,
+        Ok(walk) if walk.parts.first().is_some_and(|&(_, step)| step == 1) => false,
+        _ => keeps_last(x, axes),
+    }
 }
 
 /// A product of one row a sample with a constant matrix, whose cost is that of reading the matrix: large fully connected
