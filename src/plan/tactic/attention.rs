@@ -74,10 +74,9 @@ impl Team {
 
     /// Blocks of keys, and of values, that a strand has in shared memory.
     pub fn stages(self, head: u32) -> u32 {
-        match self.groups {
-            _ if self.strands > 1 || head > PANELS[0] => 2,
-            1 => 4,
-            _ => 3,
+        match self.strands > 1 || head > PANELS[0] {
+            true => 2,
+            false => 4,
         }
     }
 

@@ -14,16 +14,14 @@ use bytemuck::{Pod, Zeroable};
 const THREADS: u32 = 256;
 /// Elements of a run, and of a thread of the kernel for any layout.
 const GROUP: u32 = 8;
-/// Axes that the kernels of several runs a thread count along.
-const AXES: usize = 3;
+/// Axes that these kernels count along.
+const NEAR: usize = 3;
 /// Bytes on which their runs lie.
 const WIDE: i64 = 16;
-/// The kernels of several runs a thread: how many runs, and from how many of them in all on, which fill a large GPU.
-const SEVERAL: [(&str, u32, u32); 3] = [
-    ("elementwise_fours", 4, 4 * 132 * THREADS),
-    ("elementwise_pairs", 2, 132 * THREADS),
-    ("elementwise_ones", 1, 0),
-];
+/// The kernels of several runs a thread: how many runs, and from how many blocks of them for each multiprocessor on.
+const SEVERAL: [(&str, u32, u32); 3] = [("elementwise_fours", 4, 4), ("elementwise_pairs", 2, 1), ("elementwise_ones", 1, 0)];
+/// The kernel where more axes are left than [`NEAR`], and its runs a thread.
+const FAR: (&str, u32) = ("elementwise_far_pairs", 2);
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -110,10 +108,14 @@ impl Kernel for Elementwise {
         extents[group] = extents[group].div_ceil(GROUP);
         params.count = count(extents, "a chunk")?;
         params.extents = extents.map(Divisor::new);
-        let several = SEVERAL.into_iter().find(|&(_, _, least)| alike && params.count >= least);
+        let near = extents[NEAR..].iter().all(|&e| e == 1);
+        let several = SEVERAL
+            .into_iter()
+            .find(|&(_, _, least)| params.count >= least.saturating_mul(at.multiprocessors * THREADS));
         let (unit, function, runs) = match several {
-            Some((function, runs, _)) => ("elementwise_runs", function, runs),
-            None => ("elementwise", "elementwise", 1),
+            _ if !alike => ("elementwise", "elementwise", 1),
+            Some((function, runs, _)) if near => ("elementwise_runs", function, runs),
+            _ => ("elementwise_runs", FAR.0, FAR.1),
         };
         params.tiles = params.count.div_ceil(runs * THREADS);
         Ok(vec![Launch::new(unit, function, params.tiles, width, THREADS, &params)])
@@ -167,15 +169,15 @@ fn together(params: &Params, extents: &[u32; MAX_RANK]) -> usize {
     (1..MAX_RANK).find(dense).unwrap_or(0)
 }
 
-/// Whether every tensor has its runs along axis 0 on 16 bytes, or repeats an element along it, and numbers its elements along
-/// three axes from 0 on in 31 bits.
+/// Whether every tensor has its runs along axis 0 on 16 bytes, or repeats an element along it, and numbers its elements from 0 on in
+/// 31 bits.
 fn lie_alike(params: &mut Params, extents: &[u32; MAX_RANK]) -> bool {
-    let mut all = extents[0].is_multiple_of(GROUP) && extents[AXES..].iter().all(|&e| e == 1) && params.y.strides[0] == 1;
+    let mut all = extents[0].is_multiple_of(GROUP) && params.y.strides[0] == 1;
     every_tensor(params, |address, size, strides| {
         let reach = |axis: usize| i64::from(extents[axis] - 1).checked_mul(strides[axis]);
-        let last = (0..AXES).try_fold(0i64, |sum, axis| sum.checked_add(reach(axis)?));
+        let last = (0..MAX_RANK).try_fold(0i64, |sum, axis| sum.checked_add(reach(axis)?));
         let wide = |axis: usize| extents[axis] == 1 || (strides[axis] * size) % WIDE == 0;
-        let runs = strides[0] == 0 || strides[0] == 1 && address.is_multiple_of(WIDE as u64) && (1..AXES).all(wide);
+        let runs = strides[0] == 0 || strides[0] == 1 && address.is_multiple_of(WIDE as u64) && (1..MAX_RANK).all(wide);
         all &= runs && strides.iter().all(|&s| s >= 0) && last.is_some_and(|last| last <= i64::from(i32::MAX));
     });
     all
@@ -204,7 +206,8 @@ mod tests {
         assert!(!alike(1 << 16, [1, -64, 256, 0, 0, 0], extents));
         assert!(!alike(1 << 16, [1, 64, 1 << 31, 0, 0, 0], extents));
         assert!(!alike(1 << 16, [1, 64, 256, 0, 0, 0], [60, 4, 2, 1, 1, 1]));
-        assert!(!alike(1 << 16, [1, 64, 256, 512, 0, 0], [64, 4, 2, 2, 1, 1]));
+        assert!(alike(1 << 16, [1, 64, 256, 512, 0, 0], [64, 4, 2, 2, 1, 1]), "more axes");
+        assert!(!alike(1 << 16, [1, 64, 256, 513, 0, 0], [64, 4, 2, 2, 1, 1]));
     }
 
     #[test]

@@ -46,6 +46,8 @@ struct RowsParams {
     y: u64,
     x_strides: [i64; MAX_RANK],
     y_strides: [i64; MAX_RANK],
+    x_step: i64,
+    y_step: i64,
     rows: ElementBox,
     scale: u64,
     shift: u64,
@@ -55,17 +57,17 @@ struct RowsParams {
     tiles: u32,
 }
 
-/// Most elements of such rows, and the threads that a row has.
-const ROWS: [(u32, u32); 9] = [
-    (64, 8),
-    (128, 16),
-    (256, 32),
-    (512, 32),
-    (768, 32),
-    (1024, 32),
-    (2048, THREADS),
-    (4096, THREADS),
-    (LONG_ROW, THREADS),
+/// Most elements of such rows, the threads that a row has, and the blocks that share a multiprocessor.
+const ROWS: [(u32, u32, u32); 9] = [
+    (64, 8, 12),
+    (128, 16, 12),
+    (256, 32, 12),
+    (512, 32, 8),
+    (768, 32, 5),
+    (1024, 32, 4),
+    (2048, THREADS, 8),
+    (4096, THREADS, 4),
+    (LONG_ROW, THREADS, 2),
 ];
 
 /// Addresses of the constants along `axis` that scale and shift the head's values in `calls`; 0 where nothing does. `None` for
@@ -123,7 +125,7 @@ impl Normalise {
     fn rows(&self, at: &Addresses<'_>, x: &View, rows: ElementBox, width: u16) -> Option<Launch> {
         let y = self.operator.outputs.first()?;
         let extent = y.layout.shape.dim(self.axis);
-        let (most, threads) = ROWS.into_iter().find(|&(most, _)| extent <= most)?;
+        let (most, threads, resident) = ROWS.into_iter().find(|&(most, ..)| extent <= most)?;
         let (scale, shift) = affine(at, &self.operator.calls, self.axis, extent)?;
         let grouped = |view: &View| {
             let strides = strides(view);
@@ -135,21 +137,32 @@ impl Normalise {
         if !(grouped(x) && grouped(y) && aligned && extent % EACH == 0) {
             return None;
         }
+        let (x_strides, y_strides) = (strides(x), strides(y));
+        let even = rows.even(&x_strides).zip(rows.even(&y_strides));
+        let ((x_first, x_step), (y_first, y_step)) = even.unwrap_or_default();
+        let tiles = rows.count.div_ceil(THREADS / threads);
         let params = RowsParams {
-            x: from,
-            y: to,
-            x_strides: strides(x),
-            y_strides: strides(y),
+            x: from.wrapping_add_signed(2 * x_first),
+            y: to.wrapping_add_signed(2 * y_first),
+            x_strides,
+            y_strides,
+            x_step,
+            y_step,
             rows,
             scale,
             shift,
             extent,
             count: 1.0 / extent as f32,
             epsilon: self.epsilon,
-            tiles: rows.count.div_ceil(THREADS / threads),
+            tiles,
         };
         let function = format!("normalise_rows_{most}");
-        Some(Launch::new("normalise_rows", function, params.tiles, width, THREADS, &params))
+        // No more blocks than find places at once: one that stays has its constants, and its next row on the way.
+        let blocks = match at.multiprocessors.saturating_mul(resident) {
+            0 => tiles,
+            places => tiles.min(places),
+        };
+        Some(Launch::new("normalise_rows", function, blocks, width, THREADS, &params))
     }
 
     /// The same for eight rows at once where they lie side by side on 16 bytes; `None` elsewhere.
@@ -225,6 +238,6 @@ mod tests {
     #[test]
     fn the_structs_have_the_sources_bytes() {
         assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 40);
-        assert_eq!(std::mem::size_of::<RowsParams>(), 16 + 96 + 104 + 32);
+        assert_eq!(std::mem::size_of::<RowsParams>(), 16 + 96 + 16 + 104 + 32);
     }
 }

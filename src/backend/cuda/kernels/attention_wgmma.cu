@@ -2,10 +2,10 @@
 //
 // A warpgroup takes 64 queries and walks blocks of 64 keys with a running maximum, rescaling its sums when that grows (Milakov
 // and Gimelshein 2018; Dao et al. 2022). Scores of a block are computed together with the weighed values of the one before, and
-// several warpgroups of a multiprocessor take turns at the tensor cores (Shah et al. 2024). Blocks are shared out into as many segments as the class of the operator
-// has splits, each with sums of its own, which are joined in ascending order: by one warpgroup that walks them all, or by
-// `STRANDS` warpgroups with a segment each, with the same bits. Blocks and segments follow from the shape alone, and rows know
-// nothing of each other: so results depend neither on tiles nor on chunks nor on the grid.
+// several warpgroups of a multiprocessor take turns at the tensor cores (Shah et al. 2024). Blocks are shared out into as many
+// segments as the class of the operator has splits, each with sums of its own, which are joined in ascending order: by one warpgroup
+// that walks them all, or by `STRANDS` warpgroups with a segment each, with the same bits. Blocks and segments follow from the shape
+// alone, and rows know nothing of each other: so results depend neither on tiles nor on chunks nor on the grid.
 //
 // Weights are rounded to f16 before they meet the values; everything else is f32. Queries, keys and values come by the copy
 // engine; where it cannot walk them, by each thread's copies in the background if they lie on 8 bytes, else half by half.
@@ -45,6 +45,8 @@ constexpr u32 BOX = 64 * ROW_BYTES;  // bytes of 64 rows of a panel: what a map'
 constexpr u32 PIECE = 16;          // bytes that lie together under the swizzle
 constexpr u32 PIECES = ROW_BYTES / PIECE;
 constexpr u32 MAPPED_LEADING = 3;  // leading axes of a map
+// Keys of a last block that is worth less work: transformers of pictures have a few tokens beside a square of them.
+constexpr u32 FEW = 16;
 
 enum Input : u32 { QUERY, KEY, VALUE };
 
@@ -141,6 +143,60 @@ __device__ __forceinline__ void gather_panels(u32 shared, const Rows& from, u32 
 template <bool PLAIN>
 __device__ __forceinline__ bool mapped(const AttentionWgmma& p, Input input) {
     return PLAIN || (p.mapped >> input & 1) != 0;
+}
+
+// Lowers the scores of those of a block's first `KEYS` keys that are not among the `left` ones.
+template <u32 KEYS>
+__device__ __forceinline__ void leave_out(float (&s)[BLOCK / 2], u32 left, u32 lane) {
+#pragma unroll
+    for (u32 i = 0; i < KEYS / 2; ++i) s[i] = lane % 4 * 2 + i / 4 * 8 + i % 2 < left ? s[i] : lowest();
+}
+
+// Weighs the first `KEYS` keys of a block by their scores: raises the maxima, rescales the sums where these grew, adds the weights and
+// leaves them in the `a` of a product, rounded. The others weigh nothing, with the same bits as if they were looked at.
+template <u32 KEYS, u32 HEAD>
+__device__ __forceinline__ void weigh(u32 (&a)[BLOCK / 16][4], Sums<HEAD>& part, const float (&s)[BLOCK / 2], float unit, bool begun) {
+    float most[2];
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+        float parts[4] = {lowest(), lowest(), lowest(), lowest()};
+#pragma unroll
+        for (u32 n = 0; n < KEYS / 8; ++n) {
+            const float greater = fmaxf(s[4 * n + 2 * half], s[4 * n + 2 * half + 1]);
+            parts[n % 4] = n < 4 ? greater : fmaxf(parts[n % 4], greater);
+        }
+        most[half] = fmaxf(fmaxf(parts[0], parts[1]), fmaxf(parts[2], parts[3]));
+        most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffffu, most[half], 1));
+        most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffffu, most[half], 2));
+        most[half] = fmaxf(most[half], part.greatest[half]);
+    }
+    float factor[2], shift[2];
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+        const float base = finite(most[half]);
+        factor[half] = begun ? power_of_two(__fmul_rn(__fsub_rn(part.greatest[half], base), unit)) : 0.0f;
+        shift[half] = -__fmul_rn(base, unit);
+        part.greatest[half] = most[half];
+    }
+    // Sums of which no maximum grew stay as they are.
+    if (begun && __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
+#pragma unroll
+        for (u32 i = 0; i < HEAD / 2; ++i) part.total[i] = __fmul_rn(part.total[i], factor[i / 2 % 2]);
+    }
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+        float weights[4] = {};
+#pragma unroll
+        for (u32 n = 0; n < KEYS / 8; ++n) {
+            const float low = power_of_two(__fmaf_rn(s[4 * n + 2 * half], unit, shift[half]));
+            const float high = power_of_two(__fmaf_rn(s[4 * n + 2 * half + 1], unit, shift[half]));
+            const float both = __fadd_rn(low, high);
+            weights[n % 4] = n < 4 ? both : __fadd_rn(weights[n % 4], both);
+            a[n / 2][n % 2 * 2 + half] = two_rounded(low, high);
+        }
+        const float all = __fadd_rn(__fadd_rn(weights[0], weights[1]), __fadd_rn(weights[2], weights[3]));
+        part.sum[half] = begun ? __fmaf_rn(part.sum[half], factor[half], all) : all;
+    }
 }
 
 extern __shared__ uint4 shared_pieces[];
@@ -294,6 +350,8 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             products_wait<0>();
             settle(s);
         }
+        // The weights of a block, rounded; those of warps without rows stay zeros.
+        u32 a[BLOCK / 16][4] = {};
         u32 in_segment = 0;
         bool stashed = false;
         for (u32 turn = 0; turn < turns; ++turn) {
@@ -304,85 +362,56 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
                 in_segment = 0;
                 part.greatest[0] = part.greatest[1] = lowest();
             }
-            float most[2] = {};
-            u32 a[BLOCK / 16][4];
+            const u32 left = p.count - (begin + turn) * BLOCK;
             if (present) {
                 // Element 4 n + 2 half + i: query lane / 4 + half * 8, key 8 n + lane % 4 * 2 + i.
-                const u32 key = (begin + turn) * BLOCK + lane % 4 * 2, left = p.count - (begin + turn) * BLOCK;
+                const u32 key = (begin + turn) * BLOCK + lane % 4 * 2;
                 if (scaled) {
 #pragma unroll
                     for (u32 i = 0; i < BLOCK / 2; ++i) s[i] = __fmul_rn(s[i], scale);
                     if (masked) add_mask(s, p.mask, row_axis, mask_at, top + lane / 4, rows, key, p.count);
                 }
-                if (left < BLOCK) {
-#pragma unroll
-                    for (u32 i = 0; i < BLOCK / 2; ++i) s[i] = lane % 4 * 2 + i / 4 * 8 + i % 2 < left ? s[i] : lowest();
+                if (left <= FEW) {
+                    leave_out<FEW>(s, left, lane);
+                    weigh<FEW>(a, part, s, unit, in_segment > 0);
+                } else {
+                    if (left < BLOCK) leave_out<BLOCK>(s, left, lane);
+                    weigh<BLOCK>(a, part, s, unit, in_segment > 0);
                 }
-#pragma unroll
-                for (u32 half = 0; half < 2; ++half) {
-                    float parts[4];
-#pragma unroll
-                    for (u32 n = 0; n < FRAGMENTS; ++n) {
-                        const float greater = fmaxf(s[4 * n + 2 * half], s[4 * n + 2 * half + 1]);
-                        parts[n % 4] = n < 4 ? greater : fmaxf(parts[n % 4], greater);
-                    }
-                    most[half] = fmaxf(fmaxf(parts[0], parts[1]), fmaxf(parts[2], parts[3]));
-                    most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffffu, most[half], 1));
-                    most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffffu, most[half], 2));
-                    most[half] = fmaxf(most[half], part.greatest[half]);
-                }
-                float factor[2], shift[2];
-#pragma unroll
-                for (u32 half = 0; half < 2; ++half) {
-                    const float base = finite(most[half]);
-                    factor[half] = in_segment > 0 ? power_of_two(__fmul_rn(__fsub_rn(part.greatest[half], base), unit)) : 0.0f;
-                    shift[half] = -__fmul_rn(base, unit);
-                    part.greatest[half] = most[half];
-                }
-                // Sums of which no maximum grew stay as they are.
-                if (in_segment > 0 && __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
-#pragma unroll
-                    for (u32 i = 0; i < HEAD / 2; ++i) part.total[i] = __fmul_rn(part.total[i], factor[i / 2 % 2]);
-                }
-#pragma unroll
-                for (u32 half = 0; half < 2; ++half) {
-                    float weights[4];
-#pragma unroll
-                    for (u32 n = 0; n < FRAGMENTS; ++n) {
-                        const float low = power_of_two(__fmaf_rn(s[4 * n + 2 * half], unit, shift[half]));
-                        const float high = power_of_two(__fmaf_rn(s[4 * n + 2 * half + 1], unit, shift[half]));
-                        const float both = __fadd_rn(low, high);
-                        weights[n % 4] = n < 4 ? both : __fadd_rn(weights[n % 4], both);
-                        a[n / 2][n % 2 * 2 + half] = two_rounded(low, high);
-                    }
-                    const float all = __fadd_rn(__fadd_rn(weights[0], weights[1]), __fadd_rn(weights[2], weights[3]));
-                    part.sum[half] = in_segment > 0 ? __fmaf_rn(part.sum[half], factor[half], all) : all;
-                }
-            } else {
-#pragma unroll
-                for (u32 i = 0; i < BLOCK / 4; ++i) a[i / 4][i % 4] = 0;
             }
             // Nobody reads the keys of this turn any more, nor the values of the one before.
             const bool more_values = turn > 0 && turn - 1 + STAGES < turns, more_keys = turn + STAGES < turns;
             if (more_values || more_keys) meet<TEAM>(1 + strand);
             if (turn + 1 < turns) keys_wait(turn + 1);
             values_wait(turn);
-            products_begin();
-            score(turn + 1);  // of whatever lies there after the last
             const u32 b = swizzled_matrix(values + (fetched + turn) % STAGES * SIDE);
+            const auto weigh_values = [&](u32 products) {
 #pragma unroll
-            for (u32 k = 0; k < BLOCK / 16; ++k) {
+                for (u32 k = 0; k < products; ++k) {
 #pragma unroll
-                for (u32 panel = 0; panel < PANELS; ++panel) {
-                    multiply_64<1>(part.total + panel * 32, a[k], b + panel * (BOX / 16) + k * ROW_BYTES, k > 0 || in_segment > 0);
+                    for (u32 panel = 0; panel < PANELS; ++panel) {
+                        multiply_64<1>(part.total + panel * 32, a[k], b + panel * (BOX / 16) + k * ROW_BYTES, k > 0 || in_segment > 0);
+                    }
                 }
+            };
+            // Each way through is whole: the compiler runs products one by one that have a branch among them.
+            if (left > FEW) {
+                products_begin();
+                score(turn + 1);  // of whatever lies there after the last
+                weigh_values(BLOCK / 16);
+                products_commit();
+                if (more_values) fetch_values(turn - 1 + STAGES);
+                if (more_keys) fetch_keys(turn + STAGES);
+                products_wait<0>();
+                settle(s);
+                settle(part.total);
+            } else {
+                products_begin();
+                weigh_values(FEW / 16);
+                products_commit();
+                products_wait<0>();
+                settle(part.total);
             }
-            products_commit();
-            if (more_values) fetch_values(turn - 1 + STAGES);
-            if (more_keys) fetch_keys(turn + STAGES);
-            products_wait<0>();
-            settle(s);
-            settle(part.total);
             ++in_segment;
         }
         fetched += turns;
@@ -456,6 +485,6 @@ ATTENTION(attention_wgmma_1_1_1, 1, 1, 1, 4, false, 3)
 ATTENTION(attention_wgmma_1_4_1, 1, 4, 1, 2, false, 1)
 ATTENTION(attention_wgmma_2_1_1, 2, 1, 1, 2, false, 2)
 ATTENTION(attention_wgmma_1_1_1_plain, 1, 1, 1, 4, true, 3)
-ATTENTION(attention_wgmma_1_1_2_plain, 1, 1, 2, 3, true, 2)
+ATTENTION(attention_wgmma_1_1_2_plain, 1, 1, 2, 4, true, 2)
 ATTENTION(attention_wgmma_1_4_1_plain, 1, 4, 1, 2, true, 1)
 ATTENTION(attention_wgmma_2_1_1_plain, 2, 1, 1, 2, true, 2)

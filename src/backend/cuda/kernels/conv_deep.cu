@@ -2,9 +2,9 @@
 // of all channels of its tile, and the weights stream past them.
 //
 // A tile is 8 by ROWS outputs of 64 channels for each warpgroup. Two warps keep a ring of weights full, a stage each in turn, as one
-// does not ask for copies fast enough; the first loads the patches, too. The warpgroups multiply side by side, each the weights of its own channels by the pixels of all. Products have the order
-// of conv_wgmma.cu, and so its bits: taps in row-major order and inside a tap the channels, in chains that are summed one
-// after another and added in order.
+// does not ask for copies fast enough; the first loads the patches, too. The warpgroups multiply side by side, each the weights of
+// its own channels by the pixels of all. Products have the order of conv_wgmma.cu, and so its bits: taps in row-major order and
+// inside a tap the channels, in chains that are summed one after another and added in order.
 
 #include "conv_patch_tile.cuh"
 

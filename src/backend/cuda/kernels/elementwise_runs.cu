@@ -1,31 +1,32 @@
 // Chains of elementwise functions of tensors that lie as their results do, or repeat themselves: RUNS runs of eight neighbours a
 // thread, so that what a call is and where its operands lie is looked up once for all of them.
 //
-// The host joins axes as for elementwise.cu, whose struct this is. It launches this kernel where three axes are left, eight
-// neighbours along axis 0 lie on 16 bytes in every tensor that does not repeat them, and elements are numbered in 31 bits.
+// The host joins axes as for elementwise.cu, whose struct this is. It launches these kernels where eight neighbours along axis 0 lie on
+// 16 bytes in every tensor that does not repeat them, and elements are numbered in 31 bits; the one named `far` where more than three
+// axes are left.
 #include "chain.cuh"
 #include "divide.cuh"
 #include "elementwise.cuh"
 
-constexpr u32 AXES = 3;
+constexpr u32 NEAR = 3;  // axes that most chains have left
 
 // Where the runs of a thread lie; those behind the last are at the first element, and nothing of them is stored.
-template <u32 RUNS>
+template <u32 RUNS, u32 AXES>
 struct Places {
     u32 at[RUNS][AXES];  // axis 0 in elements
     u32 present;         // a bit a run
 };
 
-template <u32 RUNS>
-__device__ __forceinline__ u32 place_of(const i64 (&strides)[MAX_RANK], const Places<RUNS>& places, u32 run) {
+template <u32 RUNS, u32 AXES>
+__device__ __forceinline__ u32 place_of(const i64 (&strides)[MAX_RANK], const Places<RUNS, AXES>& places, u32 run) {
     u32 element = 0;
 #pragma unroll
     for (u32 axis = 0; axis < AXES; ++axis) element += places.at[run][axis] * static_cast<u32>(strides[axis]);
     return element;
 }
 
-template <u32 RUNS>
-__device__ __forceinline__ void load_runs(const TailOperand& o, const Places<RUNS>& places, float (&v)[8 * RUNS]) {
+template <u32 RUNS, u32 AXES>
+__device__ __forceinline__ void load_runs(const TailOperand& o, const Places<RUNS, AXES>& places, float (&v)[8 * RUNS]) {
     if (o.strides[0] == 0) {
         float one[RUNS];
 #pragma unroll
@@ -85,8 +86,8 @@ __device__ __forceinline__ void apply_binary(u32 function, float (&a)[N], const 
     }
 }
 
-template <u32 RUNS>
-__device__ __forceinline__ void elementwise_chain(const Elementwise& p, const Places<RUNS>& places, float (&values)[8 * RUNS]) {
+template <u32 RUNS, u32 AXES>
+__device__ __forceinline__ void elementwise_chain(const Elementwise& p, const Places<RUNS, AXES>& places, float (&values)[8 * RUNS]) {
     constexpr u32 N = 8 * RUNS;
     float other[N];
     // Values that are read later than by the next call; most chains have none, and then this is never touched.
@@ -131,12 +132,12 @@ __device__ __forceinline__ void elementwise_chain(const Elementwise& p, const Pl
     }
 }
 
-template <u32 RUNS>
+template <u32 RUNS, u32 AXES>
 __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
     wait_for_predecessors();
     release_successors();
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        Places<RUNS> places;
+        Places<RUNS, AXES> places;
         places.present = 0;
 #pragma unroll
         for (u32 r = 0; r < RUNS; ++r) {
@@ -163,8 +164,12 @@ __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS) elementwise_ones(const __grid_constant__ Elementwise p) { elementwise_runs<1>(p); }
+#define ELEMENTWISE(NAME, RUNS, AXES, BLOCKS)                                                                       \
+    extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS, BLOCKS) NAME(const __grid_constant__ Elementwise p) { \
+        elementwise_runs<RUNS, AXES>(p);                                                                            \
+    }
 
-extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS, 2) elementwise_pairs(const __grid_constant__ Elementwise p) { elementwise_runs<2>(p); }
-
-extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS, 2) elementwise_fours(const __grid_constant__ Elementwise p) { elementwise_runs<4>(p); }
+ELEMENTWISE(elementwise_ones, 1, NEAR, 1)
+ELEMENTWISE(elementwise_pairs, 2, NEAR, 2)
+ELEMENTWISE(elementwise_fours, 4, NEAR, 2)
+ELEMENTWISE(elementwise_far_pairs, 2, MAX_RANK, 2)

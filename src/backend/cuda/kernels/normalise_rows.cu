@@ -1,6 +1,7 @@
 // Layer normalisation of rows of halves side by side, scaled and shifted by constants: a row is read once.
 //
-// In the order of normalise_order.cuh, as all of halves.
+// In the order of normalise_order.cuh, as all of halves. A block stays for as many rows as there are for it: their constants are loaded
+// once, and the next row is on its way while one is normalised.
 #include "chain.cuh"
 #include "generic.cuh"
 #include "halves.cuh"
@@ -12,6 +13,8 @@ struct NormaliseRows {
     u64 y;
     i64 x_strides[MAX_RANK];
     i64 y_strides[MAX_RANK];
+    i64 x_step;    // from row to row, where `x` and `y` are the first row's and all lie at one distance; else 0
+    i64 y_step;
     Box box;       // one position along the axis
     u64 scale;     // f16, side by side; 0 where nothing scales
     u64 shift;     // likewise
@@ -21,7 +24,7 @@ struct NormaliseRows {
     u32 tiles;     // blocks' rows
 };
 
-static_assert(sizeof(NormaliseRows) == 16 + 96 + 104 + 32, "mirrored in bind/normalise.rs");
+static_assert(sizeof(NormaliseRows) == 16 + 96 + 16 + 104 + 32, "mirrored in bind/normalise.rs");
 
 __device__ __forceinline__ u32 mul_halves(u32 a, u32 b) {
     u32 product;
@@ -29,12 +32,11 @@ __device__ __forceinline__ u32 mul_halves(u32 a, u32 b) {
     return product;
 }
 
-// A place's results from its halves.
-__device__ __forceinline__ uint4 normalised(const NormaliseRows& p, uint4 bits, float mean, float factor, uint4 scale, uint4 shift) {
+// A place's results from its values.
+__device__ __forceinline__ uint4 normalised(const NormaliseRows& p, const float (&values)[EACH], float mean, float factor, uint4 scale, uint4 shift) {
     float v[EACH];
-    widen(bits, v);
 #pragma unroll
-    for (u32 k = 0; k < EACH; ++k) v[k] = __fmul_rn(__fsub_rn(v[k], mean), factor);
+    for (u32 k = 0; k < EACH; ++k) v[k] = __fmul_rn(__fsub_rn(values[k], mean), factor);
     uint4 y = make_uint4(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]), two_rounded(v[4], v[5]), two_rounded(v[6], v[7]));
     // A product of halves is exact in f32: rounding it at once is what rounding that gives.
     if (p.scale) {
@@ -50,7 +52,24 @@ __device__ __forceinline__ uint4 constants(u64 address, u32 position, u32 extent
     return address && position < extent ? *reinterpret_cast<const uint4*>(pointer_to<u16>(address, position)) : make_uint4(0, 0, 0, 0);
 }
 
-// LANES lanes a row, or all threads of a block. A thread keeps PLACES groups of its row, LANES groups apart. All but the row itself is there before the wait.
+// The first elements of a row in both tensors.
+struct Row {
+    const uint4* from;
+    uint4* to;
+};
+
+__device__ __forceinline__ Row row_at(const NormaliseRows& p, u32 row) {
+    i64 x = row * p.x_step, y = row * p.y_step;
+    if (p.x_step == 0) {
+        u32 at[MAX_RANK];
+        coordinates(p.box, row, at);
+        x = element_of(p.x_strides, at), y = element_of(p.y_strides, at);
+    }
+    return {reinterpret_cast<const uint4*>(pointer_to<u16>(p.x, x)), reinterpret_cast<uint4*>(reinterpret_cast<u16*>(p.y) + y)};
+}
+
+// LANES lanes a row, or all threads of a block. A thread keeps PLACES groups of its row, LANES groups apart. All but the rows is there
+// before the wait.
 template <u32 LANES, u32 PLACES>
 __device__ __forceinline__ void normalise_rows(const NormaliseRows& p) {
     constexpr bool WHOLE = LANES == NORMALISE_THREADS;
@@ -64,34 +83,33 @@ __device__ __forceinline__ void normalise_rows(const NormaliseRows& p) {
         scale[i] = constants(p.scale, position, p.extent);
         shift[i] = constants(p.shift, position, p.extent);
     }
-    bool waited = false;
-    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        const u32 row = tile * (NORMALISE_THREADS / LANES) + threadIdx.x / LANES;
-        // Lanes without a row take part in the exchange of the others.
-        const bool present = row < p.box.count;
-        u32 at[MAX_RANK];
-        coordinates(p.box, present ? row : 0, at);
-        const uint4* const from = reinterpret_cast<const uint4*>(pointer_to<u16>(p.x, element_of(p.x_strides, at))) + lane;
-        uint4* const to = reinterpret_cast<uint4*>(reinterpret_cast<u16*>(p.y) + element_of(p.y_strides, at)) + lane;
-        if (!waited) {
-            wait_for_predecessors();
-            release_successors();
-            waited = true;
-        }
-        const auto inside = [&](u32 i) { return (i * LANES + lane) * EACH < p.extent; };
-        uint4 bits[PLACES];
+    wait_for_predecessors();
+    release_successors();
+    const auto inside = [&](u32 i) { return (i * LANES + lane) * EACH < p.extent; };
+    const auto row_of = [&](u32 tile) { return tile * (NORMALISE_THREADS / LANES) + threadIdx.x / LANES; };
+    // Lanes without a row take part in the exchange of the others.
+    const auto load = [&](u32 tile, uint4(&bits)[PLACES]) {
+        const u32 row = row_of(tile);
+        const bool present = tile < p.tiles && row < p.box.count;
+        const uint4* const from = row_at(p, present ? row : 0).from + lane;
 #pragma unroll
         for (u32 i = 0; i < PLACES; ++i) bits[i] = present && inside(i) ? from[i * LANES] : make_uint4(0, 0, 0, 0);
+    };
+    uint4 next[PLACES];
+    load(blockIdx.x, next);
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        float values[PLACES][EACH];
+#pragma unroll
+        for (u32 i = 0; i < PLACES; ++i) widen(next[i], values[i]);
+        load(tile + gridDim.x, next);
         const auto total = [&](bool squares, float mean) {
             float runs[RUNS] = {0.0f, 0.0f, 0.0f, 0.0f};
             float sums[EACH] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
             for (u32 i = 0; i < PLACES; ++i) {
-                float v[EACH];
-                widen(bits[i], v);
 #pragma unroll
                 for (u32 k = 0; k < EACH; ++k) {
-                    if (inside(i)) sums[k] = taken(squares, mean, sums[k], v[k]);
+                    if (inside(i)) sums[k] = taken(squares, mean, sums[k], values[i][k]);
                 }
                 if (WHOLE) continue;
                 runs[i % RUNS] = in_order(sums);
@@ -107,9 +125,12 @@ __device__ __forceinline__ void normalise_rows(const NormaliseRows& p) {
         };
         const float mean = __fmul_rn(total(false, 0.0f), p.count);
         const float factor = reciprocal_deviation(total(true, mean), p.count, p.epsilon);
+        const u32 row = row_of(tile);
+        if (row >= p.box.count) continue;
+        uint4* const to = row_at(p, row).to + lane;
 #pragma unroll
         for (u32 i = 0; i < PLACES; ++i) {
-            if (present && inside(i)) to[i * LANES] = normalised(p, bits[i], mean, factor, scale[i], shift[i]);
+            if (inside(i)) to[i * LANES] = normalised(p, values[i], mean, factor, scale[i], shift[i]);
         }
     }
 }

@@ -45,7 +45,7 @@ struct ResizeRows {
 
 static_assert(sizeof(ResizeRows) == 144, "mirrored in bind/resize_rows.rs");
 
-// Four neighbours of a plane; `from` lies on them all.
+// Four neighbours of a plane; `to` lies on them all.
 __device__ __forceinline__ void store_four(float* to, const float (&v)[RUN]) { *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]); }
 
 __device__ __forceinline__ void store_four(u16* to, const float (&v)[RUN]) {

@@ -2,14 +2,15 @@
 //
 // The same sums as conv_wgmma.cu, bit for bit, with the operands' sides exchanged: 64 output channels are the rows of a
 // warpgroup product and 8, 16 or 32 pixels its columns, so that a stage is almost all weights. A warpgroup waits longest for its own
-// sums, from one product to the next: where few SMs share the memory's speed, blocks have two, of 64 channels each. Two warps keep a deep ring of
-// stages in flight, as one does not ask for copies fast enough where few SMs share the memory's speed: one asks for weights, which
-// are constants, and fills the ring before it waits for the launches whose pixels the other brings.
-// Two blocks share an SM: the next launch's first stages load while this one ends.
+// sums, from one product to the next: where few SMs share the memory's speed, blocks have two, of 64 channels each. Two warps keep a
+// deep ring of stages in flight, as one does not ask for copies fast enough where few SMs share the memory's speed: one asks for
+// weights, which are constants, and fills the ring before it waits for the launches whose pixels the other brings. Two blocks share
+// an SM: the next launch's first stages load while this one ends.
 
 #include "conv_wgmma_params.cuh"
 #include "epilogue.cuh"
 #include "hopper.cuh"
+#include "ring.cuh"
 #include "wgmma.cuh"
 
 constexpr u32 BLOCK_K = 64;                  // channels of a stage
@@ -65,20 +66,6 @@ __device__ __forceinline__ Tile tile_at(const ConvWgmmaParams& p, u32 index) {
 }
 
 __device__ __forceinline__ u32 chain_begin(const ConvWgmmaParams& p, u32 chain) { return chain * p.k_blocks / p.splits; }
-
-// The stage that comes next and how often the ring went round.
-template <u32 STAGES>
-struct Ring {
-    u32 stage = 0, parity = 0;
-    bool fresh = true;  // it has not gone round yet: nobody has a stage to empty
-    __device__ __forceinline__ void advance() {
-        if (++stage == STAGES) {
-            stage = 0;
-            parity ^= 1;
-            fresh = false;
-        }
-    }
-};
 
 // Where the weights of a tile's K block lie.
 template <class S>

@@ -65,6 +65,28 @@ impl ElementBox {
     }
 }
 
+impl ElementBox {
+    /// Where the first element lies in a tensor of such strides, and the distance from one element to the next if it is always the
+    /// same and not 0.
+    pub fn even(&self, strides: &[i64; MAX_RANK]) -> Option<(i64, i64)> {
+        let first = (0..MAX_RANK).map(|a| i64::from(self.start[a]) * strides[a]).sum();
+        let inner = (self.channels_last == 1).then_some(1);
+        let order = inner.into_iter().chain((0..MAX_RANK).rev().filter(|&a| inner != Some(a)));
+        let mut run: Option<(i64, i64)> = None; // elements so far, and their distance
+        for axis in order.filter(|&a| self.extents[a].divisor > 1) {
+            let extent = i64::from(self.extents[axis].divisor);
+            run = match run {
+                None => Some((extent, strides[axis])),
+                Some((count, step)) if strides[axis] == count * step => Some((count * extent, step)),
+                Some(_) => return None,
+            };
+        }
+        // One element has any distance from the next.
+        let step = run.map_or(1, |(_, step)| step);
+        (step != 0).then_some((first, step))
+    }
+}
+
 /// What all generic kernels begin with: `Generic` of `kernels/generic.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -203,5 +225,29 @@ mod tests {
             (offset_of!(Frame, elements), offset_of!(Frame, tail), offset_of!(Frame, tiles)),
             (88, 192, 1272)
         );
+    }
+
+    #[test]
+    fn even_elements_lie_where_their_coordinates_say() {
+        let cases = [
+            // A dense tensor, its last axis left out; the same with rows apart, from row 2 on.
+            ([3, 4, 5, 1, 1, 1], [0, 0, 0, 0, 0, 0], 0, [160, 40, 8, 1, 0, 0], Some((0, 8))),
+            ([1, 4, 5, 1, 1, 1], [1, 0, 2, 0, 0, 0], 0, [400, 96, 16, 1, 0, 0], None),
+            ([1, 1, 5, 1, 1, 1], [1, 0, 2, 0, 0, 0], 0, [400, 80, 16, 1, 0, 0], Some((432, 16))),
+            // Channels first or last in the order, one element, one that repeats itself.
+            ([2, 4, 5, 1, 1, 1], [0; 6], 1, [20, 1, 4, 0, 0, 0], Some((0, 1))),
+            ([2, 4, 5, 1, 1, 1], [0; 6], 0, [20, 1, 4, 0, 0, 0], None),
+            ([1; 6], [0, 3, 0, 0, 0, 0], 0, [0, 7, 0, 0, 0, 0], Some((21, 1))),
+            ([1, 3, 1, 1, 1, 1], [0; 6], 0, [0; 6], None),
+        ];
+        for (extents, start, channels_last, strides, expected) in cases {
+            let elements = ElementBox {
+                count: extents.iter().product(),
+                channels_last,
+                start,
+                extents: extents.map(Divisor::new),
+            };
+            assert_eq!(elements.even(&strides), expected, "{extents:?} {strides:?}");
+        }
     }
 }

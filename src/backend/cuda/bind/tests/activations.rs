@@ -30,7 +30,7 @@ impl Brief {
             error,
             log2_e,
             tangent: [numbers("p = __fmaf_rn(z, "), numbers("p = __fmaf_rn(p, z, ")].concat(),
-            bound: numbers("fminf(absolute(x), ")[0],
+            bound: numbers("fminf(fabsf(x), ")[0],
             gelu: [numbers("p = __fmaf_rn(t, "), numbers("p = __fmaf_rn(p, t, ")].concat(),
             cubic: numbers("LINEAR * ")[0],
             linear: -2.0 * log2_e * numbers("-2.0f * LOG2_E * ")[0],

@@ -67,7 +67,7 @@ impl Placed {
             slot: 0,
             workspace: Area::default(),
             clusters: false,
-            multiprocessors: 0,
+            multiprocessors: 132,
             maps: &NoMaps,
         }
     }
