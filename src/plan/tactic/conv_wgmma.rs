@@ -29,21 +29,33 @@ pub enum Chains {
     Cluster,
 }
 
-/// A block whose weights stay in shared memory, and whose warpgroups multiply tiles of their own.
+/// Weights that stay in a block's shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Most K blocks of the weights.
     pub k_blocks: u16,
-    /// Warpgroups that multiply.
-    pub warpgroups: u16,
-    /// Tiles of each that are stored or joined at once.
+    /// Tiles of a warpgroup that are stored or joined at once.
     pub buffers: u16,
 }
 
-/// One kernel of `conv_wgmma.cu` or `conv_wgmma_kept.cu`.
+/// How the warpgroups of a block that multiply share out its tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// All work on the same tile.
+    Together,
+    /// Each has tiles of its own, and they take turns at the tensor cores.
+    PingPong {
+        /// Warpgroups that multiply.
+        warpgroups: u16,
+        /// How weights are kept, if they are.
+        kept: Option<Kept>,
+    },
+}
+
+/// One kernel of `conv_wgmma.cu`, `conv_wgmma_pingpong.cu` or `conv_wgmma_kept.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WgmmaTile {
-    /// Pixels (64 for each warpgroup) and output channels of a block's tile, or of a warpgroup's where weights are kept.
+    /// Pixels (64 for each warpgroup) and output channels of a block's tile, or of a warpgroup's where each has its own.
     pub tile: (u16, u16),
     /// K blocks in shared memory at once; of the pixels alone where weights are kept.
     pub stages: u16,
@@ -51,8 +63,8 @@ pub struct WgmmaTile {
     pub blocks: u16,
     /// Who sums the chains of a split K.
     pub chains: Chains,
-    /// How weights are kept, if they are.
-    pub kept: Option<Kept>,
+    /// How warpgroups share out tiles.
+    pub sharing: Sharing,
 }
 
 const fn entry(tile: (u16, u16), stages: u16, blocks: u16, chains: Chains) -> Option<WgmmaTile> {
@@ -61,22 +73,32 @@ const fn entry(tile: (u16, u16), stages: u16, blocks: u16, chains: Chains) -> Op
         stages,
         blocks,
         chains,
-        kept: None,
+        sharing: Sharing::Together,
     })
 }
 
-/// Weights of so many channels and K blocks are kept.
+/// Warpgroups with tiles of their own.
+const fn pingpong(tile: (u16, u16), warpgroups: u16, stages: u16, chains: Chains) -> Option<WgmmaTile> {
+    Some(WgmmaTile {
+        tile,
+        stages,
+        blocks: 1,
+        chains,
+        sharing: Sharing::PingPong { warpgroups, kept: None },
+    })
+}
+
+/// The same, and weights of so many channels and K blocks are kept.
 const fn kept(channels: u16, k_blocks: u16, warpgroups: u16, stages: u16, buffers: u16) -> Option<WgmmaTile> {
     Some(WgmmaTile {
         tile: (64, channels),
         stages,
         blocks: 1,
         chains: Chains::One,
-        kept: Some(Kept {
-            k_blocks,
+        sharing: Sharing::PingPong {
             warpgroups,
-            buffers,
-        }),
+            kept: Some(Kept { k_blocks, buffers }),
+        },
     })
 }
 
@@ -98,13 +120,13 @@ const RETIRED: Option<WgmmaTile> = None;
 /// The menu. A tactic's `variant` is the place in it: only ever append, or retire what no table found to be the fastest.
 const MENU: &[Option<WgmmaTile>] = &[
     RETIRED,
-    one((128, 128), 5, 1),
+    RETIRED,
     one((128, 128), 3, 2),
     one((128, 64), 6, 1),
     one((128, 64), 4, 2),
     one((128, 64), 2, 3),
     one((64, 128), 4, 2),
-    one((64, 128), 2, 3),
+    RETIRED,
     one((64, 64), 4, 3),
     one((64, 64), 2, 4),
     one((64, 32), 8, 1),
@@ -113,14 +135,14 @@ const MENU: &[Option<WgmmaTile>] = &[
     turns((64, 128), 6, 1),
     turns((64, 128), 4, 2),
     turns((64, 64), 4, 3),
-    turns((64, 32), 8, 1),
+    RETIRED,
     cluster((128, 128), 4, 1),
     cluster((128, 64), 6, 1),
     cluster((64, 128), 6, 1),
     cluster((64, 64), 8, 1),
     RETIRED,
     one((192, 128), 4, 1),
-    one((192, 64), 5, 1),
+    RETIRED,
     RETIRED,
     RETIRED,
     cluster((64, 64), 6, 2),
@@ -132,16 +154,22 @@ const MENU: &[Option<WgmmaTile>] = &[
     turns((64, 32), 4, 3),
     one((128, 96), 6, 1),
     one((128, 160), 5, 1),
-    one((192, 160), 4, 1),
+    RETIRED,
     turns((128, 96), 6, 1),
     kept(128, 2, 4, 8, 2),
     kept(128, 2, 3, 12, 2),
     kept(128, 4, 4, 12, 1),
     kept(128, 8, 3, 6, 1),
+    pingpong((128, 128), 2, 5, Chains::One),
+    pingpong((128, 64), 3, 6, Chains::One),
+    pingpong((64, 128), 3, 7, Chains::One),
+    pingpong((128, 64), 2, 7, Chains::InTurn),
+    pingpong((64, 128), 2, 7, Chains::InTurn),
 ];
 
 impl WgmmaTile {
-    /// The kernel's name in its source; `plain` for tails that are stored the plain way, the only ones where weights are kept.
+    /// The kernel's name in its source; `plain` for tails that are stored the plain way, the only ones of warpgroups with tiles of
+    /// their own.
     pub fn function(&self, plain: bool) -> String {
         let WgmmaTile { tile, stages, blocks, .. } = self;
         let chains = match self.chains {
@@ -149,25 +177,38 @@ impl WgmmaTile {
             Chains::InTurn => "turns",
             Chains::Cluster => "cluster",
         };
-        if let Some(Kept { k_blocks, warpgroups, .. }) = self.kept {
-            return format!("conv_wgmma_kept_{}_k{k_blocks}_g{warpgroups}_s{stages}_{chains}", tile.1);
+        if let Sharing::PingPong { warpgroups, kept } = self.sharing {
+            return match kept {
+                Some(Kept { k_blocks, .. }) => format!("conv_wgmma_kept_{}_k{k_blocks}_g{warpgroups}_s{stages}_{chains}", tile.1),
+                None => format!("conv_wgmma_pingpong_{}x{}_g{warpgroups}_s{stages}_{chains}", tile.0, tile.1),
+            };
         }
         let any = if plain { "" } else { "_any" };
         format!("conv_wgmma_{}x{}_s{stages}_b{blocks}_{chains}{any}", tile.0, tile.1)
     }
 
     /// Threads of a block: the warpgroups that multiply, and a warp that loads, two where the block has an SM to itself. Where weights
-    /// are kept, the second brings what is joined.
+    /// are kept, the second brings what is joined; of other warpgroups with tiles of their own, a whole one loads, as registers pass
+    /// between warpgroups.
     pub fn threads(&self) -> u32 {
-        match self.kept {
-            Some(kept) => u32::from(kept.warpgroups) * 128 + 64,
-            None => u32::from(self.tile.0) / 64 * 128 + if self.blocks == 1 { 64 } else { 32 },
+        match self.sharing {
+            Sharing::PingPong { warpgroups, kept } => u32::from(warpgroups) * 128 + if kept.is_some() { 64 } else { 128 },
+            Sharing::Together => u32::from(self.tile.0) / 64 * 128 + if self.blocks == 1 { 64 } else { 32 },
         }
     }
 
-    /// The entry for a launch whose weights cannot be kept, or whose tail is not one that such kernels store: the same bits.
-    pub fn without_kept(&self) -> Option<&'static WgmmaTile> {
-        WgmmaTile::all().find(|e| e.kept.is_none() && e.chains == self.chains && e.tile.1 == self.tile.1)
+    /// The weights that are kept.
+    pub fn kept(&self) -> Option<Kept> {
+        match self.sharing {
+            Sharing::PingPong { kept, .. } => kept,
+            Sharing::Together => None,
+        }
+    }
+
+    /// The entry for a launch that warpgroups with tiles of their own do not serve, as its pixels or its tail are not theirs: the
+    /// same bits.
+    pub fn together(&self) -> Option<&'static WgmmaTile> {
+        WgmmaTile::all().find(|e| e.sharing == Sharing::Together && e.chains == self.chains && e.tile.1 == self.tile.1)
     }
 
     /// The entry for a launch that is too narrow for a cluster: the same tile and bits, the chains in turn.
@@ -263,7 +304,10 @@ pub fn splits(product: &Product<'_>) -> u16 {
 /// Checks that an entry of the menu computes a product whose class has `split_k` chains.
 pub fn fits(entry: &WgmmaTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
     need(split_k == splits(product), Misfit::Class)?;
-    let held = entry.kept.is_none_or(|kept| k_blocks(product) <= u64::from(kept.k_blocks));
+    let held = entry.kept().is_none_or(|kept| k_blocks(product) <= u64::from(kept.k_blocks));
+    // In frames, where pixels have just been written, tiles that read them once for each tap are slower than alone, and patches are not.
+    let apart = matches!(entry.sharing, Sharing::PingPong { .. }) && entry.chains == Chains::InTurn;
+    need(!apart || product.window.taps() == 1, Misfit::Tile)?;
     need(held && (split_k == 1) == (entry.chains == Chains::One), Misfit::Tile)
 }
 
@@ -310,10 +354,18 @@ impl WgmmaTile {
             0 => 0,
             _ => k_blocks(product).div_ceil(side_by_side) * (block * resident).max(LATENCY / u64::from(self.stages - 1)) + last,
         };
-        // Warpgroups that take tiles of their own are like blocks.
-        let blocks = u64::from(self.kept.map_or(self.blocks, |kept| kept.warpgroups));
+        let blocks = match self.sharing {
+            // What is behind one tile's products hides behind the next one's.
+            Sharing::PingPong { kept: None, .. } => {
+                let products = k_blocks(product) * block.max(LATENCY / u64::from(self.stages - 1));
+                return START + tiles.div_ceil(PROCESSORS) * products.max(last) + last;
+            }
+            // Warpgroups that take tiles of their own are like blocks.
+            Sharing::PingPong { warpgroups, .. } => u64::from(warpgroups),
+            Sharing::Together => u64::from(self.blocks),
+        };
         let (full, rest) = (tiles / (PROCESSORS * blocks), tiles % (PROCESSORS * blocks));
-        let loads = self.kept.map_or(0, |_| LOAD * k_blocks(product));
+        let loads = self.kept().map_or(0, |_| LOAD * k_blocks(product));
         START + loads + full * wave(blocks) + wave(rest.div_ceil(PROCESSORS))
     }
 }
@@ -327,6 +379,7 @@ mod tests {
         let sources = [
             include_str!("../../backend/cuda/kernels/conv_wgmma.cu"),
             include_str!("../../backend/cuda/kernels/conv_wgmma_kept.cu"),
+            include_str!("../../backend/cuda/kernels/conv_wgmma_pingpong.cu"),
         ];
         let mut kernels = 0;
         for entry in WgmmaTile::all() {
@@ -336,19 +389,28 @@ mod tests {
                 Chains::Cluster => "CLUSTER",
             };
             let (tile, stages) = (entry.tile, entry.stages);
-            let line = match entry.kept {
-                Some(k) => format!(
-                    "\nCONV_KEPT_{list}({}, {}, {}, {stages}, {})\n",
-                    tile.1, k.k_blocks, k.warpgroups, k.buffers
-                ),
-                None => format!("\nCONV_WGMMA_{list}({}, {}, {stages}, {})\n", tile.0, tile.1, entry.blocks),
+            let line = match entry.sharing {
+                Sharing::PingPong { warpgroups, kept: Some(k) } => {
+                    format!(
+                        "\nCONV_KEPT_{list}({}, {}, {warpgroups}, {stages}, {})\n",
+                        tile.1, k.k_blocks, k.buffers
+                    )
+                }
+                Sharing::PingPong { warpgroups, kept: None } => {
+                    format!("\nCONV_PINGPONG_{list}({}, {}, {warpgroups}, {stages})\n", tile.0, tile.1)
+                }
+                Sharing::Together => format!("\nCONV_WGMMA_{list}({}, {}, {stages}, {})\n", tile.0, tile.1, entry.blocks),
             };
             let found: usize = sources.iter().map(|s| s.matches(&line).count()).sum();
             assert_eq!(found, 1, "{line}");
             kernels += 1;
         }
         let lines = sources.iter().flat_map(|s| s.lines());
-        let listed = lines.filter(|l| l.starts_with("CONV_WGMMA_") || l.starts_with("CONV_KEPT_"));
+        let listed = lines.filter(|l| {
+            ["CONV_WGMMA_", "CONV_KEPT_", "CONV_PINGPONG_"]
+                .iter()
+                .any(|name| l.starts_with(name))
+        });
         assert_eq!(listed.count(), kernels);
     }
 
@@ -362,7 +424,8 @@ mod tests {
             };
             assert_eq!(WgmmaTile::of(wrong), None);
             assert!(entry.chains != Chains::Cluster || entry.without_cluster().is_some_and(|e| e.chains == Chains::InTurn));
-            assert!(entry.kept.is_none() || entry.without_kept().is_some_and(|e| e.kept.is_none() && e.chains == entry.chains));
+            let together = |e: &WgmmaTile| e.sharing == Sharing::Together && e.chains == entry.chains;
+            assert!(together(entry) || entry.together().is_some_and(together));
         }
         let retired = MENU.iter().position(Option::is_none).map(|variant| Tactic {
             kernel: Kernel::ConvWgmma,

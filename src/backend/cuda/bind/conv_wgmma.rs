@@ -7,13 +7,11 @@ use super::epilogue::{ChannelsLast, Constants, Epilogue, GROUP, flags, function,
 use super::swizzle::{Halves, swizzled_blocks};
 use super::{Addresses, BindError, Im2colMap, Kernel, Launch, PackId, Packer, Swizzle, TensorMap, TiledMap};
 use crate::plan::format::Operator;
-use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains, WgmmaTile, corners, k_blocks, product};
+use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains, Kept, Sharing, WgmmaTile, corners, k_blocks, product};
 use crate::plan::tactic::product::Product;
 use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
 
-/// Rows that a warpgroup multiplies.
-const WARPGROUP_ROWS: u32 = 64;
 /// Rows that a warp stores at a time, and channels.
 const STRIP: [u32; 2] = [16, 64];
 /// Bytes of a row of a K block.
@@ -54,31 +52,40 @@ pub(super) struct Params {
     end: [u32; 4],
 }
 
-/// `ConvKeptParams` of `kernels/conv_wgmma_kept.cu`.
+/// `ConvPingPongParams` of `kernels/conv_wgmma_pingpong.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C, align(64))]
-struct KeptParams {
+struct PingPongParams {
     product: Params,
     output: TensorMap,
     joined: TensorMap,
 }
 
 impl WgmmaTile {
-    /// Bytes of shared memory of a block: stages, barriers, and strips or, in a cluster, the sums of as much as a tile; or weights
-    /// that are kept, stages, the tiles that are stored, and barriers.
+    /// Bytes of shared memory of a block: stages, barriers, and strips or, in a cluster, the sums of as much as a tile; or of
+    /// warpgroups with tiles of their own weights that are kept, stages, the tiles that are stored, and barriers.
     fn shared(&self) -> u32 {
         let [pixels, channels] = [self.tile.0, self.tile.1].map(u32::from);
-        if let Some(kept) = self.kept {
-            let [k_blocks, warpgroups, buffers] = [kept.k_blocks, kept.warpgroups, kept.buffers].map(u32::from);
-            let outputs = warpgroups * buffers * pixels * channels * 2;
-            return (k_blocks * channels + u32::from(self.stages) * pixels) * K_BYTES + outputs + KEPT_BARRIER_BYTES;
-        }
         let stages = u32::from(self.stages) * (pixels + channels) * K_BYTES;
-        let sums = match self.chains {
-            Chains::Cluster => pixels * channels * 4,
-            _ => pixels / 16 * STRIP_BYTES,
-        };
-        stages + BARRIER_BYTES + sums
+        match self.sharing {
+            Sharing::PingPong { warpgroups, kept } => {
+                let outputs = u32::from(warpgroups) * pixels * channels * 2;
+                match kept {
+                    Some(Kept { k_blocks, buffers }) => {
+                        let operands = (u32::from(k_blocks) * channels + u32::from(self.stages) * pixels) * K_BYTES;
+                        operands + outputs * u32::from(buffers) + KEPT_BARRIER_BYTES
+                    }
+                    None => stages + outputs + BARRIER_BYTES,
+                }
+            }
+            Sharing::Together => {
+                let sums = match self.chains {
+                    Chains::Cluster => pixels * channels * 4,
+                    _ => pixels / 16 * STRIP_BYTES,
+                };
+                stages + BARRIER_BYTES + sums
+            }
+        }
     }
 
     /// Clusters of a launch over so many tiles, `most` of them if that is not 0. Where chains need no cluster, no more blocks than
@@ -315,40 +322,38 @@ fn pixel_map(tensor: &ChannelsLast, params: &Params, rows: u32) -> TiledMap {
 }
 
 impl ConvWgmma {
-    /// The launch of an entry that keeps weights; none where its tail or its pixels want another, or it has no block for every
-    /// tile of channels.
-    fn kept(&self, at: &Addresses<'_>, params: Params, width: u16) -> Result<Option<Launch>, BindError> {
+    /// The launch of an entry whose warpgroups have tiles of their own; none where its tail or its pixels want another, or weights
+    /// that are kept have no block for every tile of channels.
+    fn pingpong(&self, at: &Addresses<'_>, params: Params, width: u16) -> Result<Option<Launch>, BindError> {
         let epilogue = &params.epilogue;
         let flat = epilogue.flags & flags::FLAT != 0 && params.run_stride == 0 && epilogue.output.pixel > 0;
         let places = match u32::from(width) {
             0 => at.multiprocessors,
             width => width,
         };
-        let across = (places / params.channel_tiles).min(params.run_tiles);
-        if !is_clip(epilogue) || !flat || !is_plain(epilogue, params.channels) || across == 0 {
+        let kept = self.entry.kept().is_some();
+        let blocks = match kept {
+            true => (places / params.channel_tiles).min(params.run_tiles) * params.channel_tiles,
+            false => places.min(params.tiles),
+        };
+        let function = is_clip(epilogue) || (!kept && epilogue.flags & flags::JOINS == 0);
+        if !function || !flat || !is_plain(epilogue, params.channels) || blocks == 0 {
             return Ok(None);
         }
         let joins = epilogue.flags & flags::JOINS != 0;
         let output = at.maps.tiled(&pixel_map(&epilogue.output, &params, STRIP[0]))?;
         let joined = match joins {
-            true if epilogue.joined.pixel > 0 => at.maps.tiled(&pixel_map(&epilogue.joined, &params, WARPGROUP_ROWS))?,
+            true if epilogue.joined.pixel > 0 => at.maps.tiled(&pixel_map(&epilogue.joined, &params, self.entry.tile.0.into()))?,
             true => return Ok(None),
             false => TensorMap([0; 16]),
         };
-        let blocks = across * params.channel_tiles;
-        let params = KeptParams {
+        let params = PingPongParams {
             product: params,
             output,
             joined,
         };
-        let launch = Launch::new(
-            "conv_wgmma_kept",
-            self.entry.function(true),
-            blocks,
-            0,
-            self.entry.threads(),
-            &params,
-        );
+        let unit = if kept { "conv_wgmma_kept" } else { "conv_wgmma_pingpong" };
+        let launch = Launch::new(unit, self.entry.function(true), blocks, 0, self.entry.threads(), &params);
         Ok(Some(Launch {
             shared: self.entry.shared(),
             ..launch
@@ -360,15 +365,14 @@ impl Kernel for ConvWgmma {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
         let params = |entry: &WgmmaTile| params(at, &self.operator, &product, region, entry.tile, &self.constants);
-        if self.entry.kept.is_some()
-            && let Some(launch) = self.kept(at, params(&self.entry)?, width)?
-        {
+        let own = matches!(self.entry.sharing, Sharing::PingPong { .. });
+        if own && let Some(launch) = self.pingpong(at, params(&self.entry)?, width)? {
             return Ok(vec![launch]);
         }
         // A cluster is not cut: where the width has no room for one, a block sums the chains of its tiles in turn.
         let narrow = width != 0 && u32::from(width) < self.constants.splits;
         let entry = match self.entry.chains {
-            _ if self.entry.kept.is_some() => *self.entry.without_kept().ok_or(MISFIT)?,
+            _ if own => *self.entry.together().ok_or(MISFIT)?,
             Chains::Cluster if narrow => *self.entry.without_cluster().ok_or(MISFIT)?,
             _ => self.entry,
         };

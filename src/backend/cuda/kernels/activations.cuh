@@ -48,7 +48,8 @@ __device__ __forceinline__ float brief_tangent(float x) {
 // minimax polynomial of degree 5 for 0 <= t <= 5.75, its error weighted by what the result's rounding forgives; so Q has a
 // small relative error, and the result too where x is negative. Behind 5.75 the product rounds to 0.
 __device__ __forceinline__ float brief_gelu(float x) {
-    const float t = fminf(absolute(x), 5.75f);
+    // Signs of operands cost no instructions of their own here.
+    const float t = fminf(fabsf(x), 5.75f);
     float p = __fmaf_rn(t, -3.33261621e-4f, 5.95093355e-3f);
     p = __fmaf_rn(p, t, -4.86512810e-2f);
     p = __fmaf_rn(p, t, -4.63564583e-1f);
@@ -56,7 +57,7 @@ __device__ __forceinline__ float brief_gelu(float x) {
     p = __fmaf_rn(p, t, -1.00010252f);
     float positive;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(positive) : "f"(x), "f"(0.0f));
-    return __fmaf_rn(negative(t), brief_power_of_two(p), positive);
+    return __fmaf_rn(-t, brief_power_of_two(p), positive);
 }
 
 // x times the logistic function of 2 sqrt(2 / pi) (x + 0.044715 x^3).

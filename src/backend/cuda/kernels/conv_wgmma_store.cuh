@@ -165,6 +165,10 @@ __device__ __forceinline__ uint4 load_strip(u32 address) {
     return v;
 }
 
+__device__ __forceinline__ void store_strip_piece(u32 address, const uint4& v) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
 // Applies `f` to 8 channels.
 template <class F>
 __device__ __forceinline__ uint4 each_half(const uint4& bits, const F& f) {
@@ -211,20 +215,29 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, StripAhead<WI
         const u64 to = Turns::address(e.output, rows.output, channel, i, lane);
         if (Turns::is_live(rows, channel, channels, i, lane)) *reinterpret_cast<uint4*>(to) = bits;
     };
-    // The choice of a function stands before the turns, which would else wait for its branches again and again.
+    // The choice of a function stands before the turns, which would else wait for its branches again and again. Two turns at a time
+    // wait less for each other's instructions.
     const auto turns = [&](const auto& f) {
+        constexpr u32 ROWS = Turns::TURNS % 2 == 0 ? 2 : 1;
 #pragma unroll 1
-        for (u32 i = 0; i < Turns::TURNS; ++i) {
-            uint4 bits = each_half(piece(i), f);
-            if (is_join(e)) {
-                if constexpr (EARLY) {
-                    bits = join(bits, ahead.next(), e);
-                } else {  // large tiles have no registers for what is joined
-                    const u64 other = Turns::address(e.joined, rows.joined, channel, i, lane);
-                    if (Turns::is_live(rows, channel, channels, i, lane)) bits = join(bits, *reinterpret_cast<const uint4*>(other), e);
+        for (u32 first = 0; first < Turns::TURNS; first += ROWS) {
+            uint4 bits[ROWS];
+#pragma unroll
+            for (u32 i = 0; i < ROWS; ++i) bits[i] = piece(first + i);
+#pragma unroll
+            for (u32 i = 0; i < ROWS; ++i) bits[i] = each_half(bits[i], f);
+#pragma unroll
+            for (u32 i = 0; i < ROWS; ++i) {
+                if (is_join(e)) {
+                    if constexpr (EARLY) {
+                        bits[i] = join(bits[i], ahead.next(), e);
+                    } else {  // large tiles have no registers for what is joined
+                        const u64 other = Turns::address(e.joined, rows.joined, channel, first + i, lane);
+                        if (Turns::is_live(rows, channel, channels, first + i, lane)) bits[i] = join(bits[i], *reinterpret_cast<const uint4*>(other), e);
+                    }
                 }
+                put(first + i, bits[i]);
             }
-            put(i, bits);
         }
     };
     if (!is_clip(e)) {

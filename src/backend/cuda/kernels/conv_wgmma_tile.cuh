@@ -6,6 +6,7 @@
 
 #include "conv_wgmma_params.cuh"
 #include "hopper.cuh"
+#include "ring.cuh"
 #include "wgmma.cuh"
 
 constexpr u32 BLOCK_K = 64;                  // channels of a stage
@@ -64,20 +65,6 @@ __device__ __forceinline__ Blocks chain_blocks(const ConvWgmmaParams& p, const B
 __device__ __forceinline__ Blocks blocks_of(const ConvWgmmaParams& p, const Tile& t) {
     return p.height == 0 ? Blocks{0, p.k_blocks} : live_blocks(p, t);
 }
-
-// The stage that comes next and how often the ring went round.
-template <u32 STAGES>
-struct Ring {
-    u32 stage = 0, parity = 0;
-    bool fresh = true;  // it has not gone round yet: nobody has a stage to empty
-    __device__ __forceinline__ void advance() {
-        if (++stage == STAGES) {
-            stage = 0;
-            parity ^= 1;
-            fresh = false;
-        }
-    }
-};
 
 // Where the weights of a tile lie: a run of `bytes` for each K block, `step` apart.
 struct WeightRuns {

@@ -7,7 +7,7 @@ fn params_have_the_sources_bytes() {
     assert_eq!((offset_of!(Params, weights), offset_of!(Params, k_blocks)), (128, 136));
     assert_eq!((offset_of!(Params, walk_rows), offset_of!(Params, tiles)), (176, 216));
     assert_eq!(offset_of!(Params, epilogue), 224);
-    assert_eq!(size_of::<KeptParams>(), size_of::<Params>() + 256);
+    assert_eq!(size_of::<PingPongParams>(), size_of::<Params>() + 256);
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn blocks_find_places_at_once() {
         stages: 4,
         blocks,
         chains,
-        kept: None,
+        sharing: Sharing::Together,
     };
     let two = entry(Chains::One, 2);
     assert_eq!(two.clusters(500, 0, 132), 264);

@@ -1,0 +1,190 @@
+// Convolution for Hopper where every SM has several tiles: the sums and bits of conv_wgmma.cu, by two warpgroups that take turns at
+// the tensor cores.
+//
+// Each warpgroup multiplies tiles of its own, and finishes one while the other multiplies the next: the tensor cores, which stand
+// still at the end of every tile of conv_wgmma.cu, do not wait for rounding, functions and stores. (CUTLASS calls such kernels
+// ping-pong.) Stages pass in order, so the second tile begins when the last stage of the first is there. Warps of a third warpgroup
+// load weights, pixels and what is joined, and leave their registers to the two that multiply.
+
+#include "conv_wgmma_pingpong.cuh"
+
+constexpr u32 BARRIER_BYTES = 256;
+
+// A warpgroup's tile of M pixels and N channels, how many warpgroups multiply, and how many K blocks are in flight.
+template <u32 M, u32 N, u32 GROUPS, u32 DEPTH>
+struct Shape {
+    static constexpr u32 TILE_M = M, TILE_N = N, STAGES = DEPTH, WARPGROUPS = GROUPS, BUFFERS = 1;
+    static constexpr u32 THREADS = (WARPGROUPS + 1) * WARPGROUP;
+    static constexpr u32 IMAGE_BYTES = M * K_BYTES, STAGE_BYTES = (M + N) * K_BYTES;
+    static constexpr bool FUNCTIONS = true;
+    // Registers of a thread that multiplies, and of one that loads.
+    static constexpr u32 WORK_REGISTERS = GROUPS == 2 ? 232 : 152, LOAD_REGISTERS = GROUPS == 2 ? 40 : 56;
+    static_assert((GROUPS * WORK_REGISTERS + LOAD_REGISTERS) * WARPGROUP <= 65536, "there are registers for all");
+    // Shared memory: stages, the warpgroups' buffers, barriers.
+    static constexpr u32 OUTPUTS = DEPTH * STAGE_BYTES;
+    static constexpr u32 BARRIERS = OUTPUTS + WARPGROUPS * M * N * 2;
+    static constexpr u32 BUFFER_BARRIERS = BARRIERS + DEPTH * 16;
+    static constexpr u32 ORDER_BARRIERS = BUFFER_BARRIERS + WARPGROUPS * BUFFERS * 16;
+    static_assert(DEPTH * 16 + WARPGROUPS * (BUFFERS * 16 + 8) <= BARRIER_BYTES, "barriers fit");
+};
+
+// Multiplies the next `count` stages into `sums`, which start anew. When the last of them is there, it is the next warpgroup's turn,
+// whose barrier is `next`; 0 if more stages of the tile follow.
+template <class S>
+__device__ __forceinline__ void multiply_tile(TileSums<S>& sums, u32 count, u32 next, u32 base, u32 lane, Ring<S::STAGES>& ring) {
+    constexpr u32 HALVES = S::TILE_M / WARPGROUP_ROWS;
+    // Set here, not by the first product: some compilers would else set them between products and wait for each.
+#pragma unroll
+    for (u32 i = 0; i < HALVES; ++i) {
+#pragma unroll
+        for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[i][j] = 0.0f;
+    }
+    if (next != 0 && count == 0 && lane == 0) barrier_arrive(next);
+    u32 previous = 0;
+#pragma unroll 1
+    for (u32 k = 0; k < count; ++k, ring.advance()) {
+        const u32 full = base + S::BARRIERS + ring.stage * 16;
+        barrier_wait(full, ring.parity);
+        if (next != 0 && k + 1 == count && lane == 0) barrier_arrive(next);
+        const u32 image = base + ring.stage * S::STAGE_BYTES;
+        const u32 a = swizzled_matrix(image), b = swizzled_matrix(image + S::IMAGE_BYTES);
+        products_begin();
+#pragma unroll
+        for (u32 i = 0; i < BLOCK_K / PRODUCT_K; ++i) {
+            const u32 step = i * PRODUCT_K * 2 >> 4;  // descriptors count in 16 bytes
+#pragma unroll
+            for (u32 half = 0; half < HALVES; ++half) {
+                Wgmma<S::TILE_N>::multiply(sums[half], a + half * (WARPGROUP_ROWS * K_BYTES >> 4) + step, b + step);
+            }
+        }
+        products_commit();
+        // The products of the stage before are done: it may be filled again.
+        products_wait<1>();
+        if (k > 0 && lane == 0) barrier_arrive(previous);
+        previous = full + 8;
+    }
+    products_wait<0>();
+    if (count > 0 && lane == 0) barrier_arrive(previous);
+}
+
+// Stages of a block's tile.
+template <class S>
+__device__ __forceinline__ u32 stages_of(const ConvWgmmaParams& p, u32 number) {
+    const u32 i = blockIdx.x + number * gridDim.x;
+    if (p.height == 0 || i >= p.tiles) return p.k_blocks;
+    return live_blocks(p, tile_at<S>(p, i)).count();
+}
+
+// What a warpgroup does: every `WARPGROUPS`th tile of the block.
+template <class S, Chains CHAINS>
+__device__ __forceinline__ void work(const ConvPingPongParams& f, u32 base, u32 group, u32 warp_row, u32 lane) {
+    const ConvWgmmaParams& p = f.product;
+    const u32 own = base + S::ORDER_BARRIERS + group * 8, next = base + S::ORDER_BARRIERS + (group + 1) % S::WARPGROUPS * 8;
+    u32 before = 0;  // stages of the block's tiles before a tile
+    for (u32 i = 0; i < group; ++i) before += stages_of<S>(p, i);
+#pragma unroll 1
+    for (u32 turn = 0; blockIdx.x + (turn * S::WARPGROUPS + group) * gridDim.x < p.tiles; ++turn) {
+        const u32 number = turn * S::WARPGROUPS + group;
+        const Tile t = tile_at<S>(p, blockIdx.x + number * gridDim.x);
+        const Blocks live = blocks_of(p, t);
+        Ring<S::STAGES> ring = {before % S::STAGES, before / S::STAGES % 2};
+#pragma unroll 1
+        for (u32 i = 0; i < S::WARPGROUPS; ++i) before += stages_of<S>(p, number + i);
+        // A barrier tells a phase only from the next one, so a warpgroup does not ask for its stages before it is its turn.
+        barrier_wait(own, (group == 0 ? turn + 1 : turn) % 2);
+        TileSums<S> sums;
+        if constexpr (CHAINS == Chains::ONE) {
+            multiply_tile<S>(sums, live.count(), next, base, lane, ring);
+        } else {
+            multiply_tile<S>(sums, chain_blocks(p, live, 0).count(), 0, base, lane, ring);
+#pragma unroll 1
+            for (u32 chain = 1; chain < p.splits; ++chain) {
+                TileSums<S> more;
+                multiply_tile<S>(more, chain_blocks(p, live, chain).count(), chain + 1 == p.splits ? next : 0, base, lane, ring);
+#pragma unroll
+                for (u32 half = 0; half < S::TILE_M / WARPGROUP_ROWS; ++half) {
+#pragma unroll
+                    for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[half][j] = __fadd_rn(sums[half][j], more[half][j]);
+                }
+            }
+        }
+        finish_tile<S>(f, sums, base, group, turn, t.pixel, t.channel, warp_row, lane);
+    }
+    if (lane == 0) stores_have_ended();
+}
+
+template <class S>
+__device__ __forceinline__ void load_all(const ConvPingPongParams& f, u32 base, u32 warp, u32 lane) {
+    const ConvWgmmaParams& p = f.product;
+    Ring<S::STAGES> ring;
+    // Weights are constants: they come before the launches that make the image have ended.
+    u32 ahead = 0;
+    if (warp == 0 && lane == 0) {
+        const Tile t = tile_at<S>(p, blockIdx.x);
+        const Blocks blocks = blocks_of(p, t);
+        ahead = load_ahead<S>(weight_runs<S>(p, t, blocks.begin), blocks.count(), base);
+    }
+    wait_for_predecessors();
+    if (lane != 0 || warp > 2 || (warp == 2 && !is_join(p.epilogue))) return;
+    u32 number = 0;
+#pragma unroll 1
+    for (u32 i = blockIdx.x; i < p.tiles; i += gridDim.x, ++number, ahead = 0) {
+        const Tile t = tile_at<S>(p, i);
+        const Blocks blocks = blocks_of(p, t);
+        if (warp == 0) {
+            load<S, Loads::WEIGHTS>(p, Walk{}, weight_runs<S>(p, t, blocks.begin), blocks.count(), ahead, base, ring);
+        } else if (warp == 1) {
+            load<S, Loads::PIXELS>(p, walk_from<S>(p, t, blocks.begin), WeightRuns{}, blocks.count(), 0, base, ring);
+        } else {
+            load_joined_tile<S>(f, t.pixel, t.channel, Buffer<S>(base, number % S::WARPGROUPS, number / S::WARPGROUPS));
+        }
+    }
+}
+
+template <class S, Chains CHAINS>
+__device__ __forceinline__ void convolve(const ConvPingPongParams& f) {
+    const ConvWgmmaParams& p = f.product;
+    // The swizzle's pattern begins at multiples of 1024 bytes, as dynamic shared memory does where nothing else is shared.
+    extern __shared__ __align__(1024) u8 memory[];
+    const u32 base = shared_address(memory);
+    // Taken from one lane, so that the compiler knows it to be the same in all.
+    const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
+    constexpr u32 WARPS = WARPGROUP / WARP;
+    if (threadIdx.x == 0) {
+        prefetch_map(&p.image);
+        prefetch_map(&f.output);
+        if (is_join(p.epilogue)) prefetch_map(&f.joined);
+        for (u32 i = 0; i < S::STAGES + S::WARPGROUPS * S::BUFFERS; ++i) {
+            barrier_init(base + S::BARRIERS + i * 16, 1);          // full: the copies
+            barrier_init(base + S::BARRIERS + i * 16 + 8, WARPS);  // empty: the warps of a warpgroup
+        }
+        for (u32 i = 0; i < S::WARPGROUPS; ++i) barrier_init(base + S::ORDER_BARRIERS + i * 8, WARPS);
+        barrier_init_fence();
+    }
+    __syncthreads();
+    if (warp >= S::WARPGROUPS * WARPS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::LOAD_REGISTERS));
+        load_all<S>(f, base, warp - S::WARPGROUPS * WARPS, lane);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(S::WORK_REGISTERS));
+        wait_for_predecessors();  // the output's place may still be read
+        // Not before: launches further behind would take places on the SMs, and the next one's blocks lie unevenly.
+        release_successors();
+        work<S, CHAINS>(f, base, warp / WARPS, warp % WARPS * WARP_ROWS, lane);
+    }
+}
+
+// Kernels of the menu (plan/tactic/conv_wgmma.rs): pixels, channels, warpgroups, stages, chains.
+#define CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, CHAINS, NAME)                                                          \
+    extern "C" __global__ void __launch_bounds__(Shape<M, N, GROUPS, STAGES>::THREADS, 1)                                 \
+        conv_wgmma_pingpong_##M##x##N##_g##GROUPS##_s##STAGES##_##NAME(const __grid_constant__ ConvPingPongParams p) {    \
+        convolve<Shape<M, N, GROUPS, STAGES>, Chains::CHAINS>(p);                                                         \
+    }
+#define CONV_PINGPONG_ONE(M, N, GROUPS, STAGES) CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, ONE, one)
+#define CONV_PINGPONG_TURNS(M, N, GROUPS, STAGES) CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, IN_TURN, turns)
+
+CONV_PINGPONG_ONE(128, 128, 2, 5)
+CONV_PINGPONG_ONE(128, 64, 3, 6)
+CONV_PINGPONG_ONE(64, 128, 3, 7)
+CONV_PINGPONG_TURNS(128, 64, 2, 7)
+CONV_PINGPONG_TURNS(64, 128, 2, 7)
