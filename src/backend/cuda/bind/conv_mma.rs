@@ -6,7 +6,7 @@
 use super::constants::floats;
 use super::epilogue::{Constants, Epilogue, flags, pack_bias};
 use super::views::Divisor;
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
+use super::{Addresses, BindError, COUNTER_BYTES, Kernel, Launch, PackId, Packer};
 use crate::plan::format::{Operator, Plan, View};
 use crate::plan::tactic::conv_mma::{self as tiles, K_BLOCK, Loader, MmaTile, Splits};
 use crate::plan::tactic::pictures;
@@ -16,9 +16,6 @@ use crate::primitive::Region;
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 use half::f16;
-
-/// Bytes at the head of a workspace that hold counters, zero between launches; partial sums lie behind them.
-pub const COUNTER_BYTES: u64 = 64 << 10;
 
 /// Numbers of `Walk` in `kernels/conv_params.cuh`.
 mod walk {

@@ -253,9 +253,13 @@ impl Addresses<'_> {
     }
 }
 
+/// Bytes at the head of every workspace that hold counters: zero before the first launch, and left zero by each. Operators of one
+/// stream share its workspace, so whatever else one of them leaves there lies behind them.
+pub const COUNTER_BYTES: u64 = 64 << 10;
+
 /// An operator ready to be launched.
 pub trait Kernel: Send {
-    /// Bytes of workspace that a launch in flight needs; zeros before the first launch, and counters in it are left zero.
+    /// Bytes of workspace that a launch in flight needs, the [`COUNTER_BYTES`] at its head included; zeros before the first launch.
     fn workspace(&self) -> u64 {
         0
     }

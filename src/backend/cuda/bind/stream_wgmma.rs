@@ -3,9 +3,8 @@
 //! Weights, pixels and most parameters are those of [`conv_wgmma`](super::conv_wgmma): both kernels share packed weights, and
 //! compute the same bits.
 
-use super::conv_mma::COUNTER_BYTES;
 use super::conv_wgmma::{MISFIT, Params as Product, Plain, params};
-use super::{Addresses, BindError, Kernel, Launch, Packer};
+use super::{Addresses, BindError, COUNTER_BYTES, Kernel, Launch, Packer};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains};
 use crate::plan::tactic::stream_wgmma::{StreamTile, product};

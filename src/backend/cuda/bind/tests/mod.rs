@@ -8,7 +8,9 @@ mod conv_warps;
 mod patch;
 mod squeeze;
 
-use super::{Addresses, Area, BindError, Im2colMap, Launch, MAX_PARAMS, Packer, Packs, TensorMap, TensorMaps, TiledMap, compile};
+use super::{
+    Addresses, Area, BindError, COUNTER_BYTES, Im2colMap, Launch, MAX_PARAMS, Packer, Packs, TensorMap, TensorMaps, TiledMap, compile,
+};
 use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::{Target, arithmetic_class, menu};
 use crate::primitive::{ReduceKind, Region};

@@ -1,7 +1,7 @@
 //! Boxes out: decoding of a head (`kernels/decode.cu`) and non-maximum suppression
 //! (`kernels/nms_choose.cu`, `kernels/nms.cu`).
 
-use super::super::{Addresses, BindError, Kernel, Launch};
+use super::super::{Addresses, BindError, COUNTER_BYTES, Kernel, Launch};
 use super::source::{Matrix, entry, fit_number};
 use super::suffix;
 use crate::plan::format::View;
@@ -89,8 +89,9 @@ pub(super) struct NmsParams {
     pub(super) tiles: u32,
 }
 
-/// Bytes of the counters and of the histogram behind them.
+/// Bytes of the counters and of the histogram behind them, at the head of a workspace's.
 const COUNTERS: u64 = 64 + 4 * 1024;
+const _: () = assert!(COUNTERS <= COUNTER_BYTES);
 /// Bytes of a sorted candidate.
 const CANDIDATE: u64 = 32;
 
@@ -131,11 +132,12 @@ impl NonMaximum {
 impl Kernel for NonMaximum {
     fn workspace(&self) -> u64 {
         let parts = self.parts();
-        COUNTERS + parts.listed + parts.taken + parts.sorted + parts.covers
+        COUNTER_BYTES + parts.listed + parts.taken + parts.sorted + parts.covers
     }
 
     fn launches(&self, at: &Addresses<'_>, _region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let mut offset = 0;
+        let counters = at.workspace.part(0, COUNTERS).ok_or(BindError::Reference)?;
+        let mut offset = COUNTER_BYTES;
         let mut part = |bytes| {
             let area = at.workspace.part(offset, bytes).ok_or(BindError::Reference)?;
             offset += bytes;
@@ -150,7 +152,7 @@ impl Kernel for NonMaximum {
             detections: Matrix::new(at, &self.detections)?,
             count: at.view(&self.count)?,
             camera: entry(at, self.nms.camera)?,
-            counters: part(COUNTERS)?,
+            counters: counters.address,
             listed: part(parts.listed)?,
             taken: part(parts.taken)?,
             sorted: part(parts.sorted)?,

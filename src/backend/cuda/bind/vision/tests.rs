@@ -1,6 +1,6 @@
 //! What is launched, for operators whole and cut; what the kernels compute is compared with the CPU backend on a GPU.
 
-use super::super::{Addresses, Area, BindError, Im2colMap, Kernel, Launch, TensorMap, TensorMaps, TiledMap};
+use super::super::{Addresses, Area, BindError, COUNTER_BYTES, Im2colMap, Kernel, Launch, TensorMap, TensorMaps, TiledMap};
 use super::boxes::{DecodeParams, NmsParams};
 use super::picture::{CropParams, PrepareParams};
 use super::ranks::{ArgMaxParams, TopKParams};
@@ -198,7 +198,8 @@ fn suppression_has_a_workspace_for_every_score() {
     let rig = Rig::new(Primitive::Nms(nms), &inputs, &outputs);
     let kernel = compile(&rig.operator).unwrap();
     let needed = kernel.workspace();
-    let (counters, listed, sorted, covers) = (64 + 4 * 1024, 2112 * 8, 2112 * 32, 33 * 34 / 2 * 64 * 8);
+    // Behind the counters that operators of one stream share.
+    let (counters, listed, sorted, covers) = (COUNTER_BYTES, 2112 * 8, 2112 * 32, 33 * 34 / 2 * 64 * 8);
     assert_eq!(needed, counters + listed + sorted + covers);
     let launches = rig.launches(&rig.whole(), 0);
     let names: Vec<(&str, u32)> = launches.iter().map(|l| (l.function.as_str(), l.blocks)).collect();
