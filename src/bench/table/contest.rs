@@ -110,7 +110,7 @@ impl Contest {
     }
 
     /// Runs `frames` counted frames of the best plan of each searcher and of the others, in turns. The plans come first, fastest
-    /// in qualifying first: the first of them is the plan that is kept. `progress` gets the number of frames done of each.
+    /// in qualifying first, those with other bits last: the first of them is the plan that is kept. `progress` gets the number of frames done of each.
     pub fn turns(&mut self, mut others: Others<'_>, frames: usize, mut progress: impl FnMut(usize)) -> Result<Vec<Entry>, BenchError> {
         let plans = best_of_each(&self.candidates);
         let mut entries: Vec<Entry> = plans.iter().map(|&plan| self.candidates[plan].entry()).collect();
@@ -187,10 +187,12 @@ impl Entry {
     }
 }
 
-/// Of each searcher the plan that did best in qualifying, best first, as [`choice::order`] has it.
+/// Of each searcher the plan that did best in qualifying, best first, as [`choice::order`] has it. Plans whose results have other bits
+/// than the sequential plan's come last, whatever their times: such a plan is shown, and never kept.
 fn best_of_each(candidates: &[Candidate]) -> Vec<usize> {
     let measured: Vec<(&str, &Samples)> = candidates.iter().map(|c| (c.searcher.as_str(), c.side.device())).collect();
     let mut order = choice::order(&measured, TAIL);
+    order.sort_by_key(|&c| !candidates[c].identical);
     let mut met: Vec<&str> = Vec::new();
     order.retain(|&c| {
         let searcher = candidates[c].searcher.as_str();
@@ -270,6 +272,16 @@ mod tests {
             candidate("b", [4, 4, 5]),
         ];
         assert_eq!(best_of_each(&all), [2, 1]);
+        let mut others = all;
+        others[2].identical = false;
+        assert_eq!(
+            best_of_each(&others),
+            [1, 0],
+            "other bits are not kept where the same searcher has the right ones"
+        );
+        others[1].identical = false;
+        others[3].identical = false;
+        assert_eq!(best_of_each(&others), [0, 1], "nor are they first where it has none");
     }
 
     #[test]
