@@ -110,7 +110,8 @@ impl Contest {
     }
 
     /// Runs `frames` counted frames of the best plan of each searcher and of the others, in turns. The plans come first, fastest
-    /// in qualifying first, those with other bits last: the first of them is the plan that is kept. `progress` gets the number of frames done of each.
+    /// in qualifying first, those with other bits last: the first of them is the plan that is kept. `progress` gets the number of
+    /// frames done of each.
     pub fn turns(&mut self, mut others: Others<'_>, frames: usize, mut progress: impl FnMut(usize)) -> Result<Vec<Entry>, BenchError> {
         let plans = best_of_each(&self.candidates);
         let mut entries: Vec<Entry> = plans.iter().map(|&plan| self.candidates[plan].entry()).collect();

@@ -74,10 +74,7 @@ impl Team {
 
     /// Blocks of keys, and of values, that a strand has in shared memory.
     pub fn stages(self, head: u32) -> u32 {
-        match self.strands > 1 || head > PANELS[0] {
-            true => 2,
-            false => 4,
-        }
+        if self.strands > 1 || head > PANELS[0] { 2 } else { 4 }
     }
 
     /// True if there is a kernel for a head of [`Matrices::panels`].

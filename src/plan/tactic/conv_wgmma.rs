@@ -213,7 +213,7 @@ impl WgmmaTile {
 
     /// The entry for a launch that is too narrow for a cluster: the same tile and bits, the chains in turn.
     pub fn without_cluster(&self) -> Option<&'static WgmmaTile> {
-        WgmmaTile::all().find(|e| e.tile == self.tile && e.chains == Chains::InTurn)
+        WgmmaTile::all().find(|e| e.sharing == Sharing::Together && e.tile == self.tile && e.chains == Chains::InTurn)
     }
 
     /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.
@@ -306,8 +306,8 @@ pub fn fits(entry: &WgmmaTile, product: &Product<'_>, split_k: u16) -> Result<()
     need(split_k == splits(product), Misfit::Class)?;
     let held = entry.kept().is_none_or(|kept| k_blocks(product) <= u64::from(kept.k_blocks));
     // In frames, where pixels have just been written, tiles that read them once for each tap are slower than alone, and patches are not.
-    let apart = matches!(entry.sharing, Sharing::PingPong { .. }) && entry.chains == Chains::InTurn;
-    need(!apart || product.window.taps() == 1, Misfit::Tile)?;
+    let alternate = matches!(entry.sharing, Sharing::PingPong { .. }) && entry.chains == Chains::InTurn;
+    need(!alternate || product.window.taps() == 1, Misfit::Tile)?;
     need(held && (split_k == 1) == (entry.chains == Chains::One), Misfit::Tile)
 }
 

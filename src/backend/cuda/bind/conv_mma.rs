@@ -6,7 +6,7 @@
 use super::constants::floats;
 use super::epilogue::{Constants, Epilogue, flags, pack_bias};
 use super::views::Divisor;
-use super::{Addresses, BindError, COUNTER_BYTES, Kernel, Launch, PackId, Packer};
+use super::{Addresses, BindError, COUNTER_BYTES, Kernel, Launch, PackId, Packer, workspace_of};
 use crate::plan::format::{Operator, Plan, View};
 use crate::plan::tactic::conv_mma::{self as tiles, K_BLOCK, Loader, MmaTile, Splits};
 use crate::plan::tactic::pictures;
@@ -361,10 +361,7 @@ impl ConvMma {
     fn params(&self, at: &Addresses<'_>, product: &Product<'_>, region: &Region) -> Result<Convolution, BindError> {
         let (partials, counters) = match self.partial_bytes() {
             0 => (0, 0),
-            bytes => {
-                let part = |offset, bytes| at.workspace.part(offset, bytes).ok_or(BindError::Reference);
-                (part(COUNTER_BYTES, bytes)?.address, part(0, COUNTER_BYTES)?.address)
-            }
+            bytes => (at.scratch(bytes)?.address, at.counters(COUNTER_BYTES)?.address),
         };
         Ok(Convolution {
             partials,
@@ -384,10 +381,7 @@ impl ConvMma {
 
 impl Kernel for ConvMma {
     fn workspace(&self) -> u64 {
-        match self.partial_bytes() {
-            0 => 0,
-            bytes => COUNTER_BYTES + bytes,
-        }
+        workspace_of(self.partial_bytes())
     }
 
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {

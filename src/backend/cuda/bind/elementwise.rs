@@ -14,13 +14,13 @@ use bytemuck::{Pod, Zeroable};
 const THREADS: u32 = 256;
 /// Elements of a run, and of a thread of the kernel for any layout.
 const GROUP: u32 = 8;
-/// Axes that these kernels count along.
-const NEAR: usize = 3;
-/// Bytes on which their runs lie.
+/// Bytes on which the runs of the kernels of several lie.
 const WIDE: i64 = 16;
-/// The kernels of several runs a thread: how many runs, and from how many blocks of them for each multiprocessor on.
+/// Axes that most chains have left.
+const NEAR: usize = 3;
+/// The kernels of several runs a thread, along [`NEAR`] axes: how many runs, and from how many blocks of them for each multiprocessor on.
 const SEVERAL: [(&str, u32, u32); 3] = [("elementwise_fours", 4, 4), ("elementwise_pairs", 2, 1), ("elementwise_ones", 1, 0)];
-/// The kernel where more axes are left than [`NEAR`], and its runs a thread.
+/// The kernel where more axes are left, and its runs a thread.
 const FAR: (&str, u32) = ("elementwise_far_pairs", 2);
 
 #[derive(Clone, Copy, Pod, Zeroable)]

@@ -240,6 +240,16 @@ impl Addresses<'_> {
         area.ok_or(BindError::Reference)
     }
 
+    /// The first `bytes` of the counters at the workspace's head, at most [`COUNTER_BYTES`].
+    fn counters(&self, bytes: u64) -> Result<Area, BindError> {
+        self.workspace.part(0, bytes).ok_or(BindError::Reference)
+    }
+
+    /// The `bytes` of the workspace behind its counters, for anything else.
+    fn scratch(&self, bytes: u64) -> Result<Area, BindError> {
+        self.workspace.part(COUNTER_BYTES, bytes).ok_or(BindError::Reference)
+    }
+
     /// Device address of a view's element `[0, .., 0]`. The view lies inside its buffer (P6).
     pub fn view(&self, view: &View) -> Result<u64, BindError> {
         let offset = view.origin.checked_mul(view.dtype.bytes()).ok_or(BindError::Reference)?;
@@ -256,6 +266,14 @@ impl Addresses<'_> {
 /// Bytes at the head of every workspace that hold counters: zero before the first launch, and left zero by each. Operators of one
 /// stream share its workspace, so whatever else one of them leaves there lies behind them.
 pub const COUNTER_BYTES: u64 = 64 << 10;
+
+/// Bytes of a workspace with so many behind its counters; none for none.
+fn workspace_of(scratch: u64) -> u64 {
+    match scratch {
+        0 => 0,
+        bytes => COUNTER_BYTES + bytes,
+    }
+}
 
 /// An operator ready to be launched.
 pub trait Kernel: Send {

@@ -4,7 +4,7 @@ use super::constants::{Constant, floats};
 use super::generic::{check, output};
 use super::tail::{attributes, unary_number};
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, COUNTER_BYTES, Kernel, Launch, PackId, Packer, blocks, count};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, blocks, count, workspace_of};
 use crate::plan::format::Operator;
 use crate::plan::tactic::squeeze::{Squeeze as Form, range, span};
 use crate::primitive::{Region, Unary};
@@ -144,10 +144,7 @@ impl Squeeze {
 
 impl Kernel for Squeeze {
     fn workspace(&self) -> u64 {
-        match self.parts {
-            0 => 0,
-            bytes => COUNTER_BYTES + bytes,
-        }
+        workspace_of(self.parts)
     }
 
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
@@ -162,10 +159,7 @@ impl Kernel for Squeeze {
             y: DeviceView::new(at, output(&self.operator, 0)?)?,
             x,
             layers: [self.layer(at, 0)?, self.layer(at, 1)?],
-            parts: match self.parts {
-                0 => 0,
-                bytes => at.workspace.part(COUNTER_BYTES, bytes).ok_or(BindError::Reference)?.address,
-            },
+            parts: at.scratch(self.parts)?.address,
             ranges,
             slabs,
             width: Divisor::new(x.extents[3]),

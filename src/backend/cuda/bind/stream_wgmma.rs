@@ -4,7 +4,7 @@
 //! compute the same bits.
 
 use super::conv_wgmma::{MISFIT, Params as Product, Plain, params};
-use super::{Addresses, BindError, COUNTER_BYTES, Kernel, Launch, Packer};
+use super::{Addresses, BindError, COUNTER_BYTES, Kernel, Launch, Packer, workspace_of};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, Chains};
 use crate::plan::tactic::stream_wgmma::{StreamTile, product};
@@ -65,10 +65,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
 
 impl Kernel for StreamWgmma {
     fn workspace(&self) -> u64 {
-        match self.partial_bytes {
-            0 => 0,
-            bytes => COUNTER_BYTES + bytes,
-        }
+        workspace_of(self.partial_bytes)
     }
 
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
@@ -83,12 +80,11 @@ impl Kernel for StreamWgmma {
         )?;
         let splits = self.constants.splits;
         if self.partial_bytes > 0 {
-            let part = |offset, bytes| at.workspace.part(offset, bytes).ok_or(BindError::Reference);
             let tiles = params.tiles();
             let params = Params {
                 product: params,
-                partials: part(COUNTER_BYTES, self.partial_bytes)?.address,
-                counters: part(0, COUNTER_BYTES)?.address,
+                partials: at.scratch(self.partial_bytes)?.address,
+                counters: at.counters(COUNTER_BYTES)?.address,
                 padding: [0; 6],
             };
             let launch = Launch::new(

@@ -115,6 +115,12 @@ struct Parts {
     covers: u64,
 }
 
+impl Parts {
+    fn bytes(&self) -> u64 {
+        self.listed + self.taken + self.sorted + self.covers
+    }
+}
+
 impl NonMaximum {
     fn parts(&self) -> Parts {
         let scores = self.scores.layout.shape.elements();
@@ -131,19 +137,18 @@ impl NonMaximum {
 
 impl Kernel for NonMaximum {
     fn workspace(&self) -> u64 {
-        let parts = self.parts();
-        COUNTER_BYTES + parts.listed + parts.taken + parts.sorted + parts.covers
+        COUNTER_BYTES + self.parts().bytes()
     }
 
     fn launches(&self, at: &Addresses<'_>, _region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let counters = at.workspace.part(0, COUNTERS).ok_or(BindError::Reference)?;
-        let mut offset = COUNTER_BYTES;
+        let parts = self.parts();
+        let scratch = at.scratch(parts.bytes())?;
+        let mut offset = 0;
         let mut part = |bytes| {
-            let area = at.workspace.part(offset, bytes).ok_or(BindError::Reference)?;
+            let area = scratch.part(offset, bytes).ok_or(BindError::Reference)?;
             offset += bytes;
             Ok::<u64, BindError>(area.address)
         };
-        let parts = self.parts();
         let scores = u32::try_from(self.scores.layout.shape.elements()).map_err(|_| BindError::Large("the number of scores"))?;
         let tiles = scores.div_ceil(TILE_SCORES);
         let params = NmsParams {
@@ -152,7 +157,7 @@ impl Kernel for NonMaximum {
             detections: Matrix::new(at, &self.detections)?,
             count: at.view(&self.count)?,
             camera: entry(at, self.nms.camera)?,
-            counters: counters.address,
+            counters: at.counters(COUNTERS)?.address,
             listed: part(parts.listed)?,
             taken: part(parts.taken)?,
             sorted: part(parts.sorted)?,
