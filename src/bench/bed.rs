@@ -71,8 +71,7 @@ impl Meter for Bed {
         let Some(stage) = &mut self.stage else { return Ok(Vec::new()) };
         stage.select(plan)?;
         // Where frames differ, a sample is the mean of those of a cycle.
-        let times = stage.run(WARM, frames * self.cycle)?;
-        let times = if times.networks.is_empty() { times.frame } else { times.networks };
+        let times = stage.run(WARM, frames * self.cycle)?.device();
         let mean = |some: &[Nanos]| Nanos(some.iter().map(|t| t.0).sum::<u64>() / some.len().max(1) as u64);
         Ok(times.chunks(self.cycle).map(mean).collect())
     }

@@ -1,28 +1,30 @@
 //! Refinement by measurement: what the searchers found is measured, changed where it did best, and measured again.
 //!
 //! ```text
-//! searchers' best, baselines --race--> measured --propose (lots, simulator)--> new plans --race--> measured --> ...
+//! searchers' best, baselines --race--> measured --+--propose (lots, simulator)--> new plans --race--> measured --> ...
+//!                                                 +--sweep (other tactics for operators that are alike)--> ...
 //! ```
-//! A round's plans run in turns on one engine. It is a race by successive halving (Jamieson and Talwalkar 2016): all run a few
-//! frames, the better half more, and so on. The best baseline and the best plans so far run in every round, so that what the machine
-//! does meanwhile meets all alike: a plan is known by its time over that baseline's in the same round. Directions of change that
-//! led to something better are taken more often. Measured times and seed give the plans.
+//! A round's plans run in turns on one engine, in a [`race`]. The best baseline and the best plans so far run in every round, so that
+//! what the machine does meanwhile meets all alike: a plan is known by its time over that baseline's in the same round. Directions
+//! of change that led to something better are taken more often; between them a [`sweep`] goes through the tactics of the best plan.
+//! Measured times and seed give the plans.
+
+mod race;
+mod sweep;
 
 use super::BenchError;
 use super::choice::BASELINES;
-use super::measure::{Samples, TURN};
+use super::measure::Samples;
 use crate::plan::format::Plan;
 use crate::planner::Compiled;
 use crate::planner::refinery::Refinery;
 use crate::planner::report::{RefinedReport, RoundReport, TriedReport};
 use crate::planner::search::{DIRECTIONS, Idea};
 use crate::units::Nanos;
+use race::{mark, race};
 use std::time::{Duration, Instant};
+use sweep::Sweep;
 
-/// Counted frames of the stages of a race; after each the better half of the plans stays.
-const STAGES: [usize; 4] = [4, 8, 16, 32];
-/// What a plan's tail is read from: of so few frames the p99 would be the slowest one.
-const TAIL: f64 = 0.9;
 /// New plans of a round.
 const PLANS: usize = 32;
 /// The best plans so far that new ones are made from,
@@ -30,7 +32,9 @@ const ELITE: usize = 5;
 /// and the best of them, which run in every round: what was lucky once is found out.
 const AGAIN: usize = 3;
 /// Frames that a plan must have run to be one of them.
-const PROVEN: usize = STAGES[0] + STAGES[1] + STAGES[2];
+const PROVEN: usize = race::STAGES[0] + race::STAGES[1] + race::STAGES[2];
+/// Rounds of drawn changes before a sweep; none where a network is alone, as how its operators run is nearly all there is to decide.
+const DRAWN: usize = 2;
 /// How often a direction is taken at least, and how much more for each plan in it that was better than its parent.
 const FAVOUR: (u32, u32) = (3, 2);
 /// Plans that the refinement leaves for the last choice beside each searcher's best.
@@ -64,12 +68,33 @@ impl Limit {
     }
 }
 
+/// What made a plan of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Lots, in a direction: its place in [`DIRECTIONS`].
+    Drawn(usize),
+    /// A sweep: one change.
+    Swept,
+    /// A sweep's end: the changes that brought something, together.
+    Joined,
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Step::Drawn(direction) => DIRECTIONS[direction],
+            Step::Swept => "swept",
+            Step::Joined => "joined",
+        }
+    }
+}
+
 /// A plan that was measured.
 struct Tried {
     plan: Plan,
     idea: Idea,
-    /// What it was made from, and the direction; `None` for a searcher's.
-    from: Option<(usize, usize)>,
+    /// What it was made from, and how; `None` for a searcher's.
+    from: Option<(usize, Step)>,
     round: usize,
     frames: usize,
     /// Its time over the anchor's, by all its frames.
@@ -110,6 +135,9 @@ struct Hunt<'a> {
     /// The baseline that all are measured against, once it is known.
     anchor: Option<usize>,
     rounds: Vec<RoundReport>,
+    sweep: Sweep,
+    /// Rounds of drawn changes since the last sweep, and how many there are to be before the next.
+    drawn: (usize, usize),
 }
 
 impl<'a> Hunt<'a> {
@@ -120,34 +148,57 @@ impl<'a> Hunt<'a> {
             favour: [FAVOUR.0; DIRECTIONS.len()],
             anchor: None,
             rounds: Vec::new(),
+            sweep: Sweep::default(),
+            drawn: (0, if refinery.tenants() == 1 { 0 } else { DRAWN }),
         }
     }
 
-    /// The plans that are new in a round.
-    fn fresh(&self, round: usize) -> Vec<Tried> {
-        let tried = |plan: Plan, idea: Idea, from| Tried {
-            plan,
-            idea,
-            from,
-            round,
-            frames: 0,
-            ratio: f64::INFINITY,
-            median: Nanos(0),
-        };
+    /// The plans that are new in a round: of the searchers, then of lots and, now and then, of a sweep.
+    fn fresh(&mut self, round: usize) -> Vec<Tried> {
         if round == 0 {
             let starts = self.refinery.starts();
-            return starts.map(|(plan, idea)| tried(plan.clone(), idea.clone(), None)).collect();
+            return starts.map(|(plan, idea)| Tried::new(plan.clone(), idea.clone(), None, 0)).collect();
         }
         let parents = self.elite();
+        if let Some(&best) = parents.first()
+            && self.drawn.0 >= self.drawn.1
+            && self.sweep.begin(best, self.refinery.changes(&self.tried[best].idea))
+        {
+            self.drawn.0 = 0;
+        }
+        let swept = self.swept(round);
+        if !swept.is_empty() {
+            return swept;
+        }
+        self.drawn.0 += 1;
         let ideas: Vec<&Idea> = parents.iter().map(|&p| &self.tried[p].idea).collect();
         let known: Vec<&Idea> = self.tried.iter().map(|t| &t.idea).collect();
         let proposals = self.refinery.propose(&ideas, &known, PLANS, &self.favour, round as u64);
         let plans = self.refinery.plans(&proposals.iter().map(|p| &p.idea).collect::<Vec<_>>());
         let fresh = proposals.into_iter().zip(plans).filter_map(|(proposal, plan)| {
-            let from = Some((parents[proposal.parent], proposal.direction));
-            Some(tried(plan?, proposal.idea, from))
+            let from = Some((parents[proposal.parent], Step::Drawn(proposal.direction)));
+            Some(Tried::new(plan?, proposal.idea, from, round))
         });
         fresh.collect()
+    }
+
+    /// The next plans of a sweep; none where there is none, or it is at its end.
+    fn swept(&mut self, round: usize) -> Vec<Tried> {
+        while let Some((parent, step, lists)) = self.sweep.next(PLANS) {
+            let ideas = self.refinery.changed(&self.tried[parent].idea, &lists);
+            let plans = self.refinery.plans(&ideas.iter().collect::<Vec<_>>());
+            let mut fresh = Vec::with_capacity(plans.len());
+            for ((idea, plan), list) in ideas.into_iter().zip(plans).zip(lists) {
+                if let Some(plan) = plan.filter(|_| self.tried.iter().all(|t| t.idea != idea)) {
+                    self.sweep.runs(self.tried.len() + fresh.len(), list);
+                    fresh.push(Tried::new(plan, idea, Some((parent, step)), round));
+                }
+            }
+            if !fresh.is_empty() {
+                return fresh;
+            }
+        }
+        Vec::new()
     }
 
     /// The best plans that ran often enough, best first.
@@ -162,8 +213,14 @@ impl<'a> Hunt<'a> {
     fn round(&mut self, fresh: Vec<Tried>, meter: &mut dyn Meter) -> Result<RoundReport, BenchError> {
         let mut stay = self.elite();
         stay.truncate(AGAIN);
-        stay.extend(self.anchor.filter(|a| !stay.contains(a)));
         let first = self.tried.len();
+        let always = [self.anchor, self.sweep.parent()].into_iter().flatten();
+        for one in always {
+            if !stay.contains(&one) {
+                stay.push(one);
+            }
+        }
+        let stages = if self.sweep.one_by_one() { race::FEW } else { race::STAGES };
         self.tried.extend(fresh);
         // In the first round the baselines stay to the end.
         stay.extend(
@@ -174,7 +231,7 @@ impl<'a> Hunt<'a> {
         let opened = Instant::now();
         meter.load(racers.iter().map(|&t| self.tried[t].plan.clone()).collect())?;
         let opened = opened.elapsed();
-        let samples = race(meter, racers.len(), stay.len())?;
+        let samples = race(meter, racers.len(), stay.len(), stages)?;
         if self.anchor.is_none() {
             let best = (0..stay.len()).min_by_key(|&p| mark(&samples[p]));
             self.anchor = best.map(|p| racers[p]);
@@ -188,8 +245,9 @@ impl<'a> Hunt<'a> {
         for (&racer, own) in racers.iter().zip(&samples) {
             self.tried[racer].add(own, anchor as f64);
         }
+        self.sweep.learn(&racers, &samples, PROVEN);
         for fresh in first..self.tried.len() {
-            if let Some((parent, direction)) = self.tried[fresh].from
+            if let Some((parent, Step::Drawn(direction))) = self.tried[fresh].from
                 && self.tried[fresh].frames >= PROVEN
                 && self.tried[fresh].ratio < self.tried[parent].ratio
             {
@@ -236,7 +294,7 @@ impl<'a> Hunt<'a> {
             let own = &self.tried[t];
             TriedReport {
                 searcher: own.idea.by.name(),
-                direction: own.from.map(|(_, direction)| DIRECTIONS[direction]),
+                direction: own.from.map(|(_, step)| step.name()),
                 parent: own.from.and_then(|(parent, _)| place(parent)),
                 round: own.round,
                 predicted_ms: own.plan.prediction.longest().as_ms(),
@@ -253,6 +311,18 @@ impl<'a> Hunt<'a> {
 }
 
 impl Tried {
+    fn new(plan: Plan, idea: Idea, from: Option<(usize, Step)>, round: usize) -> Tried {
+        Tried {
+            plan,
+            idea,
+            from,
+            round,
+            frames: 0,
+            ratio: f64::INFINITY,
+            median: Nanos(0),
+        }
+    }
+
     /// Adds frames that were measured in a round where the anchor took so long.
     fn add(&mut self, samples: &Samples, anchor: f64) {
         if samples.count() == 0 {
@@ -268,30 +338,6 @@ impl Tried {
         self.frames += samples.count();
         self.median = samples.median();
     }
-}
-
-/// What plans are ranked by: the middle between their median and their tail.
-fn mark(samples: &Samples) -> Nanos {
-    Nanos((samples.median().0 + samples.quantile(TAIL).0) / 2)
-}
-
-/// Runs the plans that are loaded in turns; after each stage only the better half of those goes on that are not among the first
-/// `stay`.
-fn race(meter: &mut dyn Meter, plans: usize, stay: usize) -> Result<Vec<Samples>, BenchError> {
-    let mut samples = vec![Samples::default(); plans];
-    let mut alive: Vec<usize> = (0..plans).collect();
-    for stage in STAGES {
-        for _ in 0..stage / TURN {
-            for &plan in &alive {
-                samples[plan].extend(meter.run(plan, TURN)?);
-            }
-        }
-        let mut rest: Vec<usize> = alive.iter().copied().filter(|&p| p >= stay).collect();
-        rest.sort_by_key(|&p| mark(&samples[p]));
-        rest.truncate(rest.len().div_ceil(2));
-        alive.retain(|&p| p < stay || rest.contains(&p));
-    }
-    Ok(samples)
 }
 
 #[cfg(test)]
@@ -393,6 +439,61 @@ mod tests {
         });
     }
 
+    /// A machine on which operators do not take what they take alone: every tactic has a factor of its own.
+    #[derive(Default)]
+    struct Moody(Vec<Nanos>);
+
+    impl Meter for Moody {
+        fn load(&mut self, plans: Vec<Plan>) -> Result<(), BenchError> {
+            let operator = |o: &crate::plan::format::Operator| {
+                let tactic = (o.tactic.variant as u64 * 7 + u64::from(o.tactic.tile.0) + u64::from(o.tactic.tile.1)) % 5;
+                10_000 + 400 * tactic
+            };
+            self.0 = plans.iter().map(|p| Nanos(p.operators.iter().map(operator).sum())).collect();
+            Ok(())
+        }
+
+        fn run(&mut self, plan: usize, frames: usize) -> Result<Vec<Nanos>, BenchError> {
+            Ok(vec![self.0[plan]; frames])
+        }
+
+        fn unload(&mut self) {}
+    }
+
+    #[test]
+    fn a_sweep_finds_the_tactics_that_frames_prefer() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("boards");
+        let board = boards::load(folder.join("h200.toml").to_str().unwrap()).unwrap();
+        let times = Arc::new(OpTable::load(&optable::path(&folder, &board), &board).unwrap().unwrap());
+        let mut own = compiled("r18:1", &board, Some(times));
+        let limit = Limit {
+            time: Duration::MAX,
+            rounds: 8,
+        };
+        refine(&mut own, &mut Moody::default(), limit, |_| {}).unwrap();
+        let report = own.report.refined.as_ref().unwrap();
+        let step = |t: &TriedReport| t.direction.unwrap_or_default();
+        let of = |name: &str| report.tried.iter().filter(|t| step(t) == name).count();
+        assert!(of("swept") > 20 && of("joined") > 2, "{} {}", of("swept"), of("joined"));
+        // Together the changes bring more than any of them, and the last word is not the first sweep's.
+        let best = |name: &str| {
+            report
+                .tried
+                .iter()
+                .filter(|t| step(t) == name)
+                .map(|t| t.of_anchor)
+                .fold(1.0, f64::min)
+        };
+        let first = report
+            .tried
+            .iter()
+            .filter(|t| step(t) == "swept" && t.round <= 2)
+            .map(|t| t.of_anchor)
+            .fold(1.0, f64::min);
+        assert!(best("joined") < 0.99 * first && best("joined") < 0.97, "{} {first}", best("joined"));
+        assert_eq!(own.plan.searcher, "measured");
+    }
+
     #[test]
     fn plans_are_loaded_one_set_after_another_on_an_engine() {
         let board = boards::load("host").unwrap();
@@ -409,7 +510,7 @@ mod tests {
         };
         refine(&mut compiled, &mut bed, limit, |_| {}).unwrap();
         let report = compiled.report.refined.as_ref().unwrap();
-        assert!(report.rounds.len() == 2 && report.tried.iter().all(|t| t.frames >= STAGES[0] && t.ms > 0.0));
+        assert!(report.rounds.len() == 2 && report.tried.iter().all(|t| t.frames >= race::STAGES[0] && t.ms > 0.0));
         assert!(report.tried.iter().any(|t| t.round == 1));
         assert!(
             compiled
@@ -417,24 +518,5 @@ mod tests {
                 .iter()
                 .any(|(d, _)| compiled.plan.weight_files.iter().any(|w| w.digest == *d))
         );
-    }
-
-    #[test]
-    fn a_race_keeps_who_stays_and_the_better_half() {
-        struct Fixed([u64; 8], [usize; 8]);
-        impl Meter for Fixed {
-            fn load(&mut self, _: Vec<Plan>) -> Result<(), BenchError> {
-                Ok(())
-            }
-            fn run(&mut self, plan: usize, frames: usize) -> Result<Vec<Nanos>, BenchError> {
-                self.1[plan] += frames;
-                Ok(vec![Nanos(self.0[plan]); frames])
-            }
-            fn unload(&mut self) {}
-        }
-        let mut fixed = Fixed([900, 800, 7, 3, 6, 4, 5, 8], [0; 8]);
-        let samples = race(&mut fixed, 8, 2).unwrap();
-        assert_eq!(fixed.1, [60, 60, 4, 60, 4, 28, 12, 4]);
-        assert_eq!(samples.iter().map(Samples::count).collect::<Vec<_>>(), fixed.1);
     }
 }

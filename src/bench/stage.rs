@@ -24,6 +24,12 @@ const TRACED: usize = 4;
 /// A tenant's outputs by name.
 pub type Results = Vec<(String, Tensor)>;
 
+/// True if all tensors of all tenants have the same bytes.
+pub fn same_bits(a: &[Results], b: &[Results]) -> bool {
+    let bytes = |all: &[Results]| -> Vec<Vec<u8>> { all.iter().flatten().map(|(_, t)| t.bytes().to_vec()).collect() };
+    bytes(a) == bytes(b)
+}
+
 /// Times of frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
@@ -33,6 +39,13 @@ pub struct Times {
     pub networks: Vec<Nanos>,
     /// On the same clock, for each frame when each segment began and ended, from the start of the first.
     pub segments: Vec<Vec<(Nanos, Nanos)>>,
+}
+
+impl Times {
+    /// The work alone; whole frames where there is no device.
+    pub fn device(self) -> Vec<Nanos> {
+        if self.networks.is_empty() { self.frame } else { self.networks }
+    }
 }
 
 /// What a side took.
@@ -81,6 +94,8 @@ pub struct Stage {
     /// The task sets that the plans are told apart by.
     plans: Vec<String>,
     tenants: usize,
+    /// Frames after which they repeat, of any of the plans.
+    cycle: usize,
     inputs: Arc<Inputs>,
 }
 
@@ -97,6 +112,7 @@ impl Stage {
         Stage {
             plans: engine.task_sets().into_iter().map(str::to_string).collect(),
             tenants: engine.plan().tenants.len(),
+            cycle: engine.plan().cycle.len().max(1),
             engine,
             inputs,
         }
@@ -143,6 +159,31 @@ impl Stage {
         })
     }
 
+    /// Runs frames of which a time is from before the inputs are copied in until the last result is there: `warm` uncounted ones, then
+    /// `count`.
+    pub fn whole(&mut self, warm: usize, count: usize) -> Result<Vec<Nanos>, BenchError> {
+        let mut times = Vec::with_capacity(count);
+        for run in 0..warm + count {
+            let time = ours::frame(&mut self.engine, &self.inputs.pictures, &self.inputs.tensors)?;
+            if run >= warm {
+                times.push(time);
+            }
+        }
+        Ok(times)
+    }
+
+    /// For each plan whether its results are, bit for bit, those of the plan `reference`.
+    pub fn identical(&mut self, reference: usize) -> Result<Vec<bool>, BenchError> {
+        self.select(reference)?;
+        let wanted = self.results()?;
+        let mut identical = Vec::with_capacity(self.plans.len());
+        for plan in 0..self.plans.len() {
+            self.select(plan)?;
+            identical.push(same_bits(&self.results()?, &wanted));
+        }
+        Ok(identical)
+    }
+
     /// When each segment of a frame began and ended, from the start of the first; none where nothing was traced.
     fn segments(&self, frame: u64) -> Vec<(Nanos, Nanos)> {
         let mut seen: BTreeMap<SegmentId, (u64, u64)> = BTreeMap::new();
@@ -156,8 +197,11 @@ impl Stage {
         seen.values().map(|&(start, end)| (since(start), since(end))).collect()
     }
 
-    /// Runs a frame: the results of each tenant.
+    /// Runs the frames of a cycle: the latest results of each tenant.
     pub fn results(&mut self) -> Result<Vec<Results>, BenchError> {
+        for _ in 1..self.cycle {
+            self.frame_at(None)?;
+        }
         let ticket = self.draft()?.submit()?;
         self.engine.wait(&ticket, None)?;
         let mut all = Vec::with_capacity(self.tenants);
@@ -188,5 +232,21 @@ impl Stage {
     /// Stops the engine.
     pub fn close(self) {
         self.engine.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::{Data, Shape};
+
+    #[test]
+    fn results_differ_by_a_bit() {
+        let results = |x: f32| {
+            let tensor = Tensor::new(Shape::new(&[1]).unwrap(), Data::F32(vec![x])).unwrap();
+            vec![vec![("y".to_string(), tensor)]]
+        };
+        assert!(same_bits(&results(f32::NAN), &results(f32::NAN)));
+        assert!(!same_bits(&results(0.0), &results(-0.0)));
     }
 }

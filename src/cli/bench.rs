@@ -11,7 +11,7 @@ use crate::bench::peers::{Peer, PeerError};
 use crate::bench::profile::{OperatorTime, profile};
 use crate::bench::report::{HEADINGS, Provenance, Report};
 use crate::bench::zoo::run::Group;
-use crate::bench::{BenchError, measure};
+use crate::bench::{BenchError, choice, measure};
 use crate::board::BackendKind;
 use crate::board::BoardRecord;
 use crate::planner::CompileOptions;
@@ -22,6 +22,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Operators that a profile shows.
 const SHOWN: usize = 15;
@@ -42,6 +43,7 @@ Examples:
   platoon bench --zoo r50+v16+m3 --board h200 --searcher platoon --rivals 2 --agree 200
                                                    their plans and 200 random ones beside the predictions
   platoon bench --zoo all --board h200 --gaps gaps.md  their operators beside the shortest times that the board allows
+  platoon bench --zoo r101 --board h200 --refine 20  with tactics that a search by measurement found on the way
   platoon bench --zoo all --export weights/        their weights, inputs and results, to compare elsewhere
   platoon bench --loop --mix urban --board h200    what a frame costs the host, and how evenly frames take their time
   platoon bench --loop --zoo r50+v16+m3 --sms 16   the same of networks side by side, on 16 SMs
@@ -196,7 +198,7 @@ fn the_table(common: &Common, arguments: &Arguments, board: &BoardRecord, option
         mode: arguments.zoo.mode(),
         another: program.is_some().then_some(&another as zoo::Another<'_>),
     };
-    let most = arguments.zoo.rivals.map_or(table::MOST, NonZeroUsize::get);
+    let most = arguments.zoo.rivals.map_or(choice::MOST, NonZeroUsize::get);
     table::measure(common, &arguments.table, rows, &setting, peers, most)
 }
 
@@ -228,6 +230,7 @@ fn setting<'a>(
         engine,
         workers,
         frames: arguments.frames(),
+        refine: Duration::from_secs(arguments.table.refine.into()),
         device: device(common, board),
     }
 }

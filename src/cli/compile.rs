@@ -2,7 +2,7 @@
 
 use super::options::ActivationType;
 use crate::backend::cpu::simd::Isa;
-use crate::bench::report;
+use crate::bench::{choice, report};
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::deployment::Deployment;
 use crate::planner::optable::{self, OpTable};
@@ -14,9 +14,6 @@ use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-
-/// Plans of each searcher that are measured.
-const MEASURED: usize = 3;
 
 /// How networks are compiled. The options are part of what a plan is made from: other options, another plan.
 #[derive(Args)]
@@ -103,7 +100,7 @@ impl HowToCompile {
     pub fn options_to_measure(&self, board: &BoardRecord) -> anyhow::Result<CompileOptions> {
         Ok(CompileOptions {
             searcher: self.searcher.unwrap_or(SearcherName::Platoon).searcher(),
-            rivals: MEASURED,
+            rivals: choice::MOST,
             ..self.options(board)?
         })
     }

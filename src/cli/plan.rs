@@ -1,11 +1,10 @@
 //! `platoon plan`: task sets to plans.
 
 use super::options::Common;
-use super::table::told;
 use super::{Outcome, compile, gpu, output, what_if};
 use crate::backend::cuda::archive;
 use crate::backend::cuda::compile::Compiler;
-use crate::bench::choice;
+use crate::bench::choice::{self, Clock};
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::format::{Basis, Plan};
 use crate::planner::what_if::Change;
@@ -173,9 +172,14 @@ fn measured(mut compiled: Compiled, board: &BoardRecord, engine: &runtime::Optio
     let elsewhere = "its plans cannot be measured here: they are on the machine that has the board";
     let name = compiled.plan.task_set.clone();
     let time = Duration::from_secs(arguments.refine.into());
-    choice::refine(&mut compiled, board, engine, time, |round| log::info!("{name}: {}", told(round))).context(elsewhere)?;
+    let inputs = choice::noise(&compiled.plan);
+    choice::refine(&mut compiled, inputs, board, engine, time, |round| {
+        log::info!("{name}: {}", round.told())
+    })
+    .context(elsewhere)?;
     let bar = ProgressBar::new(u64::from(arguments.frames));
-    let chosen = choice::choose(compiled, board, engine, arguments.frames as usize, |done| {
+    let inputs = (choice::noise(&compiled.plan), Clock::Frame);
+    let chosen = choice::choose(compiled, inputs, board, engine, arguments.frames as usize, |done| {
         bar.set_position(done as u64)
     });
     bar.finish_and_clear();
@@ -260,7 +264,11 @@ fn measurements(compiled: &[Compiled]) -> Option<String> {
             format!("{:.3}", found.predicted_ms),
             format!("{:.3}", found.p50_ms),
             format!("{:.3}", found.p99_ms),
-            if place == 0 { "kept".into() } else { String::new() },
+            match (place, found.identical) {
+                (0, _) => "kept".into(),
+                (_, true) => String::new(),
+                (_, false) => "other bits: not kept".into(),
+            },
         ]);
     }
     all().next().map(|_| table.render())

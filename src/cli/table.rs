@@ -4,10 +4,7 @@ use super::conditions::{clocks, conditions};
 use super::options::Common;
 use super::zoo::{Another, Setting};
 use super::{gpu, output};
-use crate::bench::BenchError;
-use crate::bench::bed::Bed;
 use crate::bench::peers::{Mode, Peer, Way};
-use crate::bench::refine::{Limit, refine};
 use crate::bench::report::Provenance;
 use crate::bench::table::contest::{Contest, Others};
 use crate::bench::table::mps::{Daemon, Followers, shares};
@@ -15,9 +12,10 @@ use crate::bench::table::picture;
 use crate::bench::table::report::{Measured, Report, Seconds};
 use crate::bench::table::rows::Row;
 use crate::bench::table::targets::{Verdict, floor};
+use crate::bench::{BenchError, choice};
 use crate::board::BackendKind;
 use crate::planner::floor::Limits;
-use crate::planner::report::{RefinedReport, RoundReport};
+use crate::planner::report::RefinedReport;
 use crate::planner::tasks::Tasks;
 use crate::planner::{CompileOptions, Compiled, Searcher, boards};
 use crate::tensor::DType;
@@ -27,10 +25,7 @@ use indicatif::ProgressBar;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
-
-/// Plans of each searcher that may qualify, unless another number is asked for.
-pub const MOST: usize = 3;
+use std::time::Instant;
 
 #[derive(Args)]
 pub struct TableArguments {
@@ -45,9 +40,9 @@ pub struct TableArguments {
     /// Leave MPS out of the table
     #[arg(long, requires = "table")]
     no_mps: bool,
-    /// Refine each row's plans by measurement for so long before they qualify, as `plan --measure` does
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "table")]
-    refine: u32,
+    /// Refine each row's plans by measurement for so long before they qualify, as `plan --measure` does; with --zoo each network's
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "networks", conflicts_with_all = ["export", "looped", "rivals"])]
+    pub refine: u32,
     /// Run one network when told to on the standard input, as MPS needs it
     #[arg(long, hide = true, requires = "zoo")]
     pub follow: bool,
@@ -82,8 +77,6 @@ struct Table<'a> {
     limits: Limits,
     /// Plans of each searcher that may qualify.
     most: usize,
-    /// How long a row's plans are refined.
-    refine: Duration,
 }
 
 /// PyTorch, and how it runs networks.
@@ -135,7 +128,7 @@ pub fn measure(
         setting,
         options: CompileOptions {
             searcher: Searcher::Platoon,
-            refine: arguments.refine > 0,
+            refine: !setting.refine.is_zero(),
             ..setting.compile.clone()
         },
         ways: Way::ALL
@@ -145,7 +138,6 @@ pub fn measure(
         another: peers.another,
         daemon,
         most,
-        refine: Duration::from_secs(arguments.refine.into()),
         limits: boards::limits(board)?.unwrap_or_else(|| Limits::of_rates(board)),
     };
     let folder = arguments.table.as_deref().unwrap_or(Path::new(""));
@@ -286,23 +278,12 @@ impl Table<'_> {
 impl Table<'_> {
     /// Refines a row's plans, if that was asked for: what was tried.
     fn refine(&self, row: &Row, compiled: &mut Compiled) -> anyhow::Result<Option<RefinedReport>> {
-        let Setting { board, engine, .. } = self.setting;
-        if compiled.refinery.is_some() {
-            let mut bed = Bed::new(&compiled.weight_files, row.inputs(compiled), board, engine)?;
-            refine(compiled, &mut bed, Limit::of(self.refine), |round| {
-                log::info!("{}: {}", row.name, told(round))
-            })?;
-        }
+        let Setting { board, engine, refine, .. } = self.setting;
+        choice::refine(compiled, row.inputs(compiled), board, engine, *refine, |round| {
+            log::info!("{}: {}", row.name, round.told())
+        })?;
         Ok(compiled.report.refined.clone())
     }
-}
-
-/// A round of a refinement in words.
-pub fn told(round: &RoundReport) -> String {
-    format!(
-        "{} new plans, the best takes {:.3} of the best baseline's time ({:.3} ms)",
-        round.plans, round.best_of_anchor, round.best_ms
-    )
 }
 
 /// What an action gives, and the seconds that it takes.

@@ -2,6 +2,7 @@
 
 use super::{npy, output};
 use crate::bench::BenchError;
+use crate::bench::choice::{self, Clock};
 use crate::bench::peers::{Mode, Peer, PeerError, Way};
 use crate::bench::report::Provenance;
 use crate::bench::stage::Results;
@@ -27,6 +28,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[derive(Args)]
 pub struct ZooArguments {
@@ -86,6 +88,8 @@ pub struct Setting<'a> {
     pub workers: usize,
     /// Counted frames of each side.
     pub frames: usize,
+    /// How long plans are refined by measurement before that.
+    pub refine: Duration,
     /// The GPU in words; `None` on the processor.
     pub device: Option<String>,
 }
@@ -207,8 +211,9 @@ pub fn measure(
         });
         for (number, loaded) in ready.into_iter().enumerate() {
             let mut loaded = loaded?;
-            let compiled = floors.is_some().then(|| loaded.compiled.clone());
-            let mut zoo = loaded.group.open(loaded.compiled, setting.board, setting.engine)?;
+            let found = fastest(&loaded.group, loaded.compiled, setting)?;
+            let compiled = floors.is_some().then(|| found.clone());
+            let mut zoo = loaded.group.open(found, setting.board, setting.engine)?;
             let done = number * setting.frames;
             let measured = compare(&mut zoo, loaded.peer.as_mut(), setting.frames, |n| {
                 bar.set_position((done + n) as u64)
@@ -237,6 +242,24 @@ pub fn measure(
     report.rows().into_iter().for_each(|row| table.row(row));
     let text = format!("{}{}; {}", table.render(), report.provenance.line(), report.dtype);
     Ok((text, report.json()))
+}
+
+/// The fastest plan of a group, if it is to be refined.
+fn fastest(group: &Group, mut compiled: Compiled, setting: &Setting<'_>) -> anyhow::Result<Compiled> {
+    if compiled.refinery.is_none() {
+        return Ok(compiled);
+    }
+    let (board, engine) = (setting.board, setting.engine);
+    let inputs = group.inputs(&compiled);
+    choice::refine(&mut compiled, inputs, board, engine, setting.refine, |round| {
+        log::info!("{}: {}", group.name, round.told())
+    })?;
+    let inputs = (group.inputs(&compiled), Clock::Networks);
+    let chosen = choice::choose(compiled, inputs, board, engine, setting.frames, |_| {})?;
+    if let Some(others) = chosen.report.measured.iter().find(|m| !m.identical) {
+        output::complain(&format!("{}: a plan of {} gives OTHER BITS: not kept", group.name, others.searcher));
+    }
+    Ok(chosen)
 }
 
 /// Measures the plans of several decisions for each group, the best `most` of every searcher: the table, and everything as JSON.
@@ -389,10 +412,13 @@ fn load(group: &Group, setting: &Setting<'_>, dtype: &str, mode: Mode, mut peer:
     let models = models(group);
     let multiply_adds = models.iter().map(|m| count::multiply_adds(&m.graph)).sum();
     // The peer's inputs and results are of the activations' type too.
-    let options = CompileOptions {
+    let mut options = CompileOptions {
         ports: Ports::Half,
         ..setting.compile.clone()
     };
+    if !setting.refine.is_zero() {
+        (options.searcher, options.rivals, options.refine) = (Searcher::Platoon, choice::MOST, true);
+    }
     Ok(Loaded {
         group: group.clone(),
         multiply_adds,

@@ -4,7 +4,7 @@ use super::emit::{self, Scheduled};
 use super::lots::Lots;
 use super::rates;
 use super::schedule::{Decisions, Problem};
-use super::search::{Idea, Proposal, Workshop};
+use super::search::{Change, Idea, Proposal, Workshop};
 use super::simulate::Machine;
 use super::{CompileOptions, Searcher};
 use crate::board::BoardRecord;
@@ -66,6 +66,21 @@ impl Refinery {
     pub fn propose(&self, parents: &[&Idea], known: &[&Idea], wanted: usize, favour: &[u32], round: u64) -> Vec<Proposal> {
         let mut lots = Lots::new(self.options.seed.wrapping_add((round + 1).rotate_left(32)));
         self.workshop.propose(&self.plan.tenants, parents, known, wanted, favour, &mut lots)
+    }
+
+    /// Other tactics for operators that are alike: see [`Workshop::changes`].
+    pub fn changes(&self, idea: &Idea) -> Vec<Change> {
+        self.workshop.changes(idea)
+    }
+
+    /// An idea with each list of changes: see [`Workshop::changed`].
+    pub fn changed(&self, idea: &Idea, lists: &[Vec<Change>]) -> Vec<Idea> {
+        self.workshop.changed(&self.plan.tenants, idea, lists)
+    }
+
+    /// How many tenants share the board.
+    pub fn tenants(&self) -> usize {
+        self.plan.tenants.len()
     }
 
     /// The checked plans of ideas; `None` for what misses deadlines, finds no room or does not keep up.

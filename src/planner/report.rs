@@ -61,6 +61,8 @@ pub struct MeasuredReport {
     pub p99_ms: f64,
     /// Frames.
     pub frames: usize,
+    /// True if its results are those of the sequential plan, bit for bit; a plan with others is not kept.
+    pub identical: bool,
 }
 
 /// What a refinement by measurement tried.
@@ -85,6 +87,16 @@ pub struct RoundReport {
     pub best_of_anchor: f64,
     /// How long it took to make the plans ready, in milliseconds.
     pub opening_ms: f64,
+}
+
+impl RoundReport {
+    /// The round in words.
+    pub fn told(&self) -> String {
+        format!(
+            "{} new plans, the best takes {:.3} of the best baseline's time ({:.3} ms)",
+            self.plans, self.best_of_anchor, self.best_ms
+        )
+    }
 }
 
 /// A plan that a refinement tried.

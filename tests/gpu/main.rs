@@ -5,6 +5,7 @@
 //! | `conformance` | operators: ONNX's own cases, in f32 and in f16 |
 //! | `networks` | whole networks in f16 against the processor in f32 |
 //! | `bits` | the same bits, however a plan is scheduled, submitted and confined |
+//! | `company` | operators that share a workspace |
 //! | `frames` | the loop: no memory, no call that waits |
 //! | `images` | images in the GPU's memory, slots in the host's |
 //! | `faults` | what goes wrong on the device |
@@ -16,6 +17,7 @@
 #![allow(dead_code)] // the shared modules serve other binaries too
 
 mod bits;
+mod company;
 mod conformance;
 mod faults;
 mod frames;

@@ -4,7 +4,7 @@ use super::mps::Followers;
 use super::rows::Row;
 use crate::bench::measure::{REST, Samples, TURN, WARM};
 use crate::bench::peers::{Peer, Way};
-use crate::bench::stage::{Results, Side, Stage, Times};
+use crate::bench::stage::{Side, Stage, Times};
 use crate::bench::{BenchError, choice};
 use crate::board::BoardRecord;
 use crate::plan::format::Plan;
@@ -14,8 +14,6 @@ use crate::units::Nanos;
 
 /// The quantile that plans qualify by: of so few frames the p99 would be the one slowest.
 const TAIL: f64 = 0.9;
-/// The searcher whose results the others' are compared with.
-pub const REFERENCE: &str = "sequential";
 /// The searcher whose plan leaves order to the hardware.
 pub const FREE: &str = "streams";
 
@@ -79,19 +77,14 @@ impl Contest {
     pub fn open(row: &Row, compiled: Compiled, board: &BoardRecord, options: &Options) -> Result<Contest, BenchError> {
         let plans: Vec<Plan> = std::iter::once(&compiled.plan).chain(&compiled.rivals).cloned().collect();
         let mut stage = row.open(compiled, board, options)?;
-        let mut results = Vec::with_capacity(plans.len());
-        for plan in 0..plans.len() {
-            stage.select(plan)?;
-            results.push(stage.results()?);
-        }
-        let reference = plans.iter().position(|p| p.searcher == REFERENCE).unwrap_or(0);
-        let candidate = |(plan, own): (&Plan, &Vec<Results>)| Candidate {
+        let identical = stage.identical(choice::reference(&plans))?;
+        let candidate = |(plan, identical): (&Plan, bool)| Candidate {
             searcher: plan.searcher.clone(),
             predicted: plan.prediction.longest(),
             side: Side::default(),
-            identical: same(own, &results[reference]),
+            identical,
         };
-        let candidates = plans.iter().zip(&results).map(candidate).collect();
+        let candidates = plans.iter().zip(identical).map(candidate).collect();
         Ok(Contest { stage, candidates })
     }
 
@@ -188,12 +181,11 @@ impl Entry {
     }
 }
 
-/// Of each searcher the plan that did best in qualifying, best first, as [`choice::order`] has it. Plans whose results have other bits
-/// than the sequential plan's come last, whatever their times: such a plan is shown, and never kept.
+/// Of each searcher the plan that did best in qualifying, best first, as [`choice::order`] has it.
 fn best_of_each(candidates: &[Candidate]) -> Vec<usize> {
     let measured: Vec<(&str, &Samples)> = candidates.iter().map(|c| (c.searcher.as_str(), c.side.device())).collect();
-    let mut order = choice::order(&measured, TAIL);
-    order.sort_by_key(|&c| !candidates[c].identical);
+    let identical: Vec<bool> = candidates.iter().map(|c| c.identical).collect();
+    let mut order = choice::order(&measured, &identical, TAIL);
     let mut met: Vec<&str> = Vec::new();
     order.retain(|&c| {
         let searcher = candidates[c].searcher.as_str();
@@ -202,12 +194,6 @@ fn best_of_each(candidates: &[Candidate]) -> Vec<usize> {
         first
     });
     order
-}
-
-/// True if all tensors of all tenants have the same bytes.
-fn same(a: &[Results], b: &[Results]) -> bool {
-    let bytes = |all: &[Results]| -> Vec<Vec<u8>> { all.iter().flatten().map(|(_, t)| t.bytes().to_vec()).collect() };
-    bytes(a) == bytes(b)
 }
 
 #[cfg(test)]
@@ -283,16 +269,5 @@ mod tests {
         others[1].identical = false;
         others[3].identical = false;
         assert_eq!(best_of_each(&others), [0, 1], "nor are they first where it has none");
-    }
-
-    #[test]
-    fn results_differ_by_a_bit() {
-        use crate::tensor::{Data, Shape, Tensor};
-        let results = |x: f32| {
-            let tensor = Tensor::new(Shape::new(&[1]).unwrap(), Data::F32(vec![x])).unwrap();
-            vec![vec![("y".to_string(), tensor)]]
-        };
-        assert!(same(&results(f32::NAN), &results(f32::NAN)));
-        assert!(!same(&results(0.0), &results(-0.0)));
     }
 }

@@ -1,7 +1,8 @@
 //! The table as bars: for each mix the time by each way of running it, as a part of our sequential plan's.
 
-use super::contest::{Entry, FREE, REFERENCE, Runner};
+use super::contest::{Entry, FREE, Runner};
 use super::report::{Measured, Report};
+use crate::bench::choice::REFERENCE;
 use std::fmt::Write;
 
 /// Width of the picture, and where its bars begin, in pixels.

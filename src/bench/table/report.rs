@@ -114,7 +114,7 @@ impl Measured {
         let cells = [
             self.name.clone(),
             format!("{:.3}", self.floor / 1e6),
-            time(super::contest::REFERENCE),
+            time(crate::bench::choice::REFERENCE),
             time(super::contest::FREE),
             plan.map_or("-".into(), |e| ms(e.side.device(), 0.5)),
             plan.map_or(String::new(), |e| e.name.clone()),

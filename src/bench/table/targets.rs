@@ -3,8 +3,9 @@
 //! Ratios divide medians of the device's clock; above 1 the plan is faster. Where a side has no such clock, as PyTorch without a
 //! graph, its frames stand in. Of MPS there are only frames: with those of the plan it is compared.
 
-use super::contest::{Entry, FREE, REFERENCE, Runner};
+use super::contest::{Entry, FREE, Runner};
 use super::rows::Row;
+use crate::bench::choice::REFERENCE;
 use crate::bench::measure::Samples;
 use crate::plan::format::Plan;
 use crate::planner::floor::Limits;

@@ -91,6 +91,17 @@ impl Menu {
         u8::try_from(way).ok()
     }
 
+    /// True if two operators can be done in the same ways, and cost the same in each.
+    pub fn alike(&self, one: usize, other: usize) -> bool {
+        let costs = |own: &Choices| {
+            let first = own.first.first().map_or(0, |&f| f as usize);
+            let launches = own.cuts.iter().map(|cut| cut.len() * own.ways.len()).sum::<usize>();
+            &self.costs[first..first + launches]
+        };
+        let (one, other) = (&self.operators[one], &self.operators[other]);
+        (&one.ways, &one.cuts) == (&other.ways, &other.cuts) && costs(one) == costs(other)
+    }
+
     /// Chunks of an operator under a cut.
     pub fn chunks(&self, operator: usize, cut: u8) -> u32 {
         self.operators[operator].cuts[usize::from(cut)].len() as u32

@@ -7,6 +7,7 @@
 //! All searchers share the candidate, the judge and the gate; they differ in what they change and how. Whatever one finds is
 //! ranked beside the baselines, so that nothing predicted slower than the best of them is chosen.
 
+mod alike;
 mod candidate;
 mod chunks;
 mod judge;
@@ -21,6 +22,7 @@ mod zones;
 #[cfg(test)]
 mod tests;
 
+pub use alike::Change;
 pub use judge::Score;
 pub use sample::samples;
 pub use workshop::{DIRECTIONS, Idea, Proposal, Workshop};

@@ -3,6 +3,7 @@
 //! A new idea is a child of one that was measured. Of several children that lots make, the simulator picks the one that it finds
 //! shortest: of few, where its opinion is to count little, or of many. What it finds much worse than the parent is left out.
 
+use super::alike::{self, Kind as Alike};
 use super::candidate::{Candidate, Field};
 use super::judge::{Judge, Score};
 use super::menu::Menu;
@@ -55,7 +56,7 @@ pub struct Idea {
     pub by: Searcher,
     /// The prediction.
     pub score: Score,
-    candidate: Candidate,
+    pub(super) candidate: Candidate,
 }
 
 /// A new idea.
@@ -73,18 +74,26 @@ pub struct Proposal {
 #[derive(Clone, Debug)]
 pub struct Workshop {
     field: Field,
-    menu: Menu,
+    pub(super) menu: Menu,
     machine: Machine,
+    pub(super) kinds: Vec<Alike>,
 }
 
 impl Workshop {
     /// The workshop of a problem whose rates repeat within the limits.
     pub fn of(problem: &Problem<'_>, costs: &Costs<'_>) -> Workshop {
+        let (field, menu) = (Field::of(problem), Menu::of(problem, costs));
         Workshop {
-            field: Field::of(problem),
-            menu: Menu::of(problem, costs),
+            kinds: alike::kinds(&field.operators, &menu),
+            field,
+            menu,
             machine: *costs.machine(),
         }
+    }
+
+    /// Who scores its candidates.
+    pub(super) fn judge<'a>(&'a self, tenants: &'a [Tenant]) -> Judge<'a> {
+        Judge::new(tenants, &self.field, &self.menu, self.machine, 0, &|_, _| {})
     }
 
     /// The best of what a search found and what stands behind it, of each searcher its `most` best; with its decisions.
@@ -127,7 +136,7 @@ impl Workshop {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let found = std::thread::scope(|scope| {
             let some = |slots: &'_ [(usize, Lots)]| {
-                let mut judge = Judge::new(tenants, &self.field, &self.menu, self.machine, 0, &|_, _| {});
+                let mut judge = self.judge(tenants);
                 let child = |(of, lots): &(usize, Lots)| child(&mut judge, parents, known, *of, favour, &mut lots.clone());
                 slots.iter().filter_map(child).collect::<Vec<Proposal>>()
             };
