@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `conformance` | operators: ONNX's own cases, in f32 and in f16 |
+//! | `permutes` | axes in other orders: the bits of the processor |
 //! | `networks` | whole networks in f16 against the processor in f32 |
 //! | `bits` | the same bits, however a plan is scheduled, submitted and confined |
 //! | `company` | operators that share a workspace |
@@ -23,6 +24,7 @@ mod faults;
 mod frames;
 mod images;
 mod networks;
+mod permutes;
 mod refused;
 mod road;
 mod tensors;

@@ -99,6 +99,7 @@ pub const UNITS: &[Unit] = &[
     unit!("normalise"),
     unit!("normalise_rows"),
     unit!("pair_mma"),
+    unit!("permute"),
     unit!("pool"),
     unit!("pool_rows"),
     unit!("pool_wide"),
@@ -209,7 +210,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::GroupNormalise, &["group_normalise"]),
     (Kernel::Reduce, &["reduce"]),
     (Kernel::Elementwise, &["elementwise", "elementwise_runs"]),
-    (Kernel::Copy, &["elementwise", "elementwise_runs"]),
+    (Kernel::Copy, &["elementwise", "elementwise_runs", "permute"]),
     (Kernel::Places, &["sample", "scatter"]),
 ];
 

@@ -1,10 +1,10 @@
 //! Chains of elementwise functions, and copies, over runs: `kernels/elementwise.cu`, or `kernels/elementwise_runs.cu` where the
-//! tensors lie alike.
+//! tensors lie alike; plain copies between tensors that lie otherwise go through `kernels/permute.cu`.
 
 use super::generic::{check, head, head_call, output};
 use super::tail::{FROM_MEMORY, Tail, TailCall, TailOperand};
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, Kernel, Launch, count};
+use super::{Addresses, BindError, Kernel, Launch, count, permute};
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region};
@@ -101,6 +101,12 @@ impl Kernel for Elementwise {
         let mut extents: [u32; MAX_RANK] = std::array::from_fn(|a| ranges[a].len() as u32);
         turn(&mut params, &mut extents)?;
         params.y.extents = extents;
+        if params.copy == 1
+            && params.tail.calls == 0
+            && let Some(launch) = permute::launch(&params.head.a, &params.y, &extents, width)?
+        {
+            return Ok(vec![launch]);
+        }
         let group = together(&params, &extents);
         let alike = group == 0 && lie_alike(&mut params, &extents);
         params.group = group as u32;

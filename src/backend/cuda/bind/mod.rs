@@ -28,6 +28,7 @@ mod matrices;
 mod matvec;
 mod normalise;
 mod pair_mma;
+mod permute;
 mod places;
 mod pool;
 mod pool_rows;

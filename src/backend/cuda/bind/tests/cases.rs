@@ -211,6 +211,26 @@ fn copies(all: &mut Cases) {
             });
         }
     }
+    // Neighbours along another axis: few planes and many, in whole pieces and not.
+    for (from, to) in [(F16, F16), (F32, F32), (F32, F16), (F16, F32)] {
+        for (dims, there, here) in [
+            ([2, 3, 16, 24], Form::Plain, Form::Pixels),
+            ([2, 4, 8, 72], Form::Plain, Form::Pixels),
+            ([2, 2, 40, 16], Form::Plain, Form::Pixels),
+            ([2, 3, 25, 23], Form::Plain, Form::Pixels),
+            ([2, 40, 12, 16], Form::Plain, Form::OddSlice),
+            ([2, 40, 12, 16], Form::Plain, Form::Pixels),
+            ([2, 72, 6, 8], Form::Slice, Form::Plain),
+            ([2, 21, 9, 11], Form::Pixels, Form::Plain),
+            ([1, 70, 7, 19], Form::OddSlice, Form::Plain),
+            ([3, 4, 9, 65], Form::Reversed, Form::Plain),
+        ] {
+            all.add(format!("{from} {dims:?} {there:?} turned to {to} {here:?}"), |b| {
+                let (x, y) = (b.tensor(from, &dims, there), b.tensor(to, &dims, here));
+                b.operator(Primitive::Copy, &[x], &[], &[y])
+            });
+        }
+    }
 }
 
 fn convolutions(all: &mut Cases) {

@@ -211,6 +211,35 @@ fn elementwise_functions_take_more_runs_a_thread_the_larger_the_tensor() {
 }
 
 #[test]
+fn a_copy_turns_pieces_where_both_sides_have_them_and_takes_boxes_where_they_have_not() {
+    let function = |from: DType, dims: [u32; 4], there: Form, to: DType, here: Form| {
+        let (_, launch) = first(&format!("{from} {dims:?} {there:?} turned to {to} {here:?}"));
+        assert_eq!(launch.unit, "permute");
+        launch.function
+    };
+    use DType::{F16, F32};
+    let to_pixels = |dims, dtype| function(dtype, dims, Form::Plain, dtype, Form::Pixels);
+    assert_eq!(to_pixels([2, 3, 16, 24], F16), "interleave_3_halves");
+    assert_eq!(to_pixels([2, 4, 8, 72], F16), "interleave_4_halves");
+    assert_eq!(to_pixels([2, 2, 40, 16], F32), "interleave_2_floats");
+    assert_eq!(to_pixels([2, 3, 25, 23], F16), "permute_halves", "575 pixels");
+    assert_eq!(to_pixels([2, 40, 12, 16], F16), "pieces_halves");
+    assert_eq!(to_pixels([2, 40, 12, 16], F32), "pieces_floats");
+    let dims = [2, 3, 16, 24];
+    assert_eq!(function(F32, dims, Form::Plain, F16, Form::Pixels), "permute_to_halves");
+    assert_eq!(function(F16, dims, Form::Plain, F32, Form::Pixels), "permute_to_floats");
+    assert_eq!(
+        function(F16, [2, 40, 12, 16], Form::Plain, F16, Form::OddSlice),
+        "permute_halves",
+        "45 channels apart"
+    );
+    let planes = |dims, there, dtype| function(dtype, dims, there, dtype, Form::Plain);
+    assert_eq!(planes([2, 72, 6, 8], Form::Slice, F16), "pieces_halves");
+    assert_eq!(planes([2, 21, 9, 11], Form::Pixels, F16), "permute_halves");
+    assert_eq!(planes([1, 70, 7, 19], Form::OddSlice, F32), "permute_floats");
+}
+
+#[test]
 fn reductions_take_neighbours_of_several_axes_together() {
     let blocks = |last, tail| {
         let (operator, launch) = first(&format!("sums of {last} positions of heads side by side of {}, {tail}", DType::F16));

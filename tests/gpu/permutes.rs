@@ -1,0 +1,94 @@
+//! Axes in other orders: the bits of the processor, whatever the extents and wherever the neighbours lie.
+
+use crate::data::{self, Chance};
+use crate::gpu;
+use crate::network::{self, Machine, Tensors};
+use crate::onnx::{Graph, ints};
+use platoon::planner::{CompileOptions, Ports, Searcher};
+use platoon::tensor::{DType, Data, Tensor};
+
+/// Extents, and the order of the axes in the result.
+const PERMUTES: [(&[i64], &[i64]); 14] = [
+    // Planes to channels side by side: a few planes in whole pieces, of odd pictures, and many.
+    (&[2, 3, 32, 40], &[0, 2, 3, 1]),
+    (&[2, 4, 24, 20], &[0, 2, 3, 1]),
+    (&[3, 2, 16, 33], &[0, 2, 3, 1]),
+    (&[2, 3, 33, 41], &[0, 2, 3, 1]),
+    (&[2, 5, 32, 40], &[0, 2, 3, 1]),
+    (&[2, 72, 14, 20], &[0, 2, 3, 1]),
+    (&[2, 67, 13, 21], &[0, 2, 3, 1]),
+    // And back.
+    (&[2, 32, 40, 3], &[0, 3, 1, 2]),
+    (&[2, 14, 20, 72], &[0, 3, 1, 2]),
+    (&[2, 13, 21, 67], &[0, 3, 1, 2]),
+    // Heads and matrices.
+    (&[2, 70, 6, 24], &[0, 2, 1, 3]),
+    (&[2, 6, 200, 24], &[0, 1, 3, 2]),
+    (&[1000, 3], &[1, 0]),
+    // Patches of eight rows of eight pixels.
+    (&[2, 3, 4, 8, 5, 8], &[0, 2, 4, 5, 1, 3]),
+];
+
+/// One network that turns an input for every line of the table.
+fn model() -> Vec<u8> {
+    let mut graph = Graph::default();
+    for (i, (dims, perm)) in PERMUTES.iter().enumerate() {
+        let (x, y) = (format!("x{i}"), format!("y{i}"));
+        graph = graph.input(&x, dims).node("Transpose", &x, &y, &[ints("perm", perm)]).output(&y);
+    }
+    graph.file()
+}
+
+#[test]
+fn axes_in_other_orders_have_the_processors_bits() {
+    let test = "gpu_axes_in_other_orders_have_the_processors_bits";
+    let Some(facts) = gpu::need(test) else { return };
+    let machine = Machine::gpu(&facts);
+    let reference = Machine::reference(&machine, 1);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("permutes.onnx");
+    std::fs::write(&path, model()).unwrap();
+    let mut runs = 0;
+    for (dtype, ports) in [
+        (DType::F32, Ports::Declared),
+        (DType::F16, Ports::Half),
+        (DType::F16, Ports::Declared),
+    ] {
+        // The whole of each copy, and shares of it.
+        for (searcher, seed) in [(Searcher::Sequential, 0), (Searcher::Random, 3), (Searcher::Random, 4)] {
+            let options = CompileOptions {
+                dtype,
+                ports,
+                searcher,
+                seed,
+                ..CompileOptions::default()
+            };
+            let compiled = machine
+                .compile(&path, &options)
+                .unwrap_or_else(|e| panic!("{}", network::told(&*e)));
+            let mut random = Chance::new(21 + seed);
+            let inputs: Tensors = compiled.plan.tenants[0]
+                .inputs
+                .iter()
+                .map(|port| {
+                    let shape = port.view.layout.shape;
+                    let values: Vec<f32> = (0..shape.elements()).map(|_| random.signed()).collect();
+                    let data = match port.view.dtype {
+                        DType::F16 => Data::F16(values.into_iter().map(half::f16::from_f32).collect()),
+                        _ => Data::F32(values),
+                    };
+                    (port.name.clone(), Tensor::new(shape, data).unwrap())
+                })
+                .collect();
+            let expected = reference.run(compiled.clone(), &inputs).unwrap();
+            let found = machine.run(compiled, &inputs).unwrap();
+            assert_eq!(
+                network::bits_differ(&found, &expected),
+                None,
+                "{dtype}, {ports:?}, {searcher:?} {seed}"
+            );
+            runs += 1;
+        }
+    }
+    data::ran(test, &format!("{} copies in {runs} plans", PERMUTES.len()));
+}
