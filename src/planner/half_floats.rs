@@ -5,7 +5,7 @@
 //! constants. A number that keeps a divisor from zero, such as 1e-12, does not become zero.
 
 use super::attach::{Attached, ResultOf};
-use super::graph::{Graph, Node, Op, ValueId};
+use super::graph::{Graph, Named, Node, Op, ValueId, ViewOp};
 use crate::primitive::{Primitive, Scalar, Unary};
 use crate::tensor::{DType, Data, Tensor};
 use half::f16;
@@ -46,6 +46,7 @@ pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
     borders_out(graph, &single);
     if ports == Ports::Half {
         halve_ports(graph, &attached.results);
+        drop_copies(graph);
     }
     attached
 }
@@ -153,11 +154,67 @@ fn halve_ports(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
     }
 }
 
+/// Drops the copies at half ports that leave nothing free: of an input that is only looked at in other ways, each of which is copied
+/// or joined anew anyway, and of what a concatenation has put together, whose parts lie as the port wants them.
+fn drop_copies(graph: &mut Graph) {
+    let ports = |named: &[Named]| -> Vec<ValueId> { named.iter().map(|n| n.value).collect() };
+    let (inputs, outputs) = (ports(&graph.inputs), ports(&graph.outputs));
+    let mut dropped = Vec::new();
+    for at in 0..graph.nodes.len() {
+        let node = &graph.nodes[at];
+        let (Op::Primitive(Primitive::Copy), &[from], &[to]) = (&node.op, &node.inputs[..], &node.outputs[..]) else {
+            continue;
+        };
+        if (graph.value(from).dtype, graph.value(to).dtype) != (DType::F16, DType::F16) || graph.value(from).data.is_some() {
+            continue;
+        }
+        let readers = |value: ValueId| graph.nodes.iter().filter(move |n| n.inputs.contains(&value));
+        let looked_at = |n: &Node| matches!(n.op, Op::View(ViewOp::Reshape | ViewOp::Transpose { .. }));
+        let copied = |n: &Node| matches!(n.op, Op::Primitive(Primitive::Copy) | Op::Concat { .. });
+        if inputs.contains(&from) && !outputs.contains(&to) && !outputs.contains(&from) {
+            // Through any number of looks at it.
+            let mut values = vec![to];
+            let mut met = 0;
+            let mut only = true;
+            while let Some(&value) = values.get(met) {
+                met += 1;
+                only &= !outputs.contains(&value) && readers(value).all(|n| looked_at(n) || copied(n));
+                values.extend(readers(value).filter(|n| looked_at(n)).flat_map(|n| n.outputs.clone()));
+            }
+            if only && met > 1 {
+                dropped.push((at, to, from));
+            }
+        } else if outputs.contains(&to) && !outputs.contains(&from) && !inputs.contains(&from) {
+            let joined = graph
+                .nodes
+                .iter()
+                .any(|n| n.outputs.contains(&from) && matches!(n.op, Op::Concat { .. }));
+            if joined && readers(from).count() == 1 {
+                dropped.push((at, to, from));
+            }
+        }
+    }
+    for &(_, to, from) in &dropped {
+        graph
+            .nodes
+            .iter_mut()
+            .flat_map(|n| &mut n.inputs)
+            .filter(|v| **v == to)
+            .for_each(|v| *v = from);
+        graph.outputs.iter_mut().filter(|n| n.value == to).for_each(|n| n.value = from);
+    }
+    let mut at = 0;
+    graph.nodes.retain(|_| {
+        at += 1;
+        dropped.iter().all(|d| d.0 != at - 1)
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::planner::attach;
-    use crate::planner::graph::{Named, verify};
+    use crate::planner::graph::verify;
     use crate::tensor::Shape;
 
     /// Floats of an input go through a function to a result; integers straight through.
@@ -214,5 +271,66 @@ mod tests {
             assert!(!ends.contains(&inner.inputs[0]) && !ends.contains(&inner.outputs[0]));
             assert_eq!(graph.value(inner.outputs[0]).dtype, DType::F16);
         }
+    }
+
+    /// A picture cut into patches, which are copied side by side; and two parts that are joined and given as a result.
+    fn looked_at() -> Graph {
+        let mut graph = Graph::default();
+        let shape = |dims: &[u32]| Shape::new(dims).unwrap();
+        let copy = |name: &str, graph: &mut Graph, from, dims: &[u32]| {
+            let to = graph.add_value(name, DType::F32, shape(dims));
+            graph.add_node(name, Op::Primitive(Primitive::Copy), vec![from], vec![to]);
+            to
+        };
+        let x = graph.add_value("x", DType::F32, shape(&[1, 2, 4]));
+        let cut = graph.add_value("cut", DType::F32, shape(&[2, 2, 2]));
+        graph.add_node("cut", Op::View(ViewOp::Reshape), vec![x], vec![cut]);
+        let turned = graph.add_value("turned", DType::F32, shape(&[2, 2, 2]));
+        graph.add_node(
+            "turned",
+            Op::View(ViewOp::Transpose { perm: vec![1, 0, 2] }),
+            vec![cut],
+            vec![turned],
+        );
+        let patches = copy("patches", &mut graph, turned, &[2, 2, 2]);
+        let relu = graph.add_value("relu", DType::F32, shape(&[2, 2, 2]));
+        graph.add_node("relu", Op::Primitive(Primitive::Unary(Unary::Relu)), vec![patches], vec![relu]);
+        let joined = graph.add_value("joined", DType::F32, shape(&[4, 2, 2]));
+        graph.add_node("joined", Op::Concat { axis: 0 }, vec![relu, patches], vec![joined]);
+        let port = |name: &str, value| Named {
+            name: name.into(),
+            value,
+            widened: false,
+        };
+        graph.inputs.push(port("x", x));
+        graph.outputs.push(port("joined", joined));
+        graph
+    }
+
+    #[test]
+    fn half_ports_are_read_and_written_without_copies_that_leave_nothing_free() {
+        let names = |graph: &Graph| graph.nodes.iter().map(|n| n.name.clone()).collect::<Vec<_>>();
+        let declared = convert(attach::tensors(looked_at()), Ports::Declared).graph;
+        assert_eq!(
+            names(&declared),
+            ["x.f16", "cut", "turned", "patches", "relu", "joined", "joined.f32"]
+        );
+        let half = convert(attach::tensors(looked_at()), Ports::Half).graph;
+        verify(&half).unwrap();
+        assert_eq!(names(&half), ["cut", "turned", "patches", "relu", "joined"]);
+        assert_eq!(half.value(half.inputs[0].value).dtype, DType::F16);
+        // What a function reads may be wanted in another layout; and what is a result twice lies in two places.
+        let mut used = looked_at();
+        used.nodes[2].op = Op::Primitive(Primitive::Unary(Unary::Relu));
+        assert!(names(&convert(attach::tensors(used), Ports::Half).graph).contains(&"x.f16".to_string()));
+        let mut twice = looked_at();
+        let again = Named {
+            name: "again".into(),
+            ..twice.outputs[0].clone()
+        };
+        twice.outputs.push(again);
+        let twice = convert(attach::tensors(twice), Ports::Half).graph;
+        verify(&twice).unwrap();
+        assert_eq!(names(&twice).iter().filter(|n| n.ends_with(".f32")).count(), 2);
     }
 }

@@ -37,7 +37,15 @@ pub const WGMMA_KEYS: u32 = 64;
 /// Elements of a key and of a value that there are warpgroup kernels for, and the most of which strands have room.
 const PANELS: [u32; 2] = [64, 128];
 /// The teams of warpgroups.
-pub const TEAMS: [Team; 3] = [team(1, 2), team(1, 1), team(STRANDS, 1)];
+pub const TEAMS: [Team; 4] = [
+    team(1, 2),
+    team(1, 1),
+    team(STRANDS, 1),
+    Team {
+        crowded: true,
+        ..team(1, 1)
+    },
+];
 /// Most keys that warpgroups do not share out, unlike warps.
 const FEW_BLOCKS: u32 = 4 * WGMMA_KEYS;
 /// Blocks of one warpgroup that a large GPU has room for at once: where there are more, two warpgroups share keys.
@@ -50,10 +58,16 @@ pub struct Team {
     pub strands: u16,
     /// Warpgroups of a strand.
     pub groups: u16,
+    /// Shared memory and registers for as many warpgroups on a multiprocessor as find room, each with fewer blocks ahead.
+    pub crowded: bool,
 }
 
 const fn team(strands: u16, groups: u16) -> Team {
-    Team { strands, groups }
+    Team {
+        strands,
+        groups,
+        crowded: false,
+    }
 }
 
 impl Team {
@@ -74,7 +88,20 @@ impl Team {
 
     /// Blocks of keys, and of values, that a strand has in shared memory.
     pub fn stages(self, head: u32) -> u32 {
-        if self.strands > 1 || head > PANELS[0] { 2 } else { 4 }
+        if self.crowded || self.strands > 1 || head > PANELS[0] {
+            2
+        } else {
+            4
+        }
+    }
+
+    /// The team where an operator is not plain: every warpgroup has queries of its own, and registers for more.
+    pub fn alone(self) -> Team {
+        Team {
+            groups: 1,
+            crowded: false,
+            ..self
+        }
     }
 
     /// True if there is a kernel for a head of [`Matrices::panels`].
@@ -85,6 +112,7 @@ impl Team {
     fn tactic(self) -> Tactic {
         Tactic {
             tile: (self.queries() as u16, self.strands),
+            variant: u16::from(self.crowded),
             ..Tactic::of(Kernel::AttentionWgmma)
         }
     }
@@ -255,11 +283,11 @@ fn teams(it: &Matrices<'_>, split_k: u16) -> Vec<Tactic> {
     let Some(head) = it.panels() else { return Vec::new() };
     let blocks = |t: Team| it.count() * u64::from(it.rows().div_ceil(t.queries()));
     let serves = |t: &Team| t.serves(head) && (t.strands == 1 || t.strands == split_k);
-    let [pairs, single, strands] = TEAMS;
+    let [pairs, single, strands, crowded] = TEAMS;
     let order = match split_k {
-        1 if blocks(single) <= ROOM => [single, pairs, strands],
-        1 => [pairs, single, strands],
-        _ => [strands, pairs, single],
+        1 if blocks(single) <= ROOM => [single, pairs, crowded, strands],
+        1 => [pairs, crowded, single, strands],
+        _ => [strands, pairs, single, crowded],
     };
     order.into_iter().filter(serves).map(Team::tactic).collect()
 }

@@ -57,17 +57,17 @@ struct RowsParams {
     tiles: u32,
 }
 
-/// Most elements of such rows, the threads that a row has, and the blocks that share a multiprocessor.
-const ROWS: [(u32, u32, u32); 9] = [
-    (64, 8, 12),
-    (128, 16, 12),
-    (256, 32, 12),
-    (512, 32, 8),
-    (768, 32, 5),
-    (1024, 32, 4),
-    (2048, THREADS, 8),
-    (4096, THREADS, 4),
-    (LONG_ROW, THREADS, 2),
+/// Most elements of such rows, the threads that a row has, and the blocks that share a multiprocessor: of any rows, and of full ones.
+const ROWS: [(u32, u32, [u32; 2]); 9] = [
+    (64, 8, [12, 12]),
+    (128, 16, [12, 12]),
+    (256, 32, [12, 12]),
+    (512, 32, [8, 9]),
+    (768, 32, [5, 6]),
+    (1024, 32, [4, 5]),
+    (2048, THREADS, [8, 8]),
+    (4096, THREADS, [4, 4]),
+    (LONG_ROW, THREADS, [2, 2]),
 ];
 
 /// Addresses of the constants along `axis` that scale and shift the head's values in `calls`; 0 where nothing does. `None` for
@@ -156,9 +156,10 @@ impl Normalise {
             epsilon: self.epsilon,
             tiles,
         };
-        let function = format!("normalise_rows_{most}");
+        let full = extent == most && threads < THREADS;
+        let function = format!("normalise_rows_{most}{}", if full { "_full" } else { "" });
         // No more blocks than find places at once: one that stays has its constants, and its next row on the way.
-        let blocks = match at.multiprocessors.saturating_mul(resident) {
+        let blocks = match at.multiprocessors.saturating_mul(resident[usize::from(full)]) {
             0 => tiles,
             places => tiles.min(places),
         };

@@ -32,11 +32,11 @@ __device__ __forceinline__ u32 mul_halves(u32 a, u32 b) {
     return product;
 }
 
-// A place's results from its values.
-__device__ __forceinline__ uint4 normalised(const NormaliseRows& p, const float (&values)[EACH], float mean, float factor, uint4 scale, uint4 shift) {
+// A place's results from the differences of its values from the mean.
+__device__ __forceinline__ uint4 normalised(const NormaliseRows& p, const float (&differences)[EACH], float factor, uint4 scale, uint4 shift) {
     float v[EACH];
 #pragma unroll
-    for (u32 k = 0; k < EACH; ++k) v[k] = __fmul_rn(__fsub_rn(values[k], mean), factor);
+    for (u32 k = 0; k < EACH; ++k) v[k] = __fmul_rn(differences[k], factor);
     uint4 y = make_uint4(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]), two_rounded(v[4], v[5]), two_rounded(v[6], v[7]));
     // A product of halves is exact in f32: rounding it at once is what rounding that gives.
     if (p.scale) {
@@ -68,9 +68,9 @@ __device__ __forceinline__ Row row_at(const NormaliseRows& p, u32 row) {
     return {reinterpret_cast<const uint4*>(pointer_to<u16>(p.x, x)), reinterpret_cast<uint4*>(reinterpret_cast<u16*>(p.y) + y)};
 }
 
-// LANES lanes a row, or all threads of a block. A thread keeps PLACES groups of its row, LANES groups apart. All but the rows is there
-// before the wait.
-template <u32 LANES, u32 PLACES>
+// LANES lanes a row, or all threads of a block. A thread keeps PLACES groups of its row, LANES groups apart, all of them of FULL rows.
+// All but the rows is there before the wait.
+template <u32 LANES, u32 PLACES, bool FULL>
 __device__ __forceinline__ void normalise_rows(const NormaliseRows& p) {
     constexpr bool WHOLE = LANES == NORMALISE_THREADS;
     static_assert(WHOLE || LANES * PLACES * EACH <= PERIOD, "places of a lane are of different runs");
@@ -85,7 +85,7 @@ __device__ __forceinline__ void normalise_rows(const NormaliseRows& p) {
     }
     wait_for_predecessors();
     release_successors();
-    const auto inside = [&](u32 i) { return (i * LANES + lane) * EACH < p.extent; };
+    const auto inside = [&](u32 i) { return FULL || (i * LANES + lane) * EACH < p.extent; };
     const auto row_of = [&](u32 tile) { return tile * (NORMALISE_THREADS / LANES) + threadIdx.x / LANES; };
     // Lanes without a row take part in the exchange of the others.
     const auto load = [&](u32 tile, uint4(&bits)[PLACES]) {
@@ -109,7 +109,10 @@ __device__ __forceinline__ void normalise_rows(const NormaliseRows& p) {
             for (u32 i = 0; i < PLACES; ++i) {
 #pragma unroll
                 for (u32 k = 0; k < EACH; ++k) {
-                    if (inside(i)) sums[k] = taken(squares, mean, sums[k], values[i][k]);
+                    if (!inside(i)) continue;
+                    sums[k] = taken(squares, mean, sums[k], values[i][k]);
+                    // What is squared is what the results are made of.
+                    if (squares) values[i][k] = __fsub_rn(values[i][k], mean);
                 }
                 if (WHOLE) continue;
                 runs[i % RUNS] = in_order(sums);
@@ -130,23 +133,29 @@ __device__ __forceinline__ void normalise_rows(const NormaliseRows& p) {
         uint4* const to = row_at(p, row).to + lane;
 #pragma unroll
         for (u32 i = 0; i < PLACES; ++i) {
-            if (inside(i)) to[i * LANES] = normalised(p, values[i], mean, factor, scale[i], shift[i]);
+            if (inside(i)) to[i * LANES] = normalised(p, values[i], factor, scale[i], shift[i]);
         }
     }
 }
 
-// Kernels by the most halves of a row, of which a lane keeps as few as do (bind/normalise.rs).
-#define NORMALISE(NAME, LANES, PLACES)                                                                                  \
+// Kernels by the most halves of a row, of which a lane keeps as few as do, and for rows of exactly as many (bind/normalise.rs).
+#define NORMALISE(NAME, LANES, PLACES, FULL)                                                                        \
     extern "C" __global__ void __launch_bounds__(NORMALISE_THREADS) NAME(const __grid_constant__ NormaliseRows p) { \
-        normalise_rows<LANES, PLACES>(p);                                                                               \
+        normalise_rows<LANES, PLACES, FULL>(p);                                                                     \
     }
 
-NORMALISE(normalise_rows_64, 8, 1)
-NORMALISE(normalise_rows_128, 16, 1)
-NORMALISE(normalise_rows_256, 32, 1)
-NORMALISE(normalise_rows_512, 32, 2)
-NORMALISE(normalise_rows_768, 32, 3)
-NORMALISE(normalise_rows_1024, 32, 4)
-NORMALISE(normalise_rows_2048, NORMALISE_THREADS, 2)
-NORMALISE(normalise_rows_4096, NORMALISE_THREADS, 4)
-NORMALISE(normalise_rows_8192, NORMALISE_THREADS, 8)
+NORMALISE(normalise_rows_64, 8, 1, false)
+NORMALISE(normalise_rows_64_full, 8, 1, true)
+NORMALISE(normalise_rows_128, 16, 1, false)
+NORMALISE(normalise_rows_128_full, 16, 1, true)
+NORMALISE(normalise_rows_256, 32, 1, false)
+NORMALISE(normalise_rows_256_full, 32, 1, true)
+NORMALISE(normalise_rows_512, 32, 2, false)
+NORMALISE(normalise_rows_512_full, 32, 2, true)
+NORMALISE(normalise_rows_768, 32, 3, false)
+NORMALISE(normalise_rows_768_full, 32, 3, true)
+NORMALISE(normalise_rows_1024, 32, 4, false)
+NORMALISE(normalise_rows_1024_full, 32, 4, true)
+NORMALISE(normalise_rows_2048, NORMALISE_THREADS, 2, false)
+NORMALISE(normalise_rows_4096, NORMALISE_THREADS, 4, false)
+NORMALISE(normalise_rows_8192, NORMALISE_THREADS, 8, false)

@@ -73,6 +73,15 @@ fn shared(head: u32, team: Team, segments: u32) -> u32 {
     ALIGNMENT + 2 * head * team.queries() + u32::from(team.strands) * 2 * team.stages(head) * block + sums
 }
 
+/// What a kernel's name ends with.
+fn suffix(plain: bool, team: Team) -> &'static str {
+    match (plain, team.crowded) {
+        (false, _) => "",
+        (true, false) => "_plain",
+        (true, true) => "_crowded",
+    }
+}
+
 /// The map of an input whose rows lie along axis `rows` and are runs along axis `run`, from the chunk's first matrices on;
 /// none where the copy engine cannot walk it.
 fn map(view: &DeviceView, chunk: &Chunk, rows: usize, run: usize) -> Option<TiledMap> {
@@ -120,8 +129,10 @@ impl Kernel for AttentionWgmma {
         let mapped = (0..3).map(|i| u32::from(tiled[i].is_some()) << i).sum();
         // The kernels of plain operators have registers for more warpgroups; with the same bits.
         let plain = tiled.iter().all(Option::is_some) && it.mask.is_none() && self.scale > 0.0;
-        let groups = if plain { self.team.groups } else { 1 };
-        let team = Team { groups, ..self.team };
+        let team = match plain {
+            true => self.team,
+            false => self.team.alone(),
+        };
         let (steps, slices) = (chunk.rows.div_ceil(team.queries()), columns.div_ceil(head));
         let tiles = chunk.tiles([steps, slices])?;
         if tiles == 0 {
@@ -152,7 +163,8 @@ impl Kernel for AttentionWgmma {
             mapped,
             padding: [0; 6],
         };
-        let (panels, strands, suffix) = (head / BOX, team.strands, if plain { "_plain" } else { "" });
+        let (panels, Team { strands, groups, .. }) = (head / BOX, team);
+        let suffix = suffix(plain, team);
         Ok(vec![Launch {
             shared: shared(head, team, count.div_ceil(segment * WGMMA_KEYS)),
             ..Launch::new(
@@ -215,17 +227,17 @@ mod tests {
     fn every_team_has_its_kernels() {
         let source = include_str!("../../kernels/attention_wgmma.cu");
         for (head, team) in [64, 128].into_iter().flat_map(|head| TEAMS.map(|team| (head, team))) {
-            let (panels, Team { strands, groups }, stages) = (head / BOX, team, team.stages(head));
+            let (panels, Team { strands, groups, .. }, stages) = (head / BOX, team, team.stages(head));
             let line = |suffix: &str, groups: u16, stages: u32, plain: bool| {
                 format!("(attention_wgmma_{panels}_{strands}_{groups}{suffix}, {panels}, {strands}, {groups}, {stages}, {plain}, ")
             };
             assert_eq!(
-                source.contains(&line("_plain", groups, stages, true)),
+                source.contains(&line(suffix(true, team), groups, stages, true)),
                 team.serves(head),
                 "{head} {team:?}"
             );
             // Of operators that are not plain every warpgroup has queries of its own.
-            let alone = Team { groups: 1, ..team };
+            let alone = team.alone();
             assert!(
                 !alone.serves(head) || source.contains(&line("", 1, alone.stages(head), false)),
                 "{head} {team:?}"
