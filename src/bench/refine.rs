@@ -34,7 +34,9 @@ const AGAIN: usize = 3;
 /// Frames that a plan must have run to be one of them.
 const PROVEN: usize = race::STAGES[0] + race::STAGES[1] + race::STAGES[2];
 /// Rounds of drawn changes before a sweep; none where a network is alone, as how its operators run is nearly all there is to decide.
-const DRAWN: usize = 2;
+const DRAWN: usize = 3;
+/// Changes of a sweep beside other networks, the longest operators' first: there lots find as much.
+const SWEPT: usize = 2 * PLANS;
 /// How often a direction is taken at least, and how much more for each plan in it that was better than its parent.
 const FAVOUR: (u32, u32) = (3, 2);
 /// Plans that the refinement leaves for the last choice beside each searcher's best.
@@ -162,7 +164,9 @@ impl<'a> Hunt<'a> {
         let parents = self.elite();
         if let Some(&best) = parents.first()
             && self.drawn.0 >= self.drawn.1
-            && self.sweep.begin(best, self.refinery.changes(&self.tried[best].idea))
+            && self
+                .sweep
+                .begin(best, self.refinery.changes(&self.tried[best].idea), self.most_swept())
         {
             self.drawn.0 = 0;
         }
@@ -180,6 +184,11 @@ impl<'a> Hunt<'a> {
             Some(Tried::new(plan?, proposal.idea, from, round))
         });
         fresh.collect()
+    }
+
+    /// Changes of a sweep.
+    fn most_swept(&self) -> usize {
+        if self.refinery.tenants() == 1 { usize::MAX } else { SWEPT }
     }
 
     /// The next plans of a sweep; none where there is none, or it is at its end.

@@ -32,10 +32,11 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Begins a sweep of a plan, unless one is running, or it was the last one that was swept, or there is nothing to try: whether
-    /// it did.
-    pub fn begin(&mut self, parent: usize, mut changes: Vec<Change>) -> bool {
+    /// Begins a sweep of a plan through the first `most` changes that may bring something, unless one is running, or it was the last one
+    /// that was swept, or there is nothing to try: whether it did.
+    pub fn begin(&mut self, parent: usize, mut changes: Vec<Change>, most: usize) -> bool {
         changes.retain(|c| !self.hopeless.contains(c));
+        changes.truncate(most);
         if self.parent.is_some() || self.before == Some(parent) || changes.is_empty() {
             return false;
         }
