@@ -4,9 +4,9 @@
 //! searchers' best, baselines --race--> measured --+--propose (lots, simulator)--> new plans --race--> measured --> ...
 //!                                                 +--sweep (other tactics for operators that are alike)--> ...
 //! ```
-//! A round's plans run in turns on one engine, in a [`race`]. The best baseline and the best plans so far run in every round, so that
+//! A round's plans run in turns on one engine, in a race. The best baseline and the best plans so far run in every round, so that
 //! what the machine does meanwhile meets all alike: a plan is known by its time over that baseline's in the same round. Directions
-//! of change that led to something better are taken more often; between them a [`sweep`] goes through the tactics of the best plan.
+//! of change that led to something better are taken more often; between them a sweep goes through the tactics of the best plan.
 //! Measured times and seed give the plans.
 
 mod race;
@@ -54,7 +54,7 @@ pub trait Meter {
     fn unload(&mut self);
 }
 
-/// When a refinement ends: with the round in which either is reached.
+/// When a refinement ends: with the stage of a race in which the time is over, or with the last round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Time.
@@ -117,7 +117,7 @@ pub fn refine(compiled: &mut Compiled, meter: &mut dyn Meter, limit: Limit, mut 
         if fresh.is_empty() {
             break;
         }
-        let report = hunt.round(fresh, meter)?;
+        let report = hunt.round(fresh, meter, &|| began.elapsed() >= limit.time)?;
         told(&report);
         hunt.rounds.push(report);
         round += 1;
@@ -219,7 +219,7 @@ impl<'a> Hunt<'a> {
     }
 
     /// Runs new plans beside the best ones so far.
-    fn round(&mut self, fresh: Vec<Tried>, meter: &mut dyn Meter) -> Result<RoundReport, BenchError> {
+    fn round(&mut self, fresh: Vec<Tried>, meter: &mut dyn Meter, over: &dyn Fn() -> bool) -> Result<RoundReport, BenchError> {
         let mut stay = self.elite();
         stay.truncate(AGAIN);
         let first = self.tried.len();
@@ -240,7 +240,7 @@ impl<'a> Hunt<'a> {
         let opened = Instant::now();
         meter.load(racers.iter().map(|&t| self.tried[t].plan.clone()).collect())?;
         let opened = opened.elapsed();
-        let samples = race(meter, racers.len(), stay.len(), stages)?;
+        let samples = race(meter, racers.len(), stay.len(), stages, over)?;
         if self.anchor.is_none() {
             let best = (0..stay.len()).min_by_key(|&p| mark(&samples[p]));
             self.anchor = best.map(|p| racers[p]);

@@ -217,17 +217,20 @@ mod tests {
     use crate::planner::graph::verify;
     use crate::tensor::Shape;
 
+    fn port(name: &str, value: ValueId) -> Named {
+        Named {
+            name: name.into(),
+            value,
+            widened: false,
+        }
+    }
+
     /// Floats of an input go through a function to a result; integers straight through.
     fn network() -> Graph {
         let mut graph = Graph::default();
         let shape = Shape::new(&[2, 3]).unwrap();
         let (x, y) = (graph.add_value("x", DType::F32, shape), graph.add_value("y", DType::F32, shape));
         graph.add_node("relu", Op::Primitive(Primitive::Unary(Unary::Relu)), vec![x], vec![y]);
-        let port = |name: &str, value| Named {
-            name: name.into(),
-            value,
-            widened: false,
-        };
         graph.inputs.push(port("x", x));
         graph.outputs.push(port("y", y));
         graph
@@ -297,11 +300,6 @@ mod tests {
         graph.add_node("relu", Op::Primitive(Primitive::Unary(Unary::Relu)), vec![patches], vec![relu]);
         let joined = graph.add_value("joined", DType::F32, shape(&[4, 2, 2]));
         graph.add_node("joined", Op::Concat { axis: 0 }, vec![relu, patches], vec![joined]);
-        let port = |name: &str, value| Named {
-            name: name.into(),
-            value,
-            widened: false,
-        };
         graph.inputs.push(port("x", x));
         graph.outputs.push(port("joined", joined));
         graph

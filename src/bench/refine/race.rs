@@ -18,8 +18,14 @@ pub(super) fn mark(samples: &Samples) -> Nanos {
 }
 
 /// Runs the plans that are loaded in turns; after each stage only the better half of those goes on that are not among the first
-/// `stay`.
-pub(super) fn race(meter: &mut dyn Meter, plans: usize, stay: usize, stages: &[usize]) -> Result<Vec<Samples>, BenchError> {
+/// `stay`, and none once the time is `over`.
+pub(super) fn race(
+    meter: &mut dyn Meter,
+    plans: usize,
+    stay: usize,
+    stages: &[usize],
+    over: &dyn Fn() -> bool,
+) -> Result<Vec<Samples>, BenchError> {
     let mut samples = vec![Samples::default(); plans];
     let mut alive: Vec<usize> = (0..plans).collect();
     for &stage in stages {
@@ -32,6 +38,9 @@ pub(super) fn race(meter: &mut dyn Meter, plans: usize, stay: usize, stages: &[u
         rest.sort_by_key(|&p| mark(&samples[p]));
         rest.truncate(rest.len().div_ceil(2));
         alive.retain(|&p| p < stay || rest.contains(&p));
+        if over() {
+            break;
+        }
     }
     Ok(samples)
 }
@@ -55,8 +64,11 @@ mod tests {
             fn unload(&mut self) {}
         }
         let mut fixed = Fixed([900, 800, 7, 3, 6, 4, 5, 8], [0; 8]);
-        let samples = race(&mut fixed, 8, 2, STAGES).unwrap();
+        let samples = race(&mut fixed, 8, 2, STAGES, &|| false).unwrap();
         assert_eq!(fixed.1, [60, 60, 4, 60, 4, 28, 12, 4]);
         assert_eq!(samples.iter().map(Samples::count).collect::<Vec<_>>(), fixed.1);
+        // Where frames are long, the first stage is all there is time for.
+        let samples = race(&mut fixed, 8, 2, STAGES, &|| true).unwrap();
+        assert!(samples.iter().all(|s| s.count() == STAGES[0]));
     }
 }
