@@ -28,7 +28,12 @@ pub struct Bed {
 
 impl Bed {
     /// A bed for plans whose weight files are these.
-    pub fn new(weight_files: &[(Digest, Vec<u8>)], inputs: Inputs, board: &BoardRecord, options: &Options) -> Result<Bed, BenchError> {
+    pub fn new(
+        weight_files: &[(Digest, Vec<u8>)],
+        inputs: impl Into<Arc<Inputs>>,
+        board: &BoardRecord,
+        options: &Options,
+    ) -> Result<Bed, BenchError> {
         let mut weights = WeightStore::new();
         weight_files.iter().for_each(|(_, bytes)| {
             weights.own(bytes);
@@ -36,7 +41,7 @@ impl Bed {
         Ok(Bed {
             backend: keeping(options.backend.unwrap_or(board.backend), options)?,
             weights,
-            inputs: Arc::new(inputs),
+            inputs: inputs.into(),
             board: board.clone(),
             options: options.clone(),
             stage: None,

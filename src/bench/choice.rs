@@ -16,6 +16,7 @@ use crate::plan::format::Plan;
 use crate::planner::Compiled;
 use crate::planner::report::{MeasuredReport, RoundReport};
 use crate::runtime::Options;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The searchers that leave everything as it is.
@@ -59,7 +60,7 @@ pub fn noise(plan: &Plan) -> Inputs {
 /// Refines a compiled task set's plans on this machine for about as long as is said, if it was compiled for that.
 pub fn refine(
     compiled: &mut Compiled,
-    inputs: Inputs,
+    inputs: impl Into<Arc<Inputs>>,
     board: &BoardRecord,
     options: &Options,
     time: Duration,
@@ -95,7 +96,7 @@ impl Clock {
 /// with the figures of all in its report; its rivals are gone. `progress` gets the number of frames done of each.
 pub fn choose(
     mut compiled: Compiled,
-    (inputs, clock): (Inputs, Clock),
+    (inputs, clock): (impl Into<Arc<Inputs>>, Clock),
     board: &BoardRecord,
     options: &Options,
     frames: usize,

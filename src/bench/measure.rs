@@ -13,6 +13,14 @@ pub(super) const TURN: usize = 4;
 /// Rest between two sides, in which spinning threads of the one go to sleep.
 pub(super) const REST: Duration = Duration::from_millis(20);
 
+/// Runs `warm` uncounted frames, then `count` of which the times are returned.
+pub(super) fn counted<T>(warm: usize, count: usize, mut frame: impl FnMut() -> Result<T, BenchError>) -> Result<Vec<T>, BenchError> {
+    for _ in 0..warm {
+        frame()?;
+    }
+    (0..count).map(|_| frame()).collect()
+}
+
 /// Times of a side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Samples(Vec<Nanos>);

@@ -2,6 +2,7 @@
 
 use super::BenchError;
 use super::inputs::{self, Picture};
+use super::measure::counted;
 use super::mixes::{CompiledMix, Mix};
 use crate::board::BoardRecord;
 use crate::ids::{CameraId, TenantId};
@@ -112,14 +113,7 @@ impl Ours {
             Part::Networks => &self.networks,
         };
         self.engine.select(&side.task_set)?;
-        let mut times = Vec::with_capacity(count);
-        for run in 0..warm + count {
-            let time = frame(&mut self.engine, &side.pictures, &side.tensors)?;
-            if run >= warm {
-                times.push(time);
-            }
-        }
-        Ok(times)
+        counted(warm, count, || frame(&mut self.engine, &side.pictures, &side.tensors))
     }
 
     /// Stops the engine.

@@ -33,7 +33,7 @@ const ELITE: usize = 5;
 const AGAIN: usize = 3;
 /// Frames that a plan must have run to be one of them.
 const PROVEN: usize = race::STAGES[0] + race::STAGES[1] + race::STAGES[2];
-/// Rounds of drawn changes before a sweep; none where a network is alone, as how its operators run is nearly all there is to decide.
+/// Rounds of drawn changes before a sweep beside other networks.
 const DRAWN: usize = 3;
 /// Changes of a sweep beside other networks, the longest operators' first: there lots find as much.
 const SWEPT: usize = 2 * PLANS;
@@ -138,8 +138,8 @@ struct Hunt<'a> {
     anchor: Option<usize>,
     rounds: Vec<RoundReport>,
     sweep: Sweep,
-    /// Rounds of drawn changes since the last sweep, and how many there are to be before the next.
-    drawn: (usize, usize),
+    /// Rounds of drawn changes since the last sweep.
+    drawn: usize,
 }
 
 impl<'a> Hunt<'a> {
@@ -151,7 +151,7 @@ impl<'a> Hunt<'a> {
             anchor: None,
             rounds: Vec::new(),
             sweep: Sweep::default(),
-            drawn: (0, if refinery.tenants() == 1 { 0 } else { DRAWN }),
+            drawn: 0,
         }
     }
 
@@ -162,19 +162,23 @@ impl<'a> Hunt<'a> {
             return starts.map(|(plan, idea)| Tried::new(plan.clone(), idea.clone(), None, 0)).collect();
         }
         let parents = self.elite();
+        // Where a network is alone, how its operators run is nearly all there is to decide.
+        let (drawn, swept) = if self.refinery.tenants() == 1 {
+            (0, usize::MAX)
+        } else {
+            (DRAWN, SWEPT)
+        };
         if let Some(&best) = parents.first()
-            && self.drawn.0 >= self.drawn.1
-            && self
-                .sweep
-                .begin(best, self.refinery.changes(&self.tried[best].idea), self.most_swept())
+            && self.drawn >= drawn
+            && self.sweep.begin(best, self.refinery.changes(&self.tried[best].idea), swept)
         {
-            self.drawn.0 = 0;
+            self.drawn = 0;
         }
         let swept = self.swept(round);
         if !swept.is_empty() {
             return swept;
         }
-        self.drawn.0 += 1;
+        self.drawn += 1;
         let ideas: Vec<&Idea> = parents.iter().map(|&p| &self.tried[p].idea).collect();
         let known: Vec<&Idea> = self.tried.iter().map(|t| &t.idea).collect();
         let proposals = self.refinery.propose(&ideas, &known, PLANS, &self.favour, round as u64);
@@ -184,11 +188,6 @@ impl<'a> Hunt<'a> {
             Some(Tried::new(plan?, proposal.idea, from, round))
         });
         fresh.collect()
-    }
-
-    /// Changes of a sweep.
-    fn most_swept(&self) -> usize {
-        if self.refinery.tenants() == 1 { usize::MAX } else { SWEPT }
     }
 
     /// The next plans of a sweep; none where there is none, or it is at its end.

@@ -5,7 +5,7 @@
 //! last, by the stamps of the progress words: nothing but the plan's work, on the device's clock.
 
 use super::inputs::Picture;
-use super::measure::Samples;
+use super::measure::{Samples, counted};
 use super::{BenchError, ours};
 use crate::board::BoardRecord;
 use crate::ids::{CameraId, SegmentId, TenantId};
@@ -101,10 +101,10 @@ pub struct Stage {
 
 impl Stage {
     /// Opens an engine on a compiled task set's plan and its rivals.
-    pub fn open(compiled: Compiled, inputs: Inputs, board: &BoardRecord, options: &Options) -> Result<Stage, BenchError> {
+    pub fn open(compiled: Compiled, inputs: impl Into<Arc<Inputs>>, board: &BoardRecord, options: &Options) -> Result<Stage, BenchError> {
         let options = traced(std::iter::once(&compiled.plan).chain(&compiled.rivals), options);
         let deployment = ours::deployment(ours::apart(compiled), board)?;
-        Ok(Stage::over(Engine::with(deployment, &options)?, Arc::new(inputs)))
+        Ok(Stage::over(Engine::with(deployment, &options)?, inputs.into()))
     }
 
     /// The stage of an engine whose options are [`traced`].
@@ -127,13 +127,10 @@ impl Stage {
     /// place before the clock is read.
     pub fn run(&mut self, warm: usize, count: usize) -> Result<Times, BenchError> {
         let mut times = Times::default();
-        for run in 0..warm + count {
-            let one = self.frame_at(None)?;
-            if run >= warm {
-                times.frame.extend(one.frame);
-                times.networks.extend(one.networks);
-                times.segments.extend(one.segments);
-            }
+        for one in counted(warm, count, || self.frame_at(None))? {
+            times.frame.extend(one.frame);
+            times.networks.extend(one.networks);
+            times.segments.extend(one.segments);
         }
         Ok(times)
     }
@@ -162,14 +159,8 @@ impl Stage {
     /// Runs frames of which a time is from before the inputs are copied in until the last result is there: `warm` uncounted ones, then
     /// `count`.
     pub fn whole(&mut self, warm: usize, count: usize) -> Result<Vec<Nanos>, BenchError> {
-        let mut times = Vec::with_capacity(count);
-        for run in 0..warm + count {
-            let time = ours::frame(&mut self.engine, &self.inputs.pictures, &self.inputs.tensors)?;
-            if run >= warm {
-                times.push(time);
-            }
-        }
-        Ok(times)
+        let inputs = &self.inputs;
+        counted(warm, count, || ours::frame(&mut self.engine, &inputs.pictures, &inputs.tensors))
     }
 
     /// For each plan whether its results are, bit for bit, those of the plan `reference`.
@@ -178,8 +169,11 @@ impl Stage {
         let wanted = self.results()?;
         let mut identical = Vec::with_capacity(self.plans.len());
         for plan in 0..self.plans.len() {
-            self.select(plan)?;
-            identical.push(same_bits(&self.results()?, &wanted));
+            let same = plan == reference || {
+                self.select(plan)?;
+                same_bits(&self.results()?, &wanted)
+            };
+            identical.push(same);
         }
         Ok(identical)
     }

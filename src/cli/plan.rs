@@ -15,6 +15,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Args)]
@@ -172,14 +173,13 @@ fn measured(mut compiled: Compiled, board: &BoardRecord, engine: &runtime::Optio
     let elsewhere = "its plans cannot be measured here: they are on the machine that has the board";
     let name = compiled.plan.task_set.clone();
     let time = Duration::from_secs(arguments.refine.into());
-    let inputs = choice::noise(&compiled.plan);
-    choice::refine(&mut compiled, inputs, board, engine, time, |round| {
+    let inputs = Arc::new(choice::noise(&compiled.plan));
+    choice::refine(&mut compiled, inputs.clone(), board, engine, time, |round| {
         log::info!("{name}: {}", round.told())
     })
     .context(elsewhere)?;
     let bar = ProgressBar::new(u64::from(arguments.frames));
-    let inputs = (choice::noise(&compiled.plan), Clock::Frame);
-    let chosen = choice::choose(compiled, inputs, board, engine, arguments.frames as usize, |done| {
+    let chosen = choice::choose(compiled, (inputs, Clock::Frame), board, engine, arguments.frames as usize, |done| {
         bar.set_position(done as u64)
     });
     bar.finish_and_clear();

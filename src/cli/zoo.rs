@@ -28,6 +28,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Args)]
@@ -250,12 +251,11 @@ fn fastest(group: &Group, mut compiled: Compiled, setting: &Setting<'_>) -> anyh
         return Ok(compiled);
     }
     let (board, engine) = (setting.board, setting.engine);
-    let inputs = group.inputs(&compiled);
-    choice::refine(&mut compiled, inputs, board, engine, setting.refine, |round| {
+    let inputs = Arc::new(group.inputs(&compiled));
+    choice::refine(&mut compiled, inputs.clone(), board, engine, setting.refine, |round| {
         log::info!("{}: {}", group.name, round.told())
     })?;
-    let inputs = (group.inputs(&compiled), Clock::Networks);
-    let chosen = choice::choose(compiled, inputs, board, engine, setting.frames, |_| {})?;
+    let chosen = choice::choose(compiled, (inputs, Clock::Networks), board, engine, setting.frames, |_| {})?;
     if let Some(others) = chosen.report.measured.iter().find(|m| !m.identical) {
         output::complain(&format!("{}: a plan of {} gives OTHER BITS: not kept", group.name, others.searcher));
     }

@@ -5,7 +5,8 @@
 //! constants. A number that keeps a divisor from zero, such as 1e-12, does not become zero.
 
 use super::attach::{Attached, ResultOf};
-use super::graph::{Graph, Named, Node, Op, ValueId, ViewOp};
+use super::graph::{Graph, Node, Op, ValueId, ViewOp};
+use super::passes::rewrite::replace;
 use crate::primitive::{Primitive, Scalar, Unary};
 use crate::tensor::{DType, Data, Tensor};
 use half::f16;
@@ -157,64 +158,63 @@ fn halve_ports(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
 /// Drops the copies at half ports that leave nothing free: of an input that is only looked at in other ways, each of which is copied
 /// or joined anew anyway, and of what a concatenation has put together, whose parts lie as the port wants them.
 fn drop_copies(graph: &mut Graph) {
-    let ports = |named: &[Named]| -> Vec<ValueId> { named.iter().map(|n| n.value).collect() };
-    let (inputs, outputs) = (ports(&graph.inputs), ports(&graph.outputs));
+    let is_input = |value: ValueId| graph.inputs.iter().any(|n| n.value == value);
+    let is_output = |value: ValueId| graph.outputs.iter().any(|n| n.value == value);
+    let joined = |value: ValueId| {
+        graph
+            .nodes
+            .iter()
+            .any(|n| n.outputs.contains(&value) && matches!(n.op, Op::Concat { .. }))
+    };
     let mut dropped = Vec::new();
-    for at in 0..graph.nodes.len() {
-        let node = &graph.nodes[at];
+    for node in &graph.nodes {
         let (Op::Primitive(Primitive::Copy), &[from], &[to]) = (&node.op, &node.inputs[..], &node.outputs[..]) else {
             continue;
         };
-        if (graph.value(from).dtype, graph.value(to).dtype) != (DType::F16, DType::F16) || graph.value(from).data.is_some() {
+        if (graph.value(from).dtype, graph.value(to).dtype) != (DType::F16, DType::F16)
+            || is_output(from)
+            || graph.value(from).data.is_some()
+        {
             continue;
         }
-        let readers = |value: ValueId| graph.nodes.iter().filter(move |n| n.inputs.contains(&value));
-        let looked_at = |n: &Node| matches!(n.op, Op::View(ViewOp::Reshape | ViewOp::Transpose { .. }));
-        let copied = |n: &Node| matches!(n.op, Op::Primitive(Primitive::Copy) | Op::Concat { .. });
-        if inputs.contains(&from) && !outputs.contains(&to) && !outputs.contains(&from) {
-            // Through any number of looks at it.
-            let mut values = vec![to];
-            let mut met = 0;
-            let mut only = true;
-            while let Some(&value) = values.get(met) {
-                met += 1;
-                only &= !outputs.contains(&value) && readers(value).all(|n| looked_at(n) || copied(n));
-                values.extend(readers(value).filter(|n| looked_at(n)).flat_map(|n| n.outputs.clone()));
-            }
-            if only && met > 1 {
-                dropped.push((at, to, from));
-            }
-        } else if outputs.contains(&to) && !outputs.contains(&from) && !inputs.contains(&from) {
-            let joined = graph
-                .nodes
-                .iter()
-                .any(|n| n.outputs.contains(&from) && matches!(n.op, Op::Concat { .. }));
-            if joined && readers(from).count() == 1 {
-                dropped.push((at, to, from));
-            }
+        let free = match (is_input(from), is_output(to)) {
+            (true, false) => !is_copied_anyway(graph, to),
+            (false, true) => !(joined(from) && readers(graph, from).count() == 1),
+            _ => true,
+        };
+        if !free {
+            dropped.push((to, from));
         }
     }
-    for &(_, to, from) in &dropped {
-        graph
-            .nodes
-            .iter_mut()
-            .flat_map(|n| &mut n.inputs)
-            .filter(|v| **v == to)
-            .for_each(|v| *v = from);
-        graph.outputs.iter_mut().filter(|n| n.value == to).for_each(|n| n.value = from);
+    graph.nodes.retain(|n| dropped.iter().all(|(to, _)| !n.outputs.contains(to)));
+    dropped.into_iter().for_each(|(to, from)| replace(graph, to, from));
+}
+
+fn readers(graph: &Graph, value: ValueId) -> impl Iterator<Item = &Node> {
+    graph.nodes.iter().filter(move |n| n.inputs.contains(&value))
+}
+
+/// True if a value is looked at in other ways, and all that reads it or looks at it copies or joins it.
+fn is_copied_anyway(graph: &Graph, value: ValueId) -> bool {
+    let looks = |n: &Node| matches!(n.op, Op::View(ViewOp::Reshape | ViewOp::Transpose { .. }));
+    let copies = |n: &Node| matches!(n.op, Op::Primitive(Primitive::Copy) | Op::Concat { .. });
+    let mut values = vec![value];
+    let mut met = 0;
+    while let Some(&value) = values.get(met) {
+        met += 1;
+        if graph.outputs.iter().any(|n| n.value == value) || !readers(graph, value).all(|n| looks(n) || copies(n)) {
+            return false;
+        }
+        values.extend(readers(graph, value).filter(|n| looks(n)).flat_map(|n| n.outputs.iter().copied()));
     }
-    let mut at = 0;
-    graph.nodes.retain(|_| {
-        at += 1;
-        dropped.iter().all(|d| d.0 != at - 1)
-    });
+    met > 1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::planner::attach;
-    use crate::planner::graph::verify;
+    use crate::planner::graph::{Named, verify};
     use crate::tensor::Shape;
 
     fn port(name: &str, value: ValueId) -> Named {

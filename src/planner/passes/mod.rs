@@ -23,7 +23,7 @@ mod parted;
 mod patches;
 mod reaxed;
 mod rejoined;
-mod rewrite;
+pub(super) mod rewrite;
 mod short_sums;
 mod shuffled;
 mod siblings;
