@@ -1,8 +1,8 @@
 // The limits of a GPU, or of some of its SMs: the figures that floors of operators and networks are made of.
 // Build: nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a limits.cu -ldl -o limits
 // Run:   limits [SMS]     (confined to so many SMs by a green context; cuBLAS is loaded from the library path)
-// Prints the best sustained rate of f16 products (cuBLAS, f32 sums, random data), how fast kernels copy and
-// read memory and the second-level cache, and what a kernel costs in a graph's chain without and with programmatic launch.
+// Prints the best sustained rate of f16 products (cuBLAS, f32 sums, random data), how fast kernels copy, read and
+// write memory and the second-level cache, and what a kernel costs in a graph's chain without and with programmatic launch.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -115,6 +115,28 @@ __global__ void __launch_bounds__(512) read(const uint4* from, unsigned* sum, si
     if (all == 1) *sum = all;
 }
 
+__global__ void __launch_bounds__(512) write(uint4* to, size_t count) {
+    const size_t step = gridDim.x * (size_t)blockDim.x;
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += step) to[i] = make_uint4(i, 1, 2, 3);
+}
+
+// The same by the copy engine, from shared memory: pieces of as many bytes as a tile of 64 pixels of 64 channels has.
+const unsigned PIECE = 8192;
+
+__global__ void __launch_bounds__(128) write_pieces(unsigned char* to, size_t bytes) {
+    __shared__ __align__(128) unsigned char piece[PIECE];
+    for (unsigned i = threadIdx.x; i < PIECE; i += blockDim.x) piece[i] = (unsigned char)i;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    const unsigned from = (unsigned)__cvta_generic_to_shared(piece);
+    for (size_t at = blockIdx.x * (size_t)PIECE; at < bytes; at += gridDim.x * (size_t)PIECE) {
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to + at), "r"(from), "r"(PIECE) : "memory");
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
 __global__ void link_of_chain(float* data, bool programmatic) {
     if (programmatic) {
         asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -192,7 +214,7 @@ int main(int argc, char** argv) {
         printf("chain of %4d blocks: %.3f us a kernel, %.3f with programmatic launch\n", blocks, plain, early);
     }
     for (size_t bytes : {LARGE, CACHED}) {
-        double best_copy = 0, best_read = 0;
+        double best_copy = 0, best_read = 0, best_write = 0, best_pieces = 0;
         for (int blocks_per_sm : {1, 2, 4}) {
             const int blocks = blocks_per_sm * sms, repeats = bytes == LARGE ? 1 : 20;
             const double copied = time_of(stream, 15, [&] {
@@ -201,10 +223,19 @@ int main(int argc, char** argv) {
             const double looked = time_of(stream, 15, [&] {
                 for (int i = 0; i < repeats; i++) read<<<blocks, 512, 0, stream>>>((const uint4*)from, (unsigned*)to, bytes / 16);
             });
+            const double written = time_of(stream, 15, [&] {
+                for (int i = 0; i < repeats; i++) write<<<blocks, 512, 0, stream>>>((uint4*)to, bytes / 16);
+            });
+            const double in_pieces = time_of(stream, 15, [&] {
+                for (int i = 0; i < repeats; i++) write_pieces<<<2 * blocks, 128, 0, stream>>>((unsigned char*)to, bytes);
+            });
+            best_write = std::max(best_write, 1e-3 * bytes * repeats / written);
+            best_pieces = std::max(best_pieces, 1e-3 * bytes * repeats / in_pieces);
             best_copy = std::max(best_copy, 2e-3 * bytes * repeats / copied);
             best_read = std::max(best_read, 1e-3 * bytes * repeats / looked);
         }
-        printf("%5zu MiB: copy %.0f bytes/ns (read and written), read %.0f bytes/ns\n", bytes >> 20, best_copy, best_read);
+        printf("%5zu MiB: copy %.0f bytes/ns (read and written), read %.0f, write %.0f, by the copy engine %.0f\n", bytes >> 20, best_copy,
+               best_read, best_write, best_pieces);
     }
     fill<<<2048, 256, 0, stream>>>((half*)to, LARGE / 2);
     Blas blas(stream, sms);

@@ -41,6 +41,7 @@ struct RatesTable {
 struct LimitsTable {
     macs_per_ns_and_unit: Spanned<f64>,
     bytes_per_ns: Spanned<f64>,
+    written_per_ns: Option<Spanned<f64>>,
     launch_ns: Spanned<f64>,
 }
 
@@ -164,15 +165,18 @@ fn limits_of(document: &Document, units: u32) -> Result<Option<Limits>, TomlErro
     let Some(table) = document.parse::<BoardTable>()?.limits else {
         return Ok(None);
     };
+    let written = table.written_per_ns.as_ref().unwrap_or(&table.bytes_per_ns);
     for (key, limit) in [
         ("macs_per_ns_and_unit", &table.macs_per_ns_and_unit),
         ("bytes_per_ns", &table.bytes_per_ns),
+        ("written_per_ns", written),
         ("launch_ns", &table.launch_ns),
     ] {
         let positive = limit.get_ref().is_finite() && *limit.get_ref() > 0.0;
         document.need(positive, &limit.span(), format!("`{key}` must be above 0"))?;
     }
     Ok(Some(Limits {
+        written_per_ns: *written.get_ref(),
         macs_per_ns: table.macs_per_ns_and_unit.into_inner() * f64::from(units),
         bytes_per_ns: table.bytes_per_ns.into_inner(),
         launch_ns: table.launch_ns.into_inner(),
@@ -287,9 +291,15 @@ mod tests {
         let expected = Limits {
             macs_per_ns: 20.0,
             bytes_per_ns: 3.0,
+            written_per_ns: 3.0,
             launch_ns: 4.5,
         };
         assert_eq!(read(&text).unwrap(), Some(expected));
+        let slower = Limits {
+            written_per_ns: 1.5,
+            ..expected
+        };
+        assert_eq!(read(&format!("{text}written_per_ns = 1.5\n")).unwrap(), Some(slower));
         assert_eq!(read(HOST).unwrap(), None);
         let error = read(&text.replace("4.5", "0.0")).unwrap_err().to_string();
         assert!(error.contains("launch_ns"), "{error}");

@@ -74,7 +74,12 @@ pub fn work(operator: &Operator) -> (u64, u64) {
             read = read.saturating_add(bytes(view).min(most));
         }
     }
-    (macs, operator.outputs.iter().map(bytes).fold(read, u64::saturating_add))
+    (macs, read.saturating_add(written(operator)))
+}
+
+/// Bytes of an operator's results.
+pub fn written(operator: &Operator) -> u64 {
+    operator.outputs.iter().map(bytes).fold(0, u64::saturating_add)
 }
 
 /// Bytes that an operator reads from buffers that are not `written`, each view once.

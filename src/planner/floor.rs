@@ -1,9 +1,9 @@
 //! Floors: the shortest time that an operator, or a network, could take on a board at the best rates measured there.
 //!
-//! An operator's floor is `max(multiply-adds / rate, bytes / bandwidth) + launch`: the roofline of Williams, Waterman and
-//! Patterson 2009 with a kernel's cost in a chain, on the board's limits instead of the sustained rates that estimates divide
-//! by. Bytes are the distinct ones of its operands, results and weights, each moved once from or to memory. A network's floor
-//! is the sum over its operators, as they are fused in its plan: it has every launch in it, nothing of two operators overlaps,
+//! An operator's floor is `max(multiply-adds / rate, bytes / bandwidth, results / rate of writing) + launch`: the roofline of
+//! Williams, Waterman and Patterson 2009 with a kernel's cost in a chain, on the board's limits instead of the sustained rates
+//! that estimates divide by. Bytes are the distinct ones of its operands, results and weights, each moved once from or to memory;
+//! few SMs write more slowly than they read. A network's floor is the sum over its operators, as they are fused in its plan: it has every launch in it, nothing of two operators overlaps,
 //! and what stays in the second-level cache between two operators is still counted as moved. A plan that fuses more has a
 //! lower floor.
 
@@ -18,6 +18,8 @@ pub struct Limits {
     pub macs_per_ns: f64,
     /// Bytes a nanosecond between memory and all units.
     pub bytes_per_ns: f64,
+    /// The same of those that units write alone: no more.
+    pub written_per_ns: f64,
     /// Nanoseconds that a kernel costs in a chain of kernels.
     pub launch_ns: f64,
 }
@@ -57,6 +59,7 @@ impl Limits {
         Limits {
             macs_per_ns: f64::from(board.macs_per_ns),
             bytes_per_ns: f64::from(board.bytes_per_ns),
+            written_per_ns: f64::from(board.bytes_per_ns),
             launch_ns: board.issue.0 as f64,
         }
     }
@@ -66,7 +69,7 @@ impl Limits {
         let (macs, bytes) = cost::work(operator);
         Floor {
             arithmetic: macs as f64 / self.macs_per_ns,
-            memory: bytes as f64 / self.bytes_per_ns,
+            memory: (bytes as f64 / self.bytes_per_ns).max(cost::written(operator) as f64 / self.written_per_ns),
             launch: operator.chunks.len().max(1) as f64 * self.launch_ns,
         }
     }

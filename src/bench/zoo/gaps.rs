@@ -169,11 +169,11 @@ pub fn markdown(report: &Report, limits: &Limits, board: &BoardRecord, earlier: 
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         text,
-        "An operator's floor is max(multiply-adds / {:.0} a nanosecond, bytes / {:.0} a nanosecond) + {:.0} ns for its launch in a\n\
-         chain: the best rates measured on {} SMs. Bytes are those of operands, results and weights, once each. A network's floor is\n\
-         the sum over the operators of its plan. *Platoon* and *peer* are the networks on the device's clock, medians of turns in one\n\
+        "An operator's floor is max(multiply-adds / {:.0} a nanosecond, bytes / {:.0} a nanosecond, results' bytes / {:.0}) + {:.0} ns for\n\
+         its launch in a chain: the best rates measured on {} SMs. Bytes are those of operands, results and weights, once each. A\n\
+         network's floor is the sum over the operators of its plan. *Platoon* and *peer* are the networks on the device's clock, medians of turns in one\n\
          run; *sum* is that of the operators, each timed alone in a chain of repetitions. Operators that are alike are one row.\n\n",
-        limits.macs_per_ns, limits.bytes_per_ns, limits.launch_ns, board.units
+        limits.macs_per_ns, limits.bytes_per_ns, limits.written_per_ns, limits.launch_ns, board.units
     );
     text.push_str("| network | operators | floor ms | peer ms | Platoon before ms | Platoon ms | to peer | to floor | sum ms |\n");
     text.push_str("|---|---|---|---|---|---|---|---|---|\n");

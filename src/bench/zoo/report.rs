@@ -197,6 +197,7 @@ mod tests {
         let limits = Limits {
             macs_per_ns: 1.0,
             bytes_per_ns: 1.0,
+            written_per_ns: 1.0,
             launch_ns: 1.0,
         };
         let board = crate::planner::boards::load("host").unwrap();

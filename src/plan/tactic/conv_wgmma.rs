@@ -275,6 +275,9 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, M
 
 /// Most chains. Clusters of 8 blocks find few places, and chains that are summed in turn cost time where tiles abound.
 const MAX_SPLITS: u16 = 4;
+/// The same of single pixels, past which weights stream: a warpgroup waits for its own sums at each K block, however few tiles there
+/// are. Clusters of so many are those of `stream_wgmma` alone.
+const MAX_STREAMED: u16 = 8;
 /// Tiles of 64 by 64 of one sample, counted once for each chain, beyond which nothing is split further.
 const SPLIT_TILES: u64 = 208;
 /// The same where K is so long that what it saves to occupy all of a large GPU is far more than what another chain costs.
@@ -294,8 +297,9 @@ pub fn splits(product: &Product<'_>) -> u16 {
     // Over one tile of pixels the time is that of the weights' way from memory.
     let long = down > 1 && k_blocks(product) >= LONG_BLOCKS;
     let most = if long { LONG_SPLIT_TILES } else { SPLIT_TILES };
+    let chains = if rows * columns == 1 { MAX_STREAMED } else { MAX_SPLITS };
     let mut splits = 1;
-    while splits < MAX_SPLITS && tiles * u64::from(splits) * 2 <= most && k_blocks(product) >= u64::from(splits) * 2 * SPLIT_BLOCKS {
+    while splits < chains && tiles * u64::from(splits) * 2 <= most && k_blocks(product) >= u64::from(splits) * 2 * SPLIT_BLOCKS {
         splits *= 2;
     }
     splits
@@ -308,6 +312,7 @@ pub fn fits(entry: &WgmmaTile, product: &Product<'_>, split_k: u16) -> Result<()
     // In frames, where pixels have just been written, tiles that read them once for each tap are slower than alone, and patches are not.
     let alternate = matches!(entry.sharing, Sharing::PingPong { .. }) && entry.chains == Chains::InTurn;
     need(!alternate || product.window.taps() == 1, Misfit::Tile)?;
+    need(entry.chains != Chains::Cluster || split_k <= MAX_SPLITS, Misfit::Tile)?;
     need(held && (split_k == 1) == (entry.chains == Chains::One), Misfit::Tile)
 }
 

@@ -101,6 +101,12 @@ pub const MENU: &[StemTile] = &[
     band(56, 1, 1, 4),
     band(56, 2, 1, 2),
     band(56, 2, 2, 2),
+    band(112, 1, 7, 5),
+    band(112, 1, 8, 5),
+    band(112, 1, 10, 4),
+    band(56, 1, 4, 6),
+    band(56, 1, 7, 6),
+    band(56, 1, 8, 6),
 ];
 
 /// How the input rows of a segment lie in shared memory.

@@ -37,6 +37,8 @@ pub const MENU: &[StreamTile] = &[
     tile(32, 8, 1, true),
     tile(8, 6, 2, false),
     tile(8, 6, 2, true),
+    tile(8, 3, 4, false),
+    tile(8, 3, 4, true),
 ];
 
 const fn tile(pixels: u16, stages: u16, teams: u16, apart: bool) -> StreamTile {

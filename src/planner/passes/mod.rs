@@ -1,6 +1,7 @@
 //! Rewrites of the graph. Each pass is one file and leaves the graph verified; what a pass may change of a network's
 //! result is at most the rounding of the arithmetic it folds.
 
+mod abreast;
 mod attention;
 mod branches;
 mod drop_dead;
@@ -13,6 +14,7 @@ mod fold_pad;
 mod gelu;
 mod group_normalise;
 mod hardswish;
+mod heads;
 mod lines;
 mod masks;
 mod merged_axes;
@@ -28,6 +30,7 @@ mod short_sums;
 mod shuffled;
 mod siblings;
 mod silu;
+mod stack;
 #[cfg(test)]
 mod tests;
 
@@ -106,8 +109,10 @@ impl PassSet {
     pub const SHUFFLED: PassSet = PassSet(1 << 29);
     /// The root of the sum of squares becomes one reduction.
     pub const NORMS: PassSet = PassSet(1 << 30);
+    /// Convolutions of one picture with windows alike become one, and so do those of heads that collect several maps.
+    pub const ABREAST: PassSet = PassSet(1 << 31);
     /// Every pass.
-    pub const ALL: PassSet = PassSet((1 << 31) - 1);
+    pub const ALL: PassSet = PassSet(u32::MAX);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -182,7 +187,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 31] = [
+const PASSES: [Pass; 33] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -307,6 +312,16 @@ const PASSES: [Pass; 31] = [
         name: "merged axes",
         flag: PassSet::MERGED_AXES,
         run: merged_axes::run,
+    },
+    Pass {
+        name: "heads",
+        flag: PassSet::ABREAST,
+        run: heads::run,
+    },
+    Pass {
+        name: "abreast",
+        flag: PassSet::ABREAST,
+        run: abreast::run,
     },
     Pass {
         name: "siblings",

@@ -1,5 +1,6 @@
 //! The planner as a whole: graphs compiled in every way give what their nodes give one by one.
 
+mod abreast;
 mod branches;
 mod channels;
 mod classifier;

@@ -2,7 +2,7 @@
 //
 // The same sums as conv_wgmma.cu, bit for bit, with the operands' sides exchanged: 64 output channels are the rows of a
 // warpgroup product and 8, 16 or 32 pixels its columns, so that a stage is almost all weights. A warpgroup waits longest for its own
-// sums, from one product to the next: where few SMs share the memory's speed, blocks have two, of 64 channels each. Two warps keep a
+// sums, from one product to the next: where few SMs share the memory's speed, blocks have two or four, of 64 channels each. Two warps keep a
 // deep ring of stages in flight, as one does not ask for copies fast enough where few SMs share the memory's speed: one asks for
 // weights, which are constants, and fills the ring before it waits for the launches whose pixels the other brings. Two blocks share
 // an SM: the next launch's first stages load while this one ends.
@@ -356,3 +356,4 @@ STREAM_WGMMA(8, 12, 1)
 STREAM_WGMMA(16, 10, 1)
 STREAM_WGMMA(32, 8, 1)
 STREAM_WGMMA(8, 6, 2)
+STREAM_WGMMA(8, 3, 4)
