@@ -7,6 +7,7 @@ mod conv_affine;
 mod conv_warps;
 mod patch;
 mod squeeze;
+mod stream;
 
 use super::{
     Addresses, Area, BindError, COUNTER_BYTES, Im2colMap, Launch, MAX_PARAMS, Packer, Packs, TensorMap, TensorMaps, TiledMap, compile,

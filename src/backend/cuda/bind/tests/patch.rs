@@ -9,7 +9,7 @@ use crate::primitive::{PoolKind, Primitive, Unary, Window};
 const WGMMA: Target = Target::Cuda { wgmma: true };
 
 /// Gives every map as zeros.
-struct ZeroMaps;
+pub(super) struct ZeroMaps;
 
 impl TensorMaps for ZeroMaps {
     fn tiled(&self, _: &TiledMap) -> Result<TensorMap, BindError> {
