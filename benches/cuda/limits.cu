@@ -217,22 +217,17 @@ int main(int argc, char** argv) {
         double best_copy = 0, best_read = 0, best_write = 0, best_pieces = 0;
         for (int blocks_per_sm : {1, 2, 4}) {
             const int blocks = blocks_per_sm * sms, repeats = bytes == LARGE ? 1 : 20;
-            const double copied = time_of(stream, 15, [&] {
-                for (int i = 0; i < repeats; i++) copy<<<blocks, 512, 0, stream>>>((const uint4*)from, (uint4*)to, bytes / 16);
-            });
-            const double looked = time_of(stream, 15, [&] {
-                for (int i = 0; i < repeats; i++) read<<<blocks, 512, 0, stream>>>((const uint4*)from, (unsigned*)to, bytes / 16);
-            });
-            const double written = time_of(stream, 15, [&] {
-                for (int i = 0; i < repeats; i++) write<<<blocks, 512, 0, stream>>>((uint4*)to, bytes / 16);
-            });
-            const double in_pieces = time_of(stream, 15, [&] {
-                for (int i = 0; i < repeats; i++) write_pieces<<<2 * blocks, 128, 0, stream>>>((unsigned char*)to, bytes);
-            });
-            best_write = std::max(best_write, 1e-3 * bytes * repeats / written);
-            best_pieces = std::max(best_pieces, 1e-3 * bytes * repeats / in_pieces);
-            best_copy = std::max(best_copy, 2e-3 * bytes * repeats / copied);
-            best_read = std::max(best_read, 1e-3 * bytes * repeats / looked);
+            // Keeps the best rate, in bytes a nanosecond, of a kernel that moves all bytes so many times.
+            const auto keep = [&](double& best, int times, auto launch) {
+                const double time = time_of(stream, 15, [&] {
+                    for (int i = 0; i < repeats; i++) launch();
+                });
+                best = std::max(best, 1e-3 * times * bytes * repeats / time);
+            };
+            keep(best_copy, 2, [&] { copy<<<blocks, 512, 0, stream>>>((const uint4*)from, (uint4*)to, bytes / 16); });
+            keep(best_read, 1, [&] { read<<<blocks, 512, 0, stream>>>((const uint4*)from, (unsigned*)to, bytes / 16); });
+            keep(best_write, 1, [&] { write<<<blocks, 512, 0, stream>>>((uint4*)to, bytes / 16); });
+            keep(best_pieces, 1, [&] { write_pieces<<<2 * blocks, 128, 0, stream>>>((unsigned char*)to, bytes); });
         }
         printf("%5zu MiB: copy %.0f bytes/ns (read and written), read %.0f, write %.0f, by the copy engine %.0f\n", bytes >> 20, best_copy,
                best_read, best_write, best_pieces);

@@ -3,9 +3,9 @@
 //! An operator's floor is `max(multiply-adds / rate, bytes / bandwidth, results / rate of writing) + launch`: the roofline of
 //! Williams, Waterman and Patterson 2009 with a kernel's cost in a chain, on the board's limits instead of the sustained rates
 //! that estimates divide by. Bytes are the distinct ones of its operands, results and weights, each moved once from or to memory;
-//! few SMs write more slowly than they read. A network's floor is the sum over its operators, as they are fused in its plan: it has every launch in it, nothing of two operators overlaps,
-//! and what stays in the second-level cache between two operators is still counted as moved. A plan that fuses more has a
-//! lower floor.
+//! few SMs write more slowly than they read. A network's floor is the sum over its operators, as they are fused in its plan: it has
+//! every launch in it, nothing of two operators overlaps, and what stays in the second-level cache between two operators is still
+//! counted as moved. A plan that fuses more has a lower floor.
 
 use super::cost;
 use crate::board::BoardRecord;

@@ -22,6 +22,16 @@ pub fn broadcast(a: Shape, b: Shape) -> Option<Shape> {
 }
 
 impl ViewOp {
+    /// The elements from `start` on along one of `rank` axes, all of them along the others: as many as the output has.
+    pub fn band(rank: usize, axis: usize, start: i64) -> ViewOp {
+        let mut from = vec![0; rank];
+        from[axis] = start;
+        ViewOp::Slice {
+            start: from,
+            step: vec![1; rank],
+        }
+    }
+
     /// The elements of `base` as this view of shape `output` sees them: a layout, and the offset (in elements) of its
     /// origin from the origin of `base`. `None` if the view does not fit the shapes, or strides cannot say it (which
     /// happens to a `Reshape` of a `base` that is not contiguous, never of a contiguous one).

@@ -7,10 +7,12 @@
 //! A share of a value has no storage of its own to be born in. Where a concatenation reads shares, it takes all of them, those that
 //! it does not want too, at its end or its beginning, and its readers see the rest: so nothing is copied.
 
-use super::rewrite::Index;
+use super::rewrite::{Index, at_each_node};
 use super::stack::{Layer, stacked};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::primitive::{Primitive, Unary};
+use crate::tensor::Shape;
+use std::ops::Range;
 
 /// The axis of channels.
 const CHANNELS: usize = 1;
@@ -18,15 +20,7 @@ const CHANNELS: usize = 1;
 const PIECE: u32 = 8;
 
 pub fn run(graph: &mut Graph) {
-    let mut node = 0;
-    while node < graph.nodes.len() {
-        let index = Index::of(graph);
-        if let Some(group) = group(graph, &index, node) {
-            apply(graph, &group);
-        }
-        node += 1;
-    }
-    super::drop_dead::run(graph);
+    at_each_node(graph, group, |graph, found| apply(graph, &found));
 }
 
 /// A convolution and the function of its results alone that follows it, if one does.
@@ -87,11 +81,22 @@ impl Branch {
     }
 }
 
-/// Where a concatenation has what the branches make.
+/// Where a concatenation has what some branches make.
 struct Inside {
     node: usize,
-    /// The first of its parts that are the branches' and how many they are.
-    parts: std::ops::Range<usize>,
+    /// Its parts that are these.
+    parts: Range<usize>,
+    /// Channels of the other branches, which it takes beside them.
+    unwanted: u32,
+    /// The shape of its result with these.
+    wide: Shape,
+}
+
+impl Inside {
+    /// True if the concatenation begins with the branches: what it does not want comes first then.
+    fn begins(&self) -> bool {
+        self.parts.start == 0
+    }
 }
 
 /// Branches of one picture, in the order of their channels.
@@ -102,58 +107,68 @@ struct Group {
 
 /// The branches of which `first` is the first, all of those that can be one.
 fn group(graph: &Graph, index: &Index, first: usize) -> Option<Group> {
+    let x = *graph.nodes[first].inputs.first()?;
+    if index.uses[x.index()] < 2 {
+        return None;
+    }
     let head = Branch::of(graph, index, first)?;
-    let x = head.layer.input;
-    let mut found = Vec::new();
-    for node in first..graph.nodes.len() {
+    let mut concat = head.readers(graph, index)?;
+    let (mut inside, mut free) = if concat.is_some() {
+        (vec![head], vec![])
+    } else {
+        (vec![], vec![head])
+    };
+    for node in first + 1..graph.nodes.len() {
         if graph.nodes[node].inputs.first() != Some(&x) {
             continue;
         }
         let Some(branch) = Branch::of(graph, index, node) else { continue };
-        if branch.layer.beside(&head.layer)
-            && branch.function == head.function
-            && let Some(concat) = branch.readers(graph, index)
-        {
-            found.push((branch, concat));
+        let head = inside.first().or(free.first())?;
+        if !branch.layer.beside(&head.layer) || branch.function != head.function {
+            continue;
+        }
+        match branch.readers(graph, index) {
+            Some(None) => free.push(branch),
+            // Branches of one concatenation, the first that comes.
+            Some(Some(own)) if *concat.get_or_insert(own) == own => inside.push(branch),
+            _ => {}
         }
     }
-    // The first node comes again later otherwise.
-    if found.first().is_none_or(|(branch, _)| branch.layer.node != first) {
-        return None;
-    }
-    let concat = found.iter().find_map(|(_, concat)| *concat);
-    found.retain(|(_, own)| own.is_none() || *own == concat);
-    let (inside, free): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, concat)| concat.is_some());
-    let mut inside: Vec<Branch> = inside.into_iter().map(|(branch, _)| branch).collect();
-    let free: Vec<Branch> = free.into_iter().map(|(branch, _)| branch).collect();
-    let place = concat.and_then(|node| inside_of(graph, node, &mut inside, free.is_empty()));
-    let branches = match &place {
-        Some(place) if place.parts.start == 0 && !free.is_empty() => free.into_iter().chain(inside).collect(),
+    let unwanted = free.iter().map(|branch| branch.layer.channels()).sum();
+    let place = concat.and_then(|node| inside_of(graph, node, &mut inside, unwanted));
+    let branches: Vec<Branch> = match &place {
+        Some(place) if place.begins() => free.into_iter().chain(inside).collect(),
         Some(_) => inside.into_iter().chain(free).collect(),
         None => free,
     };
-    let group = Group { branches, inside: place };
-    (group.branches.len() > 1).then_some(group)
+    (branches.len() > 1).then_some(Group { branches, inside: place })
 }
 
-/// Where the concatenation has the branches, which are put into its order: parts that follow each other, and begin or end it unless
-/// they are `all`. Its readers take channels from among others.
-fn inside_of(graph: &Graph, node: usize, branches: &mut [Branch], all: bool) -> Option<Inside> {
+/// Where the concatenation has the branches, which are put into its order: parts that follow each other, and begin or end it if
+/// others are taken beside them. Its readers take channels from among others.
+fn inside_of(graph: &Graph, node: usize, branches: &mut [Branch], unwanted: u32) -> Option<Inside> {
     let concat = &graph.nodes[node];
     let place = |branch: &Branch| concat.inputs.iter().position(|v| *v == branch.made(graph));
     branches.sort_by_key(place);
     let start = place(branches.first()?)?;
     let parts = start..start + branches.len();
     let follow = branches.iter().zip(parts.clone()).all(|(branch, at)| place(branch) == Some(at));
-    if all {
-        return follow.then_some(Inside { node, parts });
-    }
     let made = concat.outputs[0];
-    let at_an_end = parts.start == 0 || parts.end == concat.inputs.len();
-    let mut readers = graph.nodes.iter().filter(|n| n.inputs.contains(&made));
-    let takes = |n: &Node| matches!(n.op, Op::Primitive(Primitive::Conv { groups: 1, .. } | Primitive::Pool { .. }));
-    let kept = graph.outputs.iter().any(|o| o.value == made);
-    (follow && at_an_end && !kept && readers.all(takes)).then_some(Inside { node, parts })
+    let shape = graph.value(made).shape;
+    let widened = || {
+        let at_an_end = parts.start == 0 || parts.end == concat.inputs.len();
+        let mut readers = graph.nodes.iter().filter(|n| n.inputs.contains(&made));
+        let takes = |n: &Node| matches!(n.op, Op::Primitive(Primitive::Conv { groups: 1, .. } | Primitive::Pool { .. }));
+        at_an_end && !graph.outputs.iter().any(|o| o.value == made) && readers.all(takes)
+    };
+    let fits = follow && (unwanted == 0 || widened());
+    let wide = shape.with_dim(CHANNELS, shape.dim(CHANNELS).checked_add(unwanted)?)?;
+    fits.then_some(Inside {
+        node,
+        parts,
+        unwanted,
+        wide,
+    })
 }
 
 /// Puts one convolution before the first of them, with the function behind it, and a view in the place of each.
@@ -191,50 +206,31 @@ fn apply(graph: &mut Graph, group: &Group) {
     let mut start = 0;
     for branch in &group.branches {
         let node = &mut graph.nodes[branch.last];
-        node.op = share(shape.rank(), start);
+        node.op = Op::View(ViewOp::band(shape.rank(), CHANNELS, start));
         node.inputs = vec![whole];
         start += i64::from(branch.layer.channels());
     }
     // Behind what comes before it, so that places stay right.
     if let Some(inside) = &group.inside {
-        widen(graph, inside, &group.branches, whole);
+        widen(graph, inside, whole);
     }
     graph.nodes.splice(first..first, before);
 }
 
-/// The view of the channels from `start` on.
-fn share(rank: usize, start: i64) -> Op {
-    let mut from = vec![0; rank];
-    from[CHANNELS] = start;
-    Op::View(ViewOp::Slice {
-        start: from,
-        step: vec![1; rank],
-    })
-}
-
 /// Lets the concatenation take all that the branches make in the place of what it wants of it; its readers see what they did.
-fn widen(graph: &mut Graph, inside: &Inside, branches: &[Branch], whole: ValueId) {
-    let wanted = inside.parts.len();
-    let of = |branches: &[Branch]| branches.iter().map(|b| i64::from(b.layer.channels())).sum::<i64>();
-    // Those that it does not want come first where it begins with them.
-    let unwanted = of(branches)
-        - of(match inside.parts.start {
-            0 => &branches[branches.len() - wanted..],
-            _ => &branches[..wanted],
-        });
+fn widen(graph: &mut Graph, inside: &Inside, whole: ValueId) {
     let concat = &mut graph.nodes[inside.node];
     concat.inputs.splice(inside.parts.clone(), [whole]);
-    if unwanted == 0 {
+    if inside.unwanted == 0 {
         return;
     }
     let (name, seen) = (format!("{}.wide", concat.name), concat.outputs[0]);
-    let (dtype, shape) = (graph.value(seen).dtype, graph.value(seen).shape);
-    let wide = shape.with_dim(CHANNELS, shape.dim(CHANNELS) + unwanted as u32);
-    let wide = graph.add_value(name.clone(), dtype, wide.unwrap_or(shape));
+    let wide = graph.add_value(name.clone(), graph.value(seen).dtype, inside.wide);
     graph.nodes[inside.node].outputs = vec![wide];
+    let start = if inside.begins() { inside.unwanted } else { 0 };
     let view = Node {
         name,
-        op: share(shape.rank(), if inside.parts.start == 0 { unwanted } else { 0 }),
+        op: Op::View(ViewOp::band(inside.wide.rank(), CHANNELS, i64::from(start))),
         inputs: vec![wide],
         outputs: vec![seen],
     };

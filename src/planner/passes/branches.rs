@@ -3,22 +3,16 @@
 //!
 //! Exact but for rounding: windows are linear, and the smaller one lies within the larger one with weights of zero around it.
 
-use super::fold_batchnorm::{floats, per_channel, plain_weights};
-use super::rewrite::Index;
+use super::fold_batchnorm::{floats, per_channel, plain_bias, plain_weights};
+use super::rewrite::{Index, at_each_node};
 use crate::planner::graph::{Graph, Op, ValueId};
 use crate::primitive::{Binary, Primitive, Window};
 use crate::tensor::{DType, Shape};
 use std::sync::Arc;
 
 pub fn run(graph: &mut Graph) {
-    let mut index = Index::of(graph);
-    for node in 0..graph.nodes.len() {
-        if let Some((x, joined)) = branches(graph, &index, node) {
-            apply(graph, node, x, &joined);
-            index = Index::of(graph);
-        }
-    }
-    super::drop_dead::run(graph);
+    let found = |graph: &Graph, index: &Index, node| Some((node, branches(graph, index, node)?));
+    at_each_node(graph, found, |graph, (node, (x, joined))| apply(graph, node, x, &joined));
 }
 
 /// A convolution with constant weights.
@@ -78,10 +72,7 @@ fn convolution(graph: &Graph, index: &Index, value: ValueId) -> Option<(ValueId,
         weights: (0..weights.len())
             .map(|i| Some(weights.get_f64(i)? as f32))
             .collect::<Option<_>>()?,
-        bias: match node.inputs.get(2) {
-            Some(&bias) => Some(per_channel(graph, index, bias, 0)?),
-            None => None,
-        },
+        bias: plain_bias(graph, index, node, &primitive)?,
     };
     // Taps that lie apart are not those of a denser window, and a window reaches its own place.
     let axes = 0..usize::from(window.axes);

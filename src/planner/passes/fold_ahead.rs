@@ -4,7 +4,7 @@
 //! normalisation where nothing before it may take it. Exact but for rounding: `sum w (s x + t) + b = sum (w s) x + (b + sum w t)`.
 //! A shift does not go through a window that reads beyond the picture's edge, where there is nothing to be shifted.
 
-use super::fold_batchnorm::{floats, per_channel, plain_weights};
+use super::fold_batchnorm::{floats, per_channel, plain_bias, plain_weights};
 use super::rewrite::Index;
 use crate::planner::graph::{Graph, Op, ValueId};
 use crate::primitive::{Binary, Primitive};
@@ -66,10 +66,7 @@ fn find(graph: &Graph, index: &Index, conv: usize) -> Option<Fold> {
         output / (outputs / groups as usize).max(1) * channels + inside
     };
     let old: Vec<f32> = (0..weights.len()).map(|i| weights.get_f64(i).unwrap_or(0.0) as f32).collect();
-    let bias = match graph.nodes[conv].inputs.get(2) {
-        Some(&bias) => Some(per_channel(graph, index, bias, 0)?),
-        None => None,
-    };
+    let bias = plain_bias(graph, index, &graph.nodes[conv], &primitive)?;
     let (scaled, bias) = match kind {
         Binary::Mul => (old.iter().enumerate().map(|(i, w)| w * values[channel(i)]).collect(), bias),
         Binary::Div => (old.iter().enumerate().map(|(i, w)| w / values[channel(i)]).collect(), bias),

@@ -60,13 +60,7 @@ fn find(graph: &Graph, index: &Index, follower: usize) -> Option<Fold> {
             };
             let node = &graph.nodes[product];
             let weights = plain_weights(graph, index, node, primitive)?;
-            let bias = match node.inputs.get(2) {
-                Some(&bias) => Some(match primitive {
-                    Primitive::MatMul => per_channel(graph, index, bias, channels(graph, node, primitive)?)?,
-                    _ => per_channel(graph, index, bias, 0)?,
-                }),
-                None => None,
-            };
+            let bias = plain_bias(graph, index, node, primitive)?;
             Some(Fold {
                 product,
                 follower,
@@ -119,6 +113,18 @@ pub(super) fn plain_weights(graph: &Graph, index: &Index, node: &Node, primitive
     let (tensor, at) = strided::constant(graph, &index.producers, node.inputs[1])?;
     let weights = strided::gather(&tensor, &matrix(&at, primitive)?)?;
     weights.dtype().is_float().then_some(weights)
+}
+
+/// The product's constant bias, one value a channel, if it has a bias; `None` if that is not constant.
+pub(super) fn plain_bias(graph: &Graph, index: &Index, node: &Node, primitive: &Primitive) -> Option<Option<Vec<f32>>> {
+    let Some(&bias) = node.inputs.get(2) else {
+        return Some(None);
+    };
+    let axis = match primitive {
+        Primitive::MatMul => channels(graph, node, primitive)?,
+        _ => 0,
+    };
+    per_channel(graph, index, bias, axis).map(Some)
 }
 
 /// For a matrix product, the last two axes of a look whose leading axes only repeat; for convolutions the look itself.

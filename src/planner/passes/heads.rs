@@ -5,7 +5,7 @@
 //! One convolution makes a box's numbers of all kinds side by side, so one concatenation collects them where they are made, and each
 //! kind is a view of its columns. Every element is computed as before.
 
-use super::rewrite::Index;
+use super::rewrite::{Index, at_each_node};
 use super::stack::{Layer, stacked};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::tensor::Shape;
@@ -16,15 +16,7 @@ const PIECE: u32 = 8;
 const PADDING: u32 = 8;
 
 pub fn run(graph: &mut Graph) {
-    let mut node = 0;
-    while node < graph.nodes.len() {
-        let index = Index::of(graph);
-        if let Some(kinds) = kinds(graph, &index, node) {
-            apply(graph, &kinds);
-        }
-        node += 1;
-    }
-    super::drop_dead::run(graph);
+    at_each_node(graph, kinds, |graph, found| apply(graph, &found));
 }
 
 /// What a map gives to a concatenation: pixels' channels seen as boxes' numbers.
@@ -101,35 +93,34 @@ fn apply(graph: &mut Graph, kinds: &[Kind]) {
         return;
     };
     // Convolutions in the place of the first kind's, all of them or none.
-    let mut layers = Vec::with_capacity(head.parts.len());
+    let mut made = Vec::with_capacity(head.parts.len());
     for (number, part) in head.parts.iter().enumerate() {
+        let Part { layer, views, boxes } = part;
+        let name = format!("{}.heads", graph.nodes[layer.node].name);
         let beside: Vec<&Layer> = kinds.iter().map(|k| &k.parts[number].layer).collect();
-        let name = format!("{}.heads", graph.nodes[part.layer.node].name);
-        let Some(read) = stacked(graph, &name, &beside, &channels(kinds, part.boxes, columns)) else {
+        let read = stacked(graph, &name, &beside, &channels(kinds, *boxes, columns));
+        let extents = [
+            (layer.node, 1, boxes * columns),
+            (views[0], 3, boxes * columns),
+            (views[1], 2, columns),
+        ];
+        let wider = |(node, axis, extent): (usize, usize, u32)| {
+            Some((node, graph.value(graph.nodes[node].outputs[0]).shape.with_dim(axis, extent)?))
+        };
+        let (Some(read), Some(steps)) = (read, extents.into_iter().map(wider).collect::<Option<Vec<(usize, Shape)>>>()) else {
             return;
         };
-        layers.push((name, read));
+        made.push((name, read, steps));
     }
-    let mut parts = Vec::with_capacity(layers.len());
-    for (part, (name, read)) in head.parts.iter().zip(layers) {
-        let wide =
-            |graph: &Graph, node: usize, axis: usize, extent: u32| graph.value(graph.nodes[node].outputs[0]).shape.with_dim(axis, extent);
-        let Part { layer, views, boxes } = part;
-        let made = [
-            (layer.node, wide(graph, layer.node, 1, boxes * columns)),
-            (views[0], wide(graph, views[0], 3, boxes * columns)),
-            (views[1], wide(graph, views[1], 2, columns)),
-        ];
-        let mut input = read[0];
-        for (step, (node, shape)) in made.into_iter().enumerate() {
-            let name = format!("{name}.{step}");
-            let output = graph.add_value(name, dtype, shape.unwrap_or(whole));
+    let mut parts = Vec::with_capacity(made.len());
+    for (name, mut inputs, steps) in made {
+        for (step, (node, shape)) in steps.into_iter().enumerate() {
+            let output = graph.add_value(format!("{name}.{step}"), dtype, shape);
             let node = &mut graph.nodes[node];
-            node.inputs = if step == 0 { read.clone() } else { vec![input] };
+            node.inputs = std::mem::replace(&mut inputs, vec![output]);
             node.outputs = vec![output];
-            input = output;
         }
-        parts.push(input);
+        parts.extend(inputs);
     }
     let all = graph.add_value(format!("{}.heads", graph.nodes[concat].name), dtype, whole);
     let mut start = 0;
@@ -138,10 +129,7 @@ fn apply(graph: &mut Graph, kinds: &[Kind]) {
         let made = graph.nodes[kind.concat].outputs[0];
         seen.push(Node {
             name: graph.nodes[kind.concat].name.clone(),
-            op: Op::View(ViewOp::Slice {
-                start: vec![0, 0, start],
-                step: vec![1; 3],
-            }),
+            op: Op::View(ViewOp::band(3, 2, start)),
             inputs: vec![all],
             outputs: vec![made],
         });

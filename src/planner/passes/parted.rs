@@ -98,16 +98,11 @@ fn apply(graph: &mut Graph, concat: usize, follower: usize) {
                 inputs.push(part);
                 continue;
             }
-            let mut start = vec![0; shape.rank()];
-            start[axis] = first;
             let dtype = graph.value(input).dtype;
             let share = graph.add_value(format!("{name}.share"), dtype, shape);
             nodes.push(Node {
                 name: format!("{name}.share"),
-                op: Op::View(ViewOp::Slice {
-                    start,
-                    step: vec![1; shape.rank()],
-                }),
+                op: Op::View(ViewOp::band(shape.rank(), axis, first)),
                 inputs: vec![input],
                 outputs: vec![share],
             });

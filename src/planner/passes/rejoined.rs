@@ -69,17 +69,12 @@ impl Share {
         if extent == shape.dim(axis) {
             return (self.base, None);
         }
-        let mut start = vec![0; shape.rank()];
-        start[axis] = self.start;
         let name = format!("{name}.shares");
         let narrow = shape.with_dim(axis, extent).unwrap_or(Shape::SCALAR);
         let output = graph.add_value(name.clone(), dtype, narrow);
         let view = Node {
             name,
-            op: Op::View(ViewOp::Slice {
-                start,
-                step: vec![1; shape.rank()],
-            }),
+            op: Op::View(ViewOp::band(shape.rank(), axis, self.start)),
             inputs: vec![self.base],
             outputs: vec![output],
         };

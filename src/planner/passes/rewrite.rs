@@ -62,6 +62,20 @@ impl Index {
     }
 }
 
+/// Changes what `find` finds at one node after another by `apply`, which may put nodes before it; then drops what nobody reads.
+pub fn at_each_node<T>(graph: &mut Graph, find: impl Fn(&Graph, &Index, usize) -> Option<T>, apply: impl Fn(&mut Graph, T)) {
+    let mut index = Index::of(graph);
+    let mut node = 0;
+    while node < graph.nodes.len() {
+        if let Some(found) = find(graph, &index, node) {
+            apply(graph, found);
+            index = Index::of(graph);
+        }
+        node += 1;
+    }
+    super::drop_dead::run(graph);
+}
+
 /// What `value` is repeated from; itself if it is no repetition.
 pub fn broadcasted(graph: &Graph, index: &Index, value: ValueId) -> ValueId {
     match index.producers[value.index()].map(|node| &graph.nodes[node]) {

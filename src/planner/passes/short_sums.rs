@@ -40,18 +40,11 @@ fn apply(graph: &mut Graph, node: usize, axis: usize) {
     let halves: Vec<ValueId> = (0..2).map(|k| graph.add_value(format!("{name}.{k}"), dtype, shape)).collect();
     let slices: Vec<Node> = (0i64..)
         .zip(&halves)
-        .map(|(k, &half)| {
-            let mut start = vec![0; shape.rank()];
-            start[axis] = k;
-            Node {
-                name: format!("{name}.{k}"),
-                op: Op::View(ViewOp::Slice {
-                    start,
-                    step: vec![1; shape.rank()],
-                }),
-                inputs: vec![x],
-                outputs: vec![half],
-            }
+        .map(|(k, &half)| Node {
+            name: format!("{name}.{k}"),
+            op: Op::View(ViewOp::band(shape.rank(), axis, k)),
+            inputs: vec![x],
+            outputs: vec![half],
         })
         .collect();
     graph.nodes[node].op = Op::Primitive(Primitive::Binary(Binary::Add));

@@ -77,11 +77,6 @@ fn slice_before(graph: &Graph, reader: usize, from: ValueId, to: ValueId) -> Opt
     if !joins || after.dim(axis) != before.dim(first) * inside || !whole(begin) || !whole(cut.dim(axis).into()) {
         return None;
     }
-    let mut starts = vec![0; before.rank()];
-    starts[first] = (begin / u64::from(inside)) as i64;
-    let view = ViewOp::Slice {
-        start: starts,
-        step: vec![1; before.rank()],
-    };
+    let view = ViewOp::band(before.rank(), first, (begin / u64::from(inside)) as i64);
     Some((view, before.with_dim(first, cut.dim(axis) / inside)?))
 }

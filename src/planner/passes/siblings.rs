@@ -4,8 +4,8 @@
 //! Every element is computed as before. Only where views alone read the results: no function that could follow its product in
 //! one operator loses it.
 
-use super::fold_batchnorm::{per_channel, plain_weights, repeated};
-use super::rewrite::Index;
+use super::fold_batchnorm::{plain_bias, plain_weights, repeated};
+use super::rewrite::{Index, at_each_node};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::primitive::Primitive;
 use crate::tensor::{DType, Data, Shape, Tensor};
@@ -17,15 +17,7 @@ const PIECE: u32 = 8;
 const MAX_COLUMNS: u32 = 8192;
 
 pub fn run(graph: &mut Graph) {
-    let mut node = 0;
-    while node < graph.nodes.len() {
-        let index = Index::of(graph);
-        if let Some(found) = siblings(graph, &index, node) {
-            node += apply(graph, found);
-        }
-        node += 1;
-    }
-    super::drop_dead::run(graph);
+    at_each_node(graph, siblings, apply);
 }
 
 /// A product with constants: its weights `[K,N]` and its bias.
@@ -79,16 +71,13 @@ fn product(graph: &Graph, index: &Index, node: usize) -> Option<Product> {
         return None;
     }
     let weights = plain_weights(graph, index, it, &Primitive::MatMul)?;
-    let bias = match it.inputs.get(2) {
-        Some(&bias) => Some(per_channel(graph, index, bias, last(graph, node))?),
-        None => None,
-    };
+    let bias = plain_bias(graph, index, it, &Primitive::MatMul)?;
     let fits = weights.dtype() == DType::F32 && weights.shape().dim(1).is_multiple_of(PIECE);
     fits.then_some(Product { node, weights, bias })
 }
 
-/// Puts one product before the first of them and a view in the place of each; says how many nodes that put before it.
-fn apply(graph: &mut Graph, found: Vec<Product>) -> usize {
+/// Puts one product before the first of them and a view in the place of each.
+fn apply(graph: &mut Graph, found: Vec<Product>) {
     let first = found[0].node;
     let (x, name) = (graph.nodes[first].inputs[0], format!("{}.joined", graph.nodes[first].name));
     let columns: u32 = found.iter().map(Product::columns).sum();
@@ -102,10 +91,10 @@ fn apply(graph: &mut Graph, found: Vec<Product>) -> usize {
         one.with_dim(rank - 1, columns),
         Shape::new(&[columns]),
     ) else {
-        return 0;
+        return;
     };
     let (Some(weights), bias) = (joined(&found, matrix), joined_bias(&found, row)) else {
-        return 0;
+        return;
     };
     let mut before: Vec<Node> = Vec::new();
     let base = graph.add_constant(format!("{name}.weights"), Arc::new(weights));
@@ -123,19 +112,12 @@ fn apply(graph: &mut Graph, found: Vec<Product>) -> usize {
     });
     let mut start = 0;
     for product in &found {
-        let mut from = vec![0; rank];
-        from[rank - 1] = i64::from(start);
-        start += product.columns();
         let node = &mut graph.nodes[product.node];
-        node.op = Op::View(ViewOp::Slice {
-            start: from,
-            step: vec![1; rank],
-        });
+        node.op = Op::View(ViewOp::band(rank, rank - 1, i64::from(start)));
         node.inputs = vec![made];
+        start += product.columns();
     }
-    let count = before.len();
     graph.nodes.splice(first..first, before);
-    count
 }
 
 /// The matrices beside each other.

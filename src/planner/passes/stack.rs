@@ -1,6 +1,6 @@
 //! Convolutions of one input whose output channels one convolution can compute: what makes them so, and their weights as one.
 
-use super::fold_batchnorm::{per_channel, plain_weights};
+use super::fold_batchnorm::{plain_bias, plain_weights};
 use super::rewrite::Index;
 use crate::plan::tactic::pictures;
 use crate::planner::graph::{Graph, Op, ValueId};
@@ -32,16 +32,12 @@ impl Layer {
             return None;
         }
         let weights = plain_weights(graph, index, it, &primitive).filter(|w| w.dtype() == DType::F32)?;
-        let bias = match it.inputs.get(2) {
-            Some(&bias) => Some(per_channel(graph, index, bias, 0)?),
-            None => None,
-        };
         Some(Layer {
             node,
             input: it.inputs[0],
             window,
             weights,
-            bias,
+            bias: plain_bias(graph, index, it, &primitive)?,
         })
     }
 

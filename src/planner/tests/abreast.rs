@@ -1,5 +1,6 @@
 //! Convolutions of one picture that become one, and look-alikes that do not.
 
+use super::classifier::copies;
 use super::nets::{Draw, Net};
 use super::oracle::{compile_with, evaluate, run, same_bits};
 use crate::plan::format::Operator;
@@ -7,7 +8,8 @@ use crate::planner::graph::{ValueId, ViewOp};
 use crate::planner::passes::PassSet;
 use crate::primitive::{Binary, Primitive, Scalar, Unary};
 
-/// Operators of the compiled network that convolve, and those that only copy, as its picture and its result are; its results are the oracle's, bit for bit.
+/// Operators of the compiled network that convolve, and those that only copy, as its picture and its result are; its results are the
+/// oracle's, bit for bit.
 fn compiled(passes: PassSet, block: &dyn Fn(&mut Net, &mut Draw, ValueId) -> Vec<ValueId>) -> (usize, usize) {
     let (mut net, mut draw) = (Net::default(), Draw::new(7));
     let x = net.input(&[2, 8, 9, 7]);
@@ -18,9 +20,8 @@ fn compiled(passes: PassSet, block: &dyn Fn(&mut Net, &mut Draw, ValueId) -> Vec
     let found = run(&compiled, &[inputs], 2);
     same_bits(&compiled.plan, &found[0], &expected, "abreast");
     let convolves = |o: &&Operator| o.calls.iter().any(|c| matches!(c.primitive, Primitive::Conv { .. }));
-    let copies = |o: &&Operator| o.calls.iter().all(|c| c.primitive == Primitive::Copy);
-    let operators = &compiled.plan.operators;
-    (operators.iter().filter(convolves).count(), operators.iter().filter(copies).count())
+    let convolutions = compiled.plan.operators.iter().filter(convolves).count();
+    (convolutions, copies(&compiled.plan))
 }
 
 /// The same without the pass and with it, and the pass beside few others; no other pass rounds otherwise.

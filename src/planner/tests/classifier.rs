@@ -38,7 +38,7 @@ fn of(dtype: DType, passes: PassSet) -> CompileOptions {
 }
 
 /// Operators that do nothing but copy.
-fn copies(plan: &Plan) -> usize {
+pub fn copies(plan: &Plan) -> usize {
     let copies = |o: &&crate::plan::format::Operator| o.calls.iter().all(|c| c.primitive == Primitive::Copy);
     plan.operators.iter().filter(copies).count()
 }

@@ -6,7 +6,7 @@ use crate::backend::cpu::fixture;
 use crate::plan::format::{Call, Operand, Rounding};
 use crate::primitive::{PoolKind, Primitive, Unary, Window};
 
-const WGMMA: Target = Target::Cuda { wgmma: true };
+pub(super) const WGMMA: Target = Target::Cuda { wgmma: true };
 
 /// Gives every map as zeros.
 pub(super) struct ZeroMaps;

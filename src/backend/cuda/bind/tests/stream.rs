@@ -1,13 +1,11 @@
 //! Weights that stream past single pixels: in how many chains K is summed, which kernels sum them, and how many blocks do so.
 
 use super::bench::{Bench, Form};
-use super::patch::ZeroMaps;
+use super::patch::{WGMMA, ZeroMaps};
 use super::*;
 use crate::plan::format::Tactic;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
 use crate::primitive::{Primitive, Window};
-
-const WGMMA: Target = Target::Cuda { wgmma: true };
 
 /// A fully connected layer of one sample.
 fn connected(bench: &mut Bench, inputs: u32, outputs: u32) -> Operator {
