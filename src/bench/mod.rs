@@ -8,6 +8,7 @@
 //! | [`mixes`] | what is compared: a task set, and its networks alone |
 //! | [`noise`] | numbers from a seed |
 //! | [`inputs`] | pictures and tensors to run on, the same on every run |
+//! | [`load`] | operands whose values decide how much an operator does |
 //! | [`ours`] | our side: one engine that runs both |
 //! | [`peers`] | the other side |
 //! | [`looped`] | the frame loop: the host's cost and the jitter of frames |
@@ -24,6 +25,7 @@ pub mod agree;
 pub mod bed;
 pub mod choice;
 pub mod inputs;
+pub mod load;
 pub mod looped;
 pub mod measure;
 pub mod mixes;

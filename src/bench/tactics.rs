@@ -12,6 +12,7 @@
 use super::BenchError;
 use super::agree::alone;
 use super::inputs::{self, Picture};
+use super::load;
 use super::measure::Samples;
 use crate::board::BoardRecord;
 use crate::ids::{CameraId, OperatorId, PlanId, TenantId};
@@ -319,7 +320,7 @@ fn time(deployment: &Deployment, id: PlanId, group: &[Open], table: &mut OpTable
     let planned = began.elapsed();
     let engine = Engine::with(alone(deployment, plan, &isolated, &board)?, &options)?;
     let opened = began.elapsed();
-    let samples = run(engine, &isolated, segments)?;
+    let samples = run(engine, plan, &isolated, segments)?;
     let (spent, steps) = (began.elapsed(), isolated.plan.operators.len());
     log::debug!(
         "{} operators in {steps} steps: planned in {planned:.0?}, prepared in {:.0?}, run in {:.0?}",
@@ -346,10 +347,14 @@ fn time(deployment: &Deployment, id: PlanId, group: &[Open], table: &mut OpTable
     Ok(())
 }
 
-/// Runs an isolated plan on noise; the times of one repetition in each segment.
-fn run(mut engine: Engine, isolated: &Isolated, segments: usize) -> Result<Vec<Samples>, BenchError> {
+/// Runs an isolated plan of `plan` on noise, and on what frames hold where values decide how long an operator takes; the times
+/// of one repetition in each segment.
+fn run(mut engine: Engine, plan: &Plan, isolated: &Isolated, segments: usize) -> Result<Vec<Samples>, BenchError> {
     let pictures: Vec<Picture> = isolated.plan.cameras.iter().map(Picture::of).collect();
-    let tensors = inputs::tensors(&isolated.plan, &[RANGE]);
+    let mut tensors = inputs::tensors(&isolated.plan, &[RANGE]);
+    for (input, operand) in load::operands(plan, isolated) {
+        tensors[input].2 = operand;
+    }
     for _ in 0..WARM + FRAMES {
         let mut draft = engine.begin()?;
         for (camera, picture) in pictures.iter().enumerate() {
