@@ -41,6 +41,8 @@ struct Flight {
     queued: bool,
     /// Blocks on units.
     running: u32,
+    /// Its first block works; between two waves none may lie on a unit.
+    begun: bool,
 }
 
 impl Flight {
@@ -164,6 +166,7 @@ impl Simulator {
             ready,
             queued: false,
             running: 0,
+            begun: false,
         });
     }
 
@@ -210,7 +213,7 @@ impl Simulator {
             let Some(flight) = &mut self.lanes[lane as usize].flights[place as usize] else {
                 continue;
             };
-            let (cost, before) = (flight.cost, flight.running);
+            let cost = flight.cost;
             let from = flight.ready.max(now);
             for (own, group) in flight.cost.groups.iter_mut().zip(cost.groups) {
                 if own.blocks > 0 {
@@ -219,7 +222,8 @@ impl Simulator {
                     flight.running += on;
                 }
             }
-            if before == 0 && flight.running > 0 && flight.ready != u64::MAX {
+            if !flight.begun && flight.running > 0 && flight.ready != u64::MAX {
+                flight.begun = true;
                 witness.begins(flight.launch, from);
             }
             // Where launches pass others, the next may have smaller blocks.
@@ -259,6 +263,7 @@ impl Simulator {
                 ready: u64::MAX,
                 queued: false,
                 running: 0,
+                begun: false,
             });
         }
     }
@@ -305,6 +310,7 @@ impl Simulator {
         if let Some(flight) = &mut self.lanes[lane].flights[place] {
             flight.ready = now.saturating_add(flight.cost.launch).saturating_add(crowd);
             if flight.running > 0 {
+                flight.begun = true;
                 witness.begins(flight.launch, flight.ready);
                 self.bays.release(lane as u32 * 2 + place as u32, flight.ready);
             }

@@ -208,6 +208,28 @@ fn no_frame_is_shorter_than_its_longest_chain_or_its_work_on_all_units() {
 }
 
 #[test]
+fn a_launch_spans_all_its_waves() {
+    let world = World::new(1, 3);
+    let board = board(2, 70);
+    let costs = world.costs(&board, &|_| Some(Nanos(4_000)));
+    let schedule = world.schedule(sequential);
+    let (frame, mut table) = Frame::of(&schedule.cycle[0], &schedule.streams, &schedule.operators, &costs);
+    for cost in &mut table {
+        // Five waves and a ragged one.
+        cost.groups[0].blocks = 5 * cost.most + 1;
+    }
+    let mut trace = Trace::of(&frame);
+    let total = Simulator::new(*costs.machine()).run(&frame, &table, &mut trace);
+    let mut end = 0;
+    for (span, cost) in trace.spans.iter().zip(&table) {
+        assert_eq!(span.start, end + cost.launch, "nothing but launching lies between two of a stream");
+        assert!(span.end - span.start >= 6 * cost.groups[0].time);
+        end = span.end;
+    }
+    assert_eq!(end, total);
+}
+
+#[test]
 fn a_narrow_launch_leaves_room_and_takes_longer() {
     let world = World::new(1, 1);
     let mut board = board(8, 0);
