@@ -1,6 +1,7 @@
 //! From a task file to plans on disk: what `plan` always does, and `replay` where something is missing or stale.
 
 use super::options::ActivationType;
+use super::output;
 use crate::backend::cpu::simd::Isa;
 use crate::bench::{choice, report};
 use crate::board::{BackendKind, BoardRecord};
@@ -165,7 +166,15 @@ pub fn compile(
         let set = planner::compile_task_set(tasks, name, board, options).with_context(within)?;
         compiled.push(choose(set).with_context(within)?);
     }
-    planner::write_deployment(folder, tasks, board, &compiled)?;
+    let gone = planner::write_deployment(folder, tasks, board, &compiled)?;
+    if !gone.is_empty() {
+        output::complain(&format!(
+            "{}: plans removed that {} does not ask for with these cameras: {} (another folder, --plans, keeps plans of several task files)",
+            folder.display(),
+            tasks.path.display(),
+            gone.join(", ")
+        ));
+    }
     Ok(compiled)
 }
 

@@ -9,6 +9,7 @@ use crate::plan::dump::dump;
 use crate::plan::file::decode;
 use crate::plan::footprint::Footprint;
 use crate::plan::format::{Basis, Digest, Operator, Plan};
+use crate::plan::regular;
 use crate::plan::table::Entry;
 use crate::planner::floor::Limits;
 use crate::planner::simulate::{Costs, Machine};
@@ -147,6 +148,12 @@ fn draw_zones(common: &Common, plan: Plan) -> anyhow::Result<String> {
 /// The board that a plan was made for: the one that is named, else whichever of the folder `boards` it is.
 fn board_of(common: &Common, plan: &Plan) -> anyhow::Result<BoardRecord> {
     let named = common.board()?;
+    if common.names_board() && Digest::of_board(&named) != plan.board {
+        anyhow::bail!(
+            "the plan was made for another board than {}: leave --board out, or name its own",
+            named.name
+        );
+    }
     let all = boards::all(Path::new("boards")).into_iter().filter_map(|(_, board)| board.ok());
     let found = std::iter::once(named).chain(all).find(|b| Digest::of_board(b) == plan.board);
     found.context("the plan was made for another board: name its board with --board")
@@ -160,14 +167,7 @@ pub fn read_plan(file: &Path) -> anyhow::Result<Plan> {
 
 /// The bytes of a file, refused before they are read where it is longer than `most` bytes.
 pub fn read_bounded(file: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
-    let unreadable = || format!("{}: cannot be read", file.display());
-    let bytes = std::fs::metadata(file).with_context(unreadable)?.len();
-    anyhow::ensure!(
-        bytes <= most,
-        "{}: {bytes} bytes are more than such a file may have ({most})",
-        file.display()
-    );
-    std::fs::read(file).with_context(unreadable)
+    regular::read(file, most).with_context(|| format!("{}: cannot be read", file.display()))
 }
 
 /// The figures of a plan; `limits` are those of its board, which floors are worked out with.

@@ -14,6 +14,7 @@ use crate::bench::zoo::run::{Group, compare};
 use crate::bench::zoo::{ALL, count};
 use crate::board::BoardRecord;
 use crate::plan::format::{Operator, Plan};
+use crate::plan::regular;
 use crate::planner::floor::Limits;
 use crate::planner::graph::ValueId;
 use crate::planner::optable::OpTable;
@@ -30,6 +31,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Bytes of an earlier run's figures.
+const MAX_JSON: u64 = 1 << 30;
 
 #[derive(Args)]
 pub struct ZooArguments {
@@ -144,7 +148,7 @@ impl<'a> Floors<'a> {
         }
         let earlier = match before {
             Some(file) => {
-                let text = std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
+                let text = regular::read_text(file, MAX_JSON).with_context(|| format!("{}: cannot be read", file.display()))?;
                 serde_json::from_str(&text).with_context(|| format!("{}: no JSON", file.display()))?
             }
             None => Value::Null,
@@ -334,7 +338,7 @@ fn compile_all(groups: &[Group], board: &BoardRecord, options: &CompileOptions) 
 /// before plans were told apart are believed.
 fn observations(file: &Path, groups: &[Group], compiled: &[Compiled]) -> anyhow::Result<Vec<Observed>> {
     let unread = || format!("{}: no JSON of `bench --rivals`", file.display());
-    let text = std::fs::read_to_string(file).with_context(unread)?;
+    let text = regular::read_text(file, MAX_JSON).with_context(unread)?;
     let json: Value = serde_json::from_str(&text).with_context(unread)?;
     let contests = json["contests"].as_array().with_context(unread)?;
     let kept = [Searcher::Random, Searcher::Streams, Searcher::Sequential].map(Searcher::name);

@@ -11,7 +11,8 @@ use super::tactic::{Target, arithmetic_class};
 use super::weights::{WeightError, WeightStore};
 use crate::ids::{OperatorId, PlanId, SectionId};
 use crate::limits::MAX_PLAN_FILE;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -104,17 +105,24 @@ fn at<E: Into<Reason>>(file: &Path) -> impl FnOnce(E) -> LoadError {
 impl Deployment {
     /// Reads and checks the deployment in a directory. Weights are mapped, not copied.
     pub fn load(dir: &Path) -> Result<Deployment, LoadError> {
+        Deployment::read(dir).or_else(|error| {
+            // Somebody may have written while this was read: with writers kept out it fails for good or not at all.
+            let Ok(folder) = File::open(dir) else { return Err(error) };
+            match folder.lock_shared() {
+                Ok(()) => Deployment::read(dir),
+                Err(_) => Err(error),
+            }
+        })
+    }
+
+    fn read(dir: &Path) -> Result<Deployment, LoadError> {
         let path = dir.join("table");
         let table = Table::decode(&read(&path)?).map_err(at(&path))?;
         let mut plans = Vec::with_capacity(table.entries.len());
         let mut weights = WeightStore::new();
         for entry in &table.entries {
             let path = dir.join(&entry.file);
-            let bytes = read(&path)?;
-            let plan = file::decode(&bytes).map_err(at(&path))?;
-            if Digest::of(&bytes) != entry.digest {
-                return Err(at(&path)(Reason::Digest));
-            }
+            let plan = file::decode(&plan_bytes(dir, entry)?).map_err(at(&path))?;
             plans.push(check_for(&table, &entry.task_set, plan).map_err(at(&path))?);
         }
         for record in plans.iter().flat_map(|p| &p.weight_files) {
@@ -239,16 +247,29 @@ fn check_for(table: &Table, task_set: &str, plan: Plan) -> Result<CheckedPlan, R
 }
 
 /// A whole file, unless it is longer than a plan or table may be.
+/// The bytes of the plan of a table's entry: those of its file, or of the one that waits for its name. They have the entry's digest.
+pub fn plan_bytes(dir: &Path, entry: &Entry) -> Result<Vec<u8>, LoadError> {
+    let path = dir.join(&entry.file);
+    let named = read(&path);
+    if let Ok(bytes) = &named
+        && Digest::of(bytes) == entry.digest
+    {
+        return named;
+    }
+    let awaiting = read(&dir.join(entry.awaiting())).ok();
+    match awaiting.filter(|bytes| Digest::of(bytes) == entry.digest) {
+        Some(bytes) => Ok(bytes),
+        // A file that is no plan says so; one that is a plan is another.
+        None => named.and_then(|bytes| match file::decode(&bytes) {
+            Err(error) => Err(at(&path)(error)),
+            Ok(_) => Err(at(&path)(Reason::Digest)),
+        }),
+    }
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
-    let limit = MAX_PLAN_FILE + file::HEADER as u64;
-    let mut bytes = Vec::new();
-    let (file, metadata) = regular::open(path).map_err(at(path))?;
-    if metadata.len() > limit {
-        return Err(at(path)(Reason::Large));
+    match regular::read(path, MAX_PLAN_FILE + file::HEADER as u64) {
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(at(path)(Reason::Large)),
+        other => other.map_err(at(path)),
     }
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(at(path))?;
-    if bytes.len() as u64 > limit {
-        return Err(at(path)(Reason::Large));
-    }
-    Ok(bytes)
 }

@@ -45,6 +45,12 @@ impl Entry {
             digest: Digest::of(&file::encode(plan)),
         }
     }
+
+    /// The file that holds the plan from before the table is written until it has its name: whoever writes may be stopped in
+    /// between, and table and plans are whole at every moment.
+    pub fn awaiting(&self) -> String {
+        format!("{}.{}", self.file, self.digest)
+    }
 }
 
 /// Why a table is refused.

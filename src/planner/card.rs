@@ -37,6 +37,7 @@ mod tables;
 
 use super::document::{Document, TomlError};
 use crate::plan::format::Digest;
+use crate::plan::regular;
 use crate::primitive::{ColorOrder, Fit};
 use crate::task::ResultKind;
 use sha2::{Digest as _, Sha256};
@@ -213,7 +214,7 @@ impl Card {
             source,
         };
         let mut hasher = Sha256::new();
-        let mut file = std::fs::File::open(&self.onnx).map_err(read)?;
+        let (mut file, _) = regular::open(&self.onnx).map_err(read)?;
         let mut part = vec![0; 1 << 16];
         loop {
             match std::io::Read::read(&mut file, &mut part).map_err(read)? {

@@ -2,11 +2,14 @@
 
 use super::{Compiled, PlannerError};
 use crate::board::BoardRecord;
-use crate::plan::file;
+use crate::limits::MAX_PLAN_FILE;
+use crate::plan::deployment::plan_bytes;
 use crate::plan::format::{Digest, Plan};
 use crate::plan::table::{Entry, Table};
+use crate::plan::{file, regular};
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// The table of compiled plans for one board. Where the task set `default` was not compiled, the first one is the default.
@@ -28,16 +31,19 @@ pub fn table(compiled: &[Compiled], board: &BoardRecord, default: &str, slots: u
     Ok(table)
 }
 
-/// Writes plans, reports, weights and last the table into `dir` (`plans/<board>`).
+/// Writes plans, weights, the table and reports into `dir` (`plans/<board>`); gives the names of task sets whose plans went.
 ///
 /// Plans of other task sets that the directory's table holds for the same board and cameras stay, with their files, if
-/// `keep` names them. Every file is replaced at once, an unchanged one stays untouched, and what the table does not need is
-/// removed.
-pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String]) -> Result<(), PlannerError> {
+/// `keep` names them; what the table does not need is removed. An unchanged file stays untouched. One writer is at work at a
+/// time, others wait for it. Plans lie beside the old ones ([`Entry::awaiting`]) when the table is replaced, and get their names
+/// afterwards: whoever is stopped in between leaves the old deployment or the new one.
+pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String]) -> Result<Vec<String>, PlannerError> {
     let weights = dir.join("weights");
     std::fs::create_dir_all(&weights).map_err(failed(&weights))?;
+    let folder = lock(dir)?;
     let mut needed_weights = BTreeSet::new();
-    for (entry, plan) in kept(dir, &table, keep) {
+    let old = old_table(dir);
+    for (entry, plan) in kept(dir, old.as_ref(), &table, keep) {
         needed_weights.extend(plan.weight_files.iter().map(|f| f.digest.to_string()));
         // The task file's default comes first in `keep`.
         if keep.first() == Some(&entry.task_set) {
@@ -45,42 +51,84 @@ pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String
         }
         table.entries.push(entry);
     }
+    table.check().map_err(|e| PlannerError::Table(Box::new(e)))?;
     for compiled in compiled {
         for (digest, bytes) in &compiled.weight_files {
             replace(&weights.join(digest.to_string()), bytes)?;
             needed_weights.insert(digest.to_string());
         }
-        let entry = Entry::of(&compiled.plan);
-        replace(&dir.join(&entry.file), &file::encode(&compiled.plan))?;
-        replace(&dir.join(report_of(&entry.file)), compiled.report.json().as_bytes())?;
+        let (entry, bytes) = (Entry::of(&compiled.plan), file::encode(&compiled.plan));
+        if !holds(&dir.join(&entry.file), &bytes) {
+            replace(&dir.join(entry.awaiting()), &bytes)?;
+        }
     }
-    table.check().map_err(|e| PlannerError::Table(Box::new(e)))?;
+    folder.sync_all().map_err(failed(dir))?;
     replace(&dir.join("table"), &table.encode())?;
+    folder.sync_all().map_err(failed(dir))?;
+    for entry in &table.entries {
+        let awaiting = dir.join(entry.awaiting());
+        if awaiting.is_file() {
+            std::fs::rename(&awaiting, dir.join(&entry.file)).map_err(failed(&awaiting))?;
+        }
+    }
+    for compiled in compiled {
+        let report = report_of(&Entry::of(&compiled.plan).file);
+        replace(&dir.join(report), compiled.report.json().as_bytes())?;
+    }
     let needed: BTreeSet<String> = table.entries.iter().flat_map(|e| [e.file.clone(), report_of(&e.file)]).collect();
-    sweep(&weights, |name| Digest::from_hex(name).is_some() && !needed_weights.contains(name))?;
+    sweep(&weights, |name| {
+        is_left_over(name) || Digest::from_hex(name).is_some() && !needed_weights.contains(name)
+    })?;
     sweep(dir, |name| {
-        (name.ends_with(".plan") || name.ends_with(".report.json")) && !needed.contains(name)
-    })
+        let ours = name.ends_with(".plan") || name.ends_with(".report.json");
+        is_left_over(name) || ours && !needed.contains(name)
+    })?;
+    let gone = |name: &String| !table.entries.iter().any(|e| e.task_set == *name);
+    let before = old.into_iter().flat_map(|old| old.entries).map(|e| e.task_set);
+    Ok(before.filter(gone).collect())
+}
+
+/// The directory, held by this process alone until the file is dropped. Where a file system has no locks, writers are not kept
+/// apart.
+fn lock(dir: &Path) -> Result<File, PlannerError> {
+    let folder = File::open(dir).map_err(failed(dir))?;
+    match folder.lock() {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(folder),
+        locked => locked.map(|()| folder).map_err(failed(dir)),
+    }
+}
+
+/// True for what writers that were stopped leave: parts of files, and plans that never got their names. No other writer is at
+/// work where this is asked.
+fn is_left_over(name: &str) -> bool {
+    let part = name.strip_suffix(".tmp").and_then(|n| n.rsplit_once('.'));
+    let process = part.is_some_and(|(_, process)| process.parse::<u32>().is_ok());
+    let plan = name.rsplit_once('.').filter(|(plan, _)| plan.ends_with(".plan"));
+    process || plan.is_some_and(|(_, digest)| Digest::from_hex(digest).is_some())
 }
 
 fn report_of(plan: &str) -> String {
     format!("{}.report.json", plan.strip_suffix(".plan").unwrap_or(plan))
 }
 
+/// The table that is there, if it is one.
+fn old_table(dir: &Path) -> Option<Table> {
+    let bytes = regular::read(&dir.join("table"), MAX_PLAN_FILE).ok()?;
+    Table::decode(&bytes).ok()
+}
+
 /// The plans of other task sets that are there, whole, and may stay beside `table`.
-fn kept(dir: &Path, table: &Table, keep: &[String]) -> Vec<(Entry, Plan)> {
-    let old = std::fs::read(dir.join("table")).ok().and_then(|bytes| Table::decode(&bytes).ok());
+fn kept(dir: &Path, old: Option<&Table>, table: &Table, keep: &[String]) -> Vec<(Entry, Plan)> {
     let Some(old) = old.filter(|old| old.board == table.board && old.cameras == table.cameras) else {
         return Vec::new();
     };
     let replaced = |entry: &Entry| table.entries.iter().any(|e| e.task_set == entry.task_set || e.file == entry.file);
-    let whole = |entry: Entry| {
-        let bytes = std::fs::read(dir.join(&entry.file)).ok()?;
-        let plan = file::decode(&bytes).ok().filter(|_| Digest::of(&bytes) == entry.digest)?;
+    let whole = |entry: &Entry| {
+        let plan = file::decode(&plan_bytes(dir, entry).ok()?).ok()?;
         let there = |digest: &Digest| dir.join("weights").join(digest.to_string()).is_file();
-        plan.weight_files.iter().all(|f| there(&f.digest)).then_some((entry, plan))
+        plan.weight_files.iter().all(|f| there(&f.digest)).then(|| (entry.clone(), plan))
     };
-    let old = old.entries.into_iter().filter(|e| keep.contains(&e.task_set) && !replaced(e));
+    let old = old.entries.iter().filter(|e| keep.contains(&e.task_set) && !replaced(e));
     old.filter_map(whole).collect()
 }
 
@@ -91,23 +139,32 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> PlannerError {
     }
 }
 
+/// True if a file has this content.
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    let same_length = path.metadata().is_ok_and(|m| m.is_file() && m.len() == bytes.len() as u64);
+    same_length && regular::read(path, bytes.len() as u64).is_ok_and(|old| old == bytes)
+}
+
 /// Writes a file so that a reader sees the old or the new content, never a part; an unchanged file stays untouched.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), PlannerError> {
-    let same_length = path.metadata().is_ok_and(|m| m.is_file() && m.len() == bytes.len() as u64);
-    if same_length && std::fs::read(path).is_ok_and(|old| old == bytes) {
+    if holds(path, bytes) {
         return Ok(());
     }
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
     let write = || {
-        let mut file = std::fs::File::create(&temporary)?;
+        let mut file = File::create(&temporary)?;
         file.write_all(bytes)?;
         // On disk before it has its name: a power cut leaves the old file or the new one.
         file.sync_all()?;
         std::fs::rename(&temporary, path)
     };
-    write().map_err(failed(path))
+    write().map_err(|error| {
+        // Of a full disk this is what frees some of it; that it may fail too says nothing new.
+        let _ = std::fs::remove_file(&temporary);
+        failed(path)(error)
+    })
 }
 
 /// Removes the files of `dir` whose names are `stale`.

@@ -1,6 +1,7 @@
 //! Documents that people write: TOML files read strictly, so that a typo is an error with file and line.
 
 use crate::limits::MAX_NAME;
+use crate::plan::regular;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -114,12 +115,7 @@ impl Document {
 
 /// Reads at most [`MAX_DOCUMENT`] bytes of UTF-8.
 pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
-    let bytes = std::fs::metadata(path)?.len();
-    if bytes > MAX_DOCUMENT {
-        let reason = format!("{bytes} bytes are more than the {MAX_DOCUMENT} such a file may have");
-        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, reason));
-    }
-    std::fs::read_to_string(path)
+    regular::read_text(path, MAX_DOCUMENT)
 }
 
 /// The existing path that `written` names, for a document in `folder`.

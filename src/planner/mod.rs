@@ -49,9 +49,11 @@ pub use networks::{compile_graph, compile_graphs, compile_network};
 
 use crate::board::BoardRecord;
 use crate::ids::CameraId;
+use crate::limits::MAX_WEIGHT_FILE;
 use crate::plan::check::CheckError;
 use crate::plan::file::VERSION;
 use crate::plan::format::{Camera, Digest, Plan, Tenant};
+use crate::plan::regular;
 use crate::plan::table::TableError;
 use crate::plan::tactic::Target;
 use crate::tensor::DType;
@@ -456,7 +458,7 @@ pub fn compile_task_set(tasks: &Tasks, name: &str, board: &BoardRecord, options:
 /// Digest of a network's file and of the files of its external data.
 fn file_digest(path: &Path) -> Result<Digest, PlannerError> {
     let read = |path: &Path| {
-        let bytes = std::fs::read(path).map_err(|error| PlannerError::Read {
+        let bytes = regular::read(path, MAX_WEIGHT_FILE).map_err(|error| PlannerError::Read {
             path: path.to_path_buf(),
             error,
         })?;
@@ -525,8 +527,8 @@ pub fn source_digest(tasks: &Tasks, name: &str, board: &BoardRecord, options: &C
 
 /// Writes compiled task sets as a deployment into `dir` (`plans/<board>`): the table, a plan and a report each, weights.
 ///
-/// Plans that are already there for other task sets of the same file and board are kept.
-pub fn write_deployment(dir: &Path, tasks: &Tasks, board: &BoardRecord, compiled: &[Compiled]) -> Result<(), PlannerError> {
+/// Plans that are already there for other task sets of the same file and board are kept. The names of task sets whose plans went.
+pub fn write_deployment(dir: &Path, tasks: &Tasks, board: &BoardRecord, compiled: &[Compiled]) -> Result<Vec<String>, PlannerError> {
     let table = deployment::table(compiled, board, &tasks.default, tasks.slots)?;
     let mut keep = vec![tasks.default.clone()];
     keep.extend(tasks.sets.keys().filter(|k| **k != tasks.default).cloned());

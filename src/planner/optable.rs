@@ -13,6 +13,7 @@ use crate::board::BoardRecord;
 use crate::ids::{BufferId, TenantId};
 use crate::plan::file::VERSION;
 use crate::plan::format::{Digest, Kernel, Operand, Operator, Plan, Space, Tactic, View};
+use crate::plan::regular;
 use crate::units::Nanos;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -138,11 +139,10 @@ pub fn read(path: &Path, most: u64, too_long: &'static str) -> Result<Option<Str
         path: path.to_path_buf(),
         error,
     };
-    match std::fs::metadata(path) {
+    match regular::read_text(path, most) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(refuse(error)),
-        Ok(facts) if facts.len() > most => Err(refuse(std::io::Error::other(too_long))),
-        Ok(_) => std::fs::read_to_string(path).map(Some).map_err(refuse),
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => Err(refuse(std::io::Error::other(too_long))),
+        other => other.map(Some).map_err(refuse),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Pictures in memory: RGB, eight bits, decoded from JPEG or PNG and written as PNG. Used around the loop, never in it.
 
 use crate::limits::MAX_IMAGE_SIDE;
+use crate::plan::regular;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use zune_jpeg::zune_core::bytestream::ZCursor;
@@ -30,14 +31,6 @@ pub enum PictureError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
-    },
-    /// The file is larger than any picture it may hold.
-    #[error("{file}: {bytes} bytes are more than a picture may have ({MAX_FILE})", file = .path.display())]
-    Large {
-        /// The file.
-        path: PathBuf,
-        /// Its length.
-        bytes: u64,
     },
     /// The file starts neither like a JPEG nor like a PNG.
     #[error("{file}: neither a JPEG nor a PNG picture", file = .path.display())]
@@ -83,11 +76,7 @@ impl Picture {
     /// Reads and decodes a JPEG or PNG file, told by its first bytes. Truncated or damaged files are errors.
     pub fn read(path: &Path) -> Result<Picture, PictureError> {
         let unreadable = |source| PictureError::Read { path: path.into(), source };
-        let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
-        if bytes > MAX_FILE {
-            return Err(PictureError::Large { path: path.into(), bytes });
-        }
-        let bytes = std::fs::read(path).map_err(unreadable)?;
+        let bytes = regular::read(path, MAX_FILE).map_err(unreadable)?;
         let decoded = match bytes.as_slice() {
             [0xff, 0xd8, ..] => decode_jpeg(&bytes),
             [0x89, b'P', b'N', b'G', ..] => decode_png(&bytes),

@@ -5,6 +5,7 @@ use super::file;
 use super::host::{Elem, Host};
 use super::is_standard;
 use super::proto::{GraphProto, TensorProto};
+use crate::plan::regular;
 use crate::tensor::{Data, Shape, Tensor};
 use prost::Message;
 use std::collections::BTreeSet;
@@ -135,11 +136,10 @@ pub fn read_tensor(path: &Path) -> Result<(String, Feed), ImportError> {
         file: path.to_owned(),
         source,
     };
-    let length = std::fs::metadata(path).map_err(failed)?.len();
-    if length > MAX_TENSOR_FILE {
-        return Err(limit(format!("{length} bytes (at most {MAX_TENSOR_FILE})")).in_file(path));
-    }
-    let bytes = std::fs::read(path).map_err(failed)?;
+    let bytes = match regular::read(path, MAX_TENSOR_FILE) {
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => return Err(limit(error.to_string()).in_file(path)),
+        other => other.map_err(failed)?,
+    };
     let in_file = |e: Reason| e.in_file(path);
     let proto = TensorProto::decode(bytes::Bytes::from(bytes)).map_err(|e| in_file(malformed(format!("not a tensor file: {e}"))))?;
     let feed = decoded(&proto, path).map_err(in_file)?;

@@ -4,12 +4,13 @@ use super::error::{Fallible, ImportError, Kind, limit, malformed, unsupported};
 use super::host::{Elem, Host, shape_of};
 use super::proto::{ModelProto, TensorProto};
 use super::scan;
+use crate::plan::regular;
 use crate::tensor::{Data, Tensor};
 use bytes::Bytes;
 use half::f16;
 use prost::Message;
 use std::collections::BTreeSet;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,17 +28,11 @@ pub(super) fn read_model(file: &Path) -> Result<ModelProto, ImportError> {
         kind,
         reason,
     };
-    let open = std::fs::File::open(file).map_err(failed)?;
-    let about = open.metadata().map_err(failed)?;
-    if !about.is_file() {
-        return Err(refused(Kind::Malformed, "not a file".into()));
-    }
-    if about.len() > MAX_FILE {
-        return Err(refused(Kind::Limit, format!("{} bytes (at most {MAX_FILE})", about.len())));
-    }
-    let mut bytes = Vec::with_capacity(about.len() as usize);
-    open.take(MAX_FILE).read_to_end(&mut bytes).map_err(failed)?;
-    let bytes = Bytes::from(bytes);
+    let bytes = match regular::read(file, MAX_FILE) {
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(refused(Kind::Malformed, "not a file".into())),
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => return Err(refused(Kind::Limit, error.to_string())),
+        other => Bytes::from(other.map_err(failed)?),
+    };
     scan::check(&bytes).map_err(|e| e.in_file(file))?;
     ModelProto::decode(bytes).map_err(|e| refused(Kind::Malformed, format!("not an ONNX model: {e}")))
 }

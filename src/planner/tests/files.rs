@@ -2,7 +2,9 @@
 
 use super::nets::random;
 use super::oracle::{board, compile};
-use crate::plan::deployment::Deployment;
+use crate::plan::deployment::{Deployment, Reason};
+use crate::plan::file;
+use crate::plan::table::Entry;
 use crate::planner::{CompileOptions, Compiled, deployment, source_digest, tasks::Tasks};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,10 +15,10 @@ fn named(task_set: &str, seed: u64) -> Compiled {
     compiled
 }
 
-fn write(dir: &Path, compiled: &[Compiled], keep: &[&str]) {
+fn write(dir: &Path, compiled: &[Compiled], keep: &[&str]) -> Vec<String> {
     let table = deployment::table(compiled, &board(), "day", 2).unwrap();
     let keep: Vec<String> = keep.iter().map(|k| (*k).to_owned()).collect();
-    deployment::write(dir, table, compiled, &keep).unwrap();
+    deployment::write(dir, table, compiled, &keep).unwrap()
 }
 
 fn files(dir: &Path) -> BTreeSet<String> {
@@ -44,12 +46,69 @@ fn a_deployment_loads_and_holds_nothing_stale() {
     let digests = [&other, &night].map(|c| c.weight_files[0].0.to_string());
     assert_eq!(files(&folder.path().join("weights")), digests.into());
 
-    // A task file without `night`: its plan goes too.
-    write(folder.path(), &[other], &["day"]);
+    // A task file without `night`: its plan goes too, and that is said.
+    assert_eq!(write(folder.path(), &[other], &["day"]), ["night"]);
     assert_eq!(
         files(folder.path()),
         ["day.plan", "day.report.json", "table", "weights"].map(str::to_owned).into()
     );
+}
+
+#[test]
+fn whoever_is_stopped_while_writing_leaves_a_deployment_that_loads() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (old, new) = (named("day", 1), named("day", 2));
+    write(folder.path(), std::slice::from_ref(&old), &[]);
+    let entry = Entry::of(&new.plan);
+    let bytes = file::encode(&new.plan);
+    let loads = |expected: &Compiled| {
+        let loaded = Deployment::load(folder.path()).unwrap();
+        assert_eq!(*loaded.plans[0], expected.plan);
+    };
+
+    // Stopped before the table: weights and the new plan lie beside the old ones, and half of a file.
+    std::fs::write(at("weights").join(new.weight_files[0].0.to_string()), &new.weight_files[0].1).unwrap();
+    std::fs::write(at(&entry.awaiting()), &bytes).unwrap();
+    std::fs::write(at("table.4711.tmp"), b"half").unwrap();
+    loads(&old);
+    // Stopped behind the table.
+    let table = deployment::table(std::slice::from_ref(&new), &board(), "day", 2).unwrap();
+    std::fs::write(at("table"), table.encode()).unwrap();
+    loads(&new);
+    // The next writer, of another task set, keeps what is whole and clears away the rest.
+    let night = named("night", 3);
+    assert!(write(folder.path(), std::slice::from_ref(&night), &["day", "night"]).is_empty());
+    let loaded = Deployment::load(folder.path()).unwrap();
+    let plans: BTreeSet<&str> = loaded.plans.iter().map(|p| p.task_set.as_str()).collect();
+    assert_eq!(plans, BTreeSet::from(["day", "night"]));
+    assert_eq!(std::fs::read(at("day.plan")).unwrap(), bytes);
+    let expected = ["day.plan", "day.report.json", "night.plan", "night.report.json", "table", "weights"];
+    assert_eq!(files(folder.path()), expected.map(str::to_owned).into());
+    // An awaiting file of other bytes is nobody's plan.
+    std::fs::write(at(&entry.awaiting()), b"other").unwrap();
+    std::fs::write(at("day.plan"), file::encode(&old.plan)).unwrap();
+    let refused = Deployment::load(folder.path()).err().unwrap();
+    assert!(matches!(*refused.reason, Reason::Digest), "{refused}");
+}
+
+#[test]
+fn several_writers_at_once_leave_what_the_last_one_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let sets: Vec<Compiled> = (0..3).map(|seed| named("day", seed)).collect();
+    write(folder.path(), std::slice::from_ref(&sets[0]), &[]);
+    std::thread::scope(|scope| {
+        for own in &sets {
+            scope.spawn(|| {
+                for _ in 0..8 {
+                    write(folder.path(), std::slice::from_ref(own), &[]);
+                    Deployment::load(folder.path()).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(Deployment::load(folder.path()).unwrap().plans.len(), 1);
+    assert_eq!(files(&folder.path().join("weights")).len(), 1);
 }
 
 #[test]
