@@ -1,6 +1,6 @@
 //! Errors on board: small, `Copy`, with stable numbers and ids instead of strings.
 
-use crate::ids::{SegmentId, SlotId, TenantId};
+use crate::ids::{CameraId, SegmentId, SlotId, TenantId};
 use std::fmt;
 
 /// Why frames cannot go on. Kept by the lifecycle's `Faulted` state and reported with every later call.
@@ -71,6 +71,44 @@ impl Fault {
     }
 }
 
+/// What of an image does not fit its camera.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageFault {
+    /// A side of 0 pixels.
+    #[error("it has no pixels")]
+    Empty,
+    /// More pixels along a side than the camera may give.
+    #[error("{}x{} pixels, the camera's largest image has {}x{}", found.0, found.1, most.0, most.1)]
+    Large {
+        /// Width and height.
+        found: (u32, u32),
+        /// Those of the camera's largest image.
+        most: (u32, u32),
+    },
+    /// Rows that overlap.
+    #[error("a stride of {stride} bytes is shorter than a row, which has {row}")]
+    Stride {
+        /// Bytes from row to row.
+        stride: u32,
+        /// Bytes of a row.
+        row: u64,
+    },
+    /// NV12 with an odd side.
+    #[error("NV12 has an even width and an even height")]
+    Odd,
+    /// Too few bytes for its size, or with its stride too many for the camera's memory.
+    #[error("{found} bytes where {needed} are needed")]
+    Bytes {
+        /// Bytes at hand.
+        found: u64,
+        /// Bytes needed.
+        needed: u64,
+    },
+    /// What was given as memory or event of the device is none, or there is no device.
+    #[error("no such memory, or no such event, of a device that images are read from")]
+    Device,
+}
+
 /// Why a call on a prepared engine was refused. The numbers of [`RunError::number`] are stable and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
@@ -89,11 +127,9 @@ pub enum RunError {
     /// There is no such tenant, camera or task set.
     #[error("no such tenant, camera or task set")]
     Unknown,
-    /// An image's size, stride or length does not fit its camera.
-    #[error(
-        "image of camera {0} does not fit: size 0, larger than the camera's largest, a stride shorter than a row, odd NV12, or too few bytes"
-    )]
-    Image(crate::ids::CameraId),
+    /// An image does not fit its camera.
+    #[error("image of camera {0}: {1}")]
+    Image(CameraId, ImageFault),
     /// A tensor input has the wrong length.
     #[error("input {0} has the wrong number of bytes")]
     Input(u16),
@@ -114,7 +150,7 @@ impl RunError {
             RunError::Faulted(_) => 3,
             RunError::Ticket => 4,
             RunError::Unknown => 5,
-            RunError::Image(_) => 6,
+            RunError::Image(..) => 6,
             RunError::Input(_) => 7,
             RunError::Timeout => 8,
             RunError::Slot(_) => 9,

@@ -10,7 +10,7 @@ pub mod progress;
 pub mod taps;
 pub mod trace;
 
-use crate::error::{Fault, RunError};
+use crate::error::{Fault, ImageFault, RunError};
 use crate::ids::{CameraId, OperatorId, PlanId, SegmentId, SlotId, TenantId};
 use crate::plan::deployment::Deployment;
 use cpu::arena::ImageParams;
@@ -183,7 +183,7 @@ pub trait Prepared: Send {
     /// when the slot's frame begins, after its event, and must stay until the frame has ended. The slot must not be in flight.
     /// [`RunError::Image`] where the device has not that many bytes there, or the backend reads images from the host alone.
     fn set_device_image(&mut self, _slot: SlotId, camera: CameraId, _image: DeviceBytes) -> Result<(), RunError> {
-        Err(RunError::Image(camera))
+        Err(RunError::Image(camera, ImageFault::Device))
     }
 
     /// True if the camera's image in the slot is in the device's memory, and not in what [`Prepared::image`] gives.
@@ -194,7 +194,7 @@ pub trait Prepared: Send {
     /// Gives the slot `to` the image that was in the device's memory of slot `from` when [`Prepared::is_on_device`] said so,
     /// with its parameters, whatever was set there since; no frame has run in `from` meanwhile.
     fn copy_on_device(&mut self, camera: CameraId, _from: SlotId, _to: SlotId, _params: ImageParams) -> Result<(), RunError> {
-        Err(RunError::Image(camera))
+        Err(RunError::Image(camera, ImageFault::Device))
     }
 
     /// `bytes` bytes of the slot's tensor inputs from byte `offset`, for writing. The slot must not be in flight.

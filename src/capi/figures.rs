@@ -4,7 +4,7 @@ use super::guard::layout::Address;
 use super::guard::types::{CameraInfo, Health, Info, PortInfo, Stats, TaskSetInfo, TenantInfo, TenantStats};
 use super::names::{PortNames, TenantNames};
 use super::session::Session;
-use super::status::{Blame, Failure};
+use super::status::{Blame, Failure, Status};
 use super::values;
 use crate::error::RunError;
 use crate::ids::PlanId;
@@ -135,7 +135,13 @@ impl Session {
         if inner.draft.is_some() {
             return Err(RunError::State.into());
         }
-        Ok(inner.engine()?.select(task_set)?)
+        inner.engine()?.select(task_set).map_err(|error| match error {
+            RunError::Unknown => Failure::new(
+                Status::Unknown,
+                format_args!("no task set {task_set:?}; there are {}", self.names.listed()),
+            ),
+            other => other.into(),
+        })
     }
 
     /// Gives `read` the figures of a task set.

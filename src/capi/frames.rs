@@ -82,18 +82,21 @@ impl Session {
         }
     }
 
+    /// Refuses another number of images than there are cameras, before any of them is read.
+    pub(super) fn takes(&self, images: u32) -> Result<(), Failure> {
+        match self.names.cameras.len() {
+            cameras if cameras == images as usize => Ok(()),
+            cameras => Err(Failure::new(
+                Status::Unknown,
+                format_args!("{images} images for {cameras} cameras: give one entry for each"),
+            )),
+        }
+    }
+
     /// Copies images and submits the frame.
     pub(super) fn submit(&self, images: &[Option<Image<'_>>]) -> Result<u64, Failure> {
         let mut inner = self.enter_to_begin()?;
-        let engine = inner.engine()?;
-        if images.len() != engine.deployment().table.cameras.len() {
-            let cameras = engine.deployment().table.cameras.len();
-            return Err(Failure::new(
-                Status::Unknown,
-                format_args!("{} images for {cameras} cameras: give one entry for each", images.len()),
-            ));
-        }
-        let ticket = engine.submit(images)?;
+        let ticket = inner.engine()?.submit(images)?;
         inner.issue(ticket)
     }
 

@@ -4,6 +4,7 @@ use super::guard::layout::Address;
 use crate::plan::deployment::Deployment;
 use crate::plan::format::{Port, Tenant};
 use std::ffi::{CString, c_char};
+use std::fmt;
 
 /// All names.
 pub(super) struct Names {
@@ -43,7 +44,24 @@ pub(super) fn text(text: &str) -> CString {
     CString::new(&text[..end]).unwrap_or_default()
 }
 
+/// Names of task sets as messages list them, without memory of their own.
+pub(super) struct Listed<'a>(&'a [TaskSet]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(i, set)| {
+            let comma = if i > 0 { ", " } else { "" };
+            write!(f, "{comma}{}", set.name.to_str().unwrap_or_default())
+        })
+    }
+}
+
 impl Names {
+    /// The task sets.
+    pub(super) fn listed(&self) -> Listed<'_> {
+        Listed(&self.task_sets)
+    }
+
     pub(super) fn of(deployment: &Deployment) -> Names {
         Names {
             board: text(&deployment.table.board.name),

@@ -80,7 +80,7 @@ impl From<RunError> for Status {
             RunError::Faulted(_) => Status::Faulted,
             RunError::Ticket => Status::Ticket,
             RunError::Unknown => Status::Unknown,
-            RunError::Image(_) => Status::Image,
+            RunError::Image(..) => Status::Image,
             RunError::Input(_) => Status::Input,
             RunError::Timeout => Status::Timeout,
             RunError::Slot(_) => Status::Slot,
@@ -161,7 +161,7 @@ impl Failure {
                 (error.tenant, error.segment, error.frame) = (about.tenant, about.segment, about.frame);
                 (error.fault, error.device_code, error.suspects) = (fault.number(), about.device_code, about.suspects);
             }
-            Some(RunError::Image(camera)) => error.camera = i32::from(camera.0),
+            Some(RunError::Image(camera, _)) => error.camera = i32::from(camera.0),
             _ => {}
         }
         for (to, &from) in error.message.iter_mut().zip(&self.message.bytes) {
@@ -237,6 +237,7 @@ pub(super) fn last() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ImageFault;
     use crate::ids::{CameraId, SegmentId, SlotId, TenantId};
 
     #[test]
@@ -254,7 +255,7 @@ mod tests {
             RunError::Faulted(fault),
             RunError::Ticket,
             RunError::Unknown,
-            RunError::Image(CameraId(1)),
+            RunError::Image(CameraId(1), ImageFault::Odd),
             RunError::Input(0),
             RunError::Timeout,
             RunError::Slot(SlotId(0)),
@@ -265,7 +266,7 @@ mod tests {
         let detail = Failure::from(RunError::Faulted(fault)).detail();
         assert_eq!((detail.status, detail.tenant, detail.segment, detail.frame), (3, 3, 9, 12));
         assert_eq!((detail.fault, detail.device_code, detail.suspects), (2, 700, 2));
-        assert_eq!(Failure::from(RunError::Image(CameraId(1))).detail().camera, 1);
+        assert_eq!(Failure::from(RunError::Image(CameraId(1), ImageFault::Odd)).detail().camera, 1);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::inputs::Input;
 use super::lifecycle::State;
 use super::slot::{Held, Stage, Ticket};
 use crate::backend::{DeviceBytes, Job};
-use crate::error::RunError;
+use crate::error::{ImageFault, RunError};
 use crate::ids::{CameraId, SlotId, TenantId};
 
 /// A frame being filled. Dropped without [`Draft::submit`], it leaves everything as it was.
@@ -42,7 +42,7 @@ impl Draft<'_> {
     /// Copies an image. [`RunError::Image`] if it does not fit the camera or has too few bytes.
     pub fn copy_image(&mut self, camera: CameraId, image: &Image<'_>) -> Result<(), RunError> {
         let (params, bytes) = self.engine.newest.check(camera, &image.header(), self.frame())?;
-        let data = image.data.get(..bytes).ok_or(RunError::Image(camera))?;
+        let data = image.data.get(..bytes).ok_or_else(|| too_short(camera, image, bytes))?;
         self.engine.keep_newest(self.slot, camera)?;
         self.engine.write_image(self.slot, camera, params, data)
     }
@@ -85,6 +85,12 @@ impl Drop for Draft<'_> {
             self.engine.slots.set_free(self.slot);
         }
     }
+}
+
+/// An image with fewer bytes than its header asks for.
+fn too_short(camera: CameraId, image: &Image<'_>, needed: usize) -> RunError {
+    let (found, needed) = (image.data.len() as u64, needed as u64);
+    RunError::Image(camera, ImageFault::Bytes { found, needed })
 }
 
 impl Engine {
@@ -136,7 +142,7 @@ impl Engine {
         for (camera, image) in cameras() {
             let (_, bytes) = self.newest.check(camera, &image.header(), self.next_frame)?;
             if image.data.len() < bytes {
-                return Err(RunError::Image(camera));
+                return Err(too_short(camera, image, bytes));
             }
         }
         let draft = self.begin()?;

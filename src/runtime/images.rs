@@ -6,7 +6,7 @@
 
 use super::engine::Engine;
 use crate::backend::cpu::arena::ImageParams;
-use crate::error::RunError;
+use crate::error::{ImageFault, RunError};
 use crate::ids::{CameraId, SlotId};
 use crate::limits::MAX_CAMERAS;
 use crate::plan::format::Camera;
@@ -91,9 +91,7 @@ impl Newest {
     /// The parameters and the length of an image with this header, if it fits the camera.
     pub(super) fn check(&self, camera: CameraId, header: &ImageHeader, frame: u64) -> Result<(ImageParams, usize), RunError> {
         let limits = self.cameras.get(camera.index()).ok_or(RunError::Unknown)?;
-        let bytes = header.format.image_bytes(header.width, header.height, header.stride);
-        let fits = header.width <= limits.max_width && header.height <= limits.max_height;
-        let bytes = bytes.filter(|&b| fits && b <= limits.bytes).ok_or(RunError::Image(camera))?;
+        let bytes = fitting(limits, header).map_err(|fault| RunError::Image(camera, fault))?;
         let params = ImageParams {
             frame,
             width: header.width,
@@ -105,12 +103,46 @@ impl Newest {
     }
 }
 
+/// The bytes of an image with this header, if it fits the camera.
+fn fitting(limits: &Camera, header: &ImageHeader) -> Result<u64, ImageFault> {
+    let &ImageHeader {
+        width,
+        height,
+        stride,
+        format,
+    } = header;
+    let (found, most, row) = ((width, height), (limits.max_width, limits.max_height), format.row_bytes(width));
+    if width == 0 || height == 0 {
+        return Err(ImageFault::Empty);
+    }
+    if width > most.0 || height > most.1 {
+        return Err(ImageFault::Large { found, most });
+    }
+    if u64::from(stride) < row {
+        return Err(ImageFault::Stride { stride, row });
+    }
+    let needed = format.image_bytes(width, height, stride).ok_or(ImageFault::Odd)?;
+    if needed > limits.bytes {
+        let found = limits.bytes;
+        return Err(ImageFault::Bytes { found, needed });
+    }
+    Ok(needed)
+}
+
 impl Engine {
     /// Copies an image into the slot and describes it.
     pub(super) fn write_image(&mut self, slot: SlotId, camera: CameraId, params: ImageParams, data: &[u8]) -> Result<(), RunError> {
         let prepared = self.prepared_mut()?;
         let room = prepared.image_mut(slot, camera)?;
-        room.get_mut(..data.len()).ok_or(RunError::Image(camera))?.copy_from_slice(data);
+        let found = room.len() as u64;
+        let room = room.get_mut(..data.len()).ok_or(RunError::Image(
+            camera,
+            ImageFault::Bytes {
+                found,
+                needed: data.len() as u64,
+            },
+        ))?;
+        room.copy_from_slice(data);
         prepared.set_params(slot, camera, params)?;
         self.slots.get_mut(slot).given |= 1 << camera.0;
         Ok(())

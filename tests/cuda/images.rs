@@ -9,7 +9,7 @@ use crate::vehicle::{self, Record, deploy, note, open};
 use platoon::backend::cuda::raw::{Context, DeviceMemory, Event, Stream};
 use platoon::backend::cuda::{Call, device_bytes, driver_calls};
 use platoon::backend::{DeviceBytes, SlotMemory, Submission};
-use platoon::error::RunError;
+use platoon::error::{ImageFault, RunError};
 use platoon::ids::{CameraId, TenantId};
 use platoon::runtime::{Engine, ImageHeader, Options, State, Ticket};
 use platoon::task::{PixelFormat, Rate, Status};
@@ -263,7 +263,7 @@ fn what_is_no_image_there_is_refused_and_nothing_has_happened() {
         let camera = CameraId(1);
         let at = bank.memory.area();
         let end = at.address + at.bytes;
-        let refused = Err(RunError::Image(camera));
+        let refused = |result: Result<(), RunError>| assert!(matches!(result, Err(RunError::Image(CameraId(1), _))), "{result:?}");
         let mut draft = engine.begin().unwrap();
         for (address, bytes) in [
             (1, PIXELS),
@@ -274,13 +274,13 @@ fn what_is_no_image_there_is_refused_and_nothing_has_happened() {
         ] {
             // SAFETY: no event.
             let image = unsafe { device_bytes(address, bytes as u64, 0) };
-            assert_eq!(draft.set_device_image(camera, HEADER, image), refused, "{address:#x} {bytes}");
+            refused(draft.set_device_image(camera, HEADER, image));
         }
         let wide = ImageHeader {
             width: WIDTH + 1,
             ..HEADER
         };
-        assert_eq!(draft.set_device_image(camera, wide, bank.image(1, 0)), refused);
+        refused(draft.set_device_image(camera, wide, bank.image(1, 0)));
         assert_eq!(
             draft.set_device_image(CameraId(2), HEADER, bank.image(1, 0)),
             Err(RunError::Unknown)
@@ -289,7 +289,7 @@ fn what_is_no_image_there_is_refused_and_nothing_has_happened() {
         // A refused image is none: the tenant has had no image yet.
         let mut processor = common::engine(build::deploy(2, vec![plan()]), &options());
         let mut draft = processor.begin().unwrap();
-        assert_eq!(draft.set_device_image(camera, HEADER, bank.image(1, 0)), refused);
+        refused(draft.set_device_image(camera, HEADER, bank.image(1, 0)));
         drop(draft);
 
         // The first call that waits for an event from here on fails as a handle does that is no event.
@@ -298,7 +298,7 @@ fn what_is_no_image_there_is_refused_and_nothing_has_happened() {
         unsafe { std::env::set_var("STUB_FAIL", format!("cuStreamWaitEvent:{calls}:400")) };
         let mut draft = engine.begin().unwrap();
         draft.set_device_image(camera, HEADER, bank.image(1, 5)).unwrap();
-        assert_eq!(draft.submit().err(), Some(RunError::Image(camera)));
+        assert_eq!(draft.submit().err(), Some(RunError::Image(camera, ImageFault::Device)));
         assert_eq!(engine.state(), State::Prepared);
         // As if it had never been.
         let mut reference = common::engine(build::deploy(2, vec![plan()]), &options());

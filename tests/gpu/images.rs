@@ -119,11 +119,8 @@ fn images_in_the_gpus_memory_give_the_bits_of_the_hosts() {
         for (address, bytes) in [(outside, 64 * 192), (4096, 64 * 192), (memory[0].area().address, 100)] {
             // SAFETY: no event.
             let image = unsafe { device_bytes(address, bytes, 0) };
-            assert_eq!(
-                draft.set_device_image(CameraId(0), header, image),
-                Err(RunError::Image(CameraId(0))),
-                "{address:#x}"
-            );
+            let refused = draft.set_device_image(CameraId(0), header, image);
+            assert!(matches!(refused, Err(RunError::Image(CameraId(0), _))), "{address:#x}: {refused:?}");
         }
         drop(draft);
         assert_eq!(engine.close(), 0);

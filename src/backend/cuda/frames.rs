@@ -19,7 +19,7 @@ use crate::backend::cpu::arena::ImageParams;
 use crate::backend::progress::{Clock, DeviceWords, Places, Progress};
 use crate::backend::trace::{TraceEvent, TraceRing};
 use crate::backend::{DeviceBytes, Job, PrepareOptions, Prepared, Wait};
-use crate::error::{Fault, RunError};
+use crate::error::{Fault, ImageFault, RunError};
 use crate::ids::{CameraId, PlanId, SegmentId, SlotId, TenantId};
 use crate::limits::MAX_SLOTS;
 use crate::plan::deployment::Deployment;
@@ -121,7 +121,7 @@ impl CudaPrepared {
         let entered = self.context.enter().map_err(|error| (None, error));
         let taken = entered.and_then(|()| slot.take_images(root).map_err(|(camera, error)| (Some(camera), error)));
         taken.map_err(|(camera, error)| match camera.and_then(CameraId::from_index) {
-            Some(camera) if is_no_event(&error) => RunError::Image(camera),
+            Some(camera) if is_no_event(&error) => RunError::Image(camera, ImageFault::Device),
             _ => RunError::Faulted(self.fail(error, Some(job))),
         })
     }
@@ -360,12 +360,15 @@ impl Prepared for CudaPrepared {
         let needed = params
             .format
             .and_then(|f| f.image_bytes(params.width, params.height, params.stride));
-        let needed = needed
-            .filter(|&n| n <= image.bytes && n <= area.bytes)
-            .ok_or(RunError::Image(camera))?;
+        let refused = |fault| RunError::Image(camera, fault);
+        let needed = needed.ok_or(refused(ImageFault::Empty))?;
+        let found = image.bytes.min(area.bytes);
+        if needed > found {
+            return Err(refused(ImageFault::Bytes { found, needed }));
+        }
         let image = DeviceBytes { bytes: needed, ..image };
         if !self.is_in_device(image)? {
-            return Err(RunError::Image(camera));
+            return Err(refused(ImageFault::Device));
         }
         self.slot_mut(slot)?.give(camera.index(), image);
         Ok(())

@@ -152,12 +152,14 @@ exports! {
     /// Copies images and submits the frame.
     fn platoon_submit(engine: Engine, images: *const Image, count: u32, ticket: *mut Ticket) |caller| {
         let out = caller.out(ticket, "platoon_ticket")?;
+        let engine = table::find(engine.id)?;
+        engine.takes(count)?;
         let given = caller.array(images, count, MAX_CAMERAS)?;
         let mut images = [None; MAX_CAMERAS];
         for (to, from) in images.iter_mut().zip(given) {
             *to = if from.data.is_null() { None } else { Some(image(caller, from)?) };
         }
-        let id = table::find(engine.id)?.submit(&images[..given.len()])?;
+        let id = engine.submit(&images[..given.len()])?;
         out.set(Ticket { id });
         Ok(())
     }
