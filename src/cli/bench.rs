@@ -57,8 +57,8 @@ computes, one network after another. Every tenant runs in every frame. `to peer`
 Of letting its idle threads spin or sleep, the peer gets what it is faster with. Figures of a busy machine mean little.
 The peer is onnxruntime in the Python that --peer or the variable PLATOON_PEER_PYTHON names [default: python3].
 
-The zoo has alex, v16, r18, r34, r50, r101, m3, d121, lstm, bst, ssd and dlv3: torchvision's networks (and two over tokens) with
-weights from a seed. Its peer is PyTorch with torchvision, on a GPU in one CUDA graph if it finds one; a GPU board with fewer SMs
+The zoo has alex, v16, r18, r34, r50, r101, m3, d121, lstm, bst, ssd, dlv3 and vit: torchvision's networks (and two over
+tokens) with weights from a seed. Its peer is PyTorch with torchvision, on a GPU in one CUDA graph if it finds one; a GPU board with fewer SMs
 than the GPU confines the peer too. `frame` goes from submission, inputs in place, until the last result is there: on a GPU the
 copies of inputs and results are in it, while the peer's stay on the device. `networks` is the networks alone on the device's
 clock, of both sides; compare these.

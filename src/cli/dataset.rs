@@ -5,6 +5,7 @@
 //! stand one after another in `frames.bin` (u8, [frames, 720, 1280, 3]) and all label maps in `labels.bin`
 //! (u8, [frames, 720, 1280]).
 
+use crate::replay::names::{of_frames, remove_all};
 use crate::replay::picture::{Picture, WriteError, write_map};
 use crate::scenes::{Class, Drive, Frame, HEIGHT, Object, Renderer, WIDTH};
 use clap::ValueEnum;
@@ -139,7 +140,7 @@ struct Rendered {
 }
 
 /// Renders the frames of `selection` on `workers` threads and writes them to `folder`, which is created. Files of an
-/// earlier run of the same name are replaced. `progress` is told the number of frames written so far.
+/// earlier run are removed. `progress` is told the number of frames written so far.
 ///
 /// The files have the same bytes for any number of workers.
 pub fn write(folder: &Path, selection: Selection, workers: usize, mut progress: impl FnMut(u32)) -> Result<Totals, DatasetError> {
@@ -219,6 +220,10 @@ impl Writer {
         for path in folders {
             std::fs::create_dir_all(&path).map_err(|source| DatasetError::Write { path, source })?;
         }
+        // Nothing in the folder is of another drive than its truth.
+        let old = ["frames", "labels"].iter().flat_map(|part| of_frames(&folder.join(part)));
+        let raw = ["frames.bin", "labels.bin"].map(|name| folder.join(name));
+        remove_all(old.chain(raw)).map_err(|(path, source)| DatasetError::Write { path, source })?;
         let open = |name: &str| Output::create(folder.join(name));
         Ok(Writer {
             truth: open("truth.jsonl")?,

@@ -9,6 +9,7 @@ use crate::plan::deployment::Deployment;
 use crate::plan::format::{Plan, Port};
 use crate::planner::import::{self, Feed, ModelInput};
 use crate::planner::{self, CompileOptions, Compiled};
+use crate::replay::names::unused;
 use crate::runtime::Engine;
 use crate::tensor::{DType, Data, Tensor};
 use anyhow::{Context, bail, ensure};
@@ -104,22 +105,29 @@ fn read_inputs(given: &[String], inputs: &[ModelInput]) -> anyhow::Result<BTreeM
             Some((name, file)) => (Some(name), Path::new(file)),
             None => (None, Path::new(text.as_str())),
         };
+        if named.is_none()
+            && !file.exists()
+            && let Some((unknown, _)) = text.split_once('=').filter(|(_, file)| Path::new(file).exists())
+        {
+            bail!("--input {text}: the model has no input `{unknown}`; it has {}", known(inputs));
+        }
         let (stored, feed) = read_feed(file)?;
         let stored = inputs.iter().map(|i| i.name.as_str()).find(|i| *i == stored);
         let name = match (name.or(stored), inputs) {
             (Some(name), _) => name,
             (None, [only]) => only.name.as_str(),
             (None, _) => {
-                let known: Vec<String> = inputs.iter().map(|i| i.name.clone()).collect();
-                bail!(
-                    "--input {text}: say which input it is, NAME=FILE; the model has {}",
-                    super::plan::names(&known)
-                );
+                bail!("--input {text}: say which input it is, NAME=FILE; the model has {}", known(inputs));
             }
         };
         ensure!(feeds.insert(name.to_owned(), feed).is_none(), "input `{name}` is given twice");
     }
     Ok(feeds)
+}
+
+fn known(inputs: &[ModelInput]) -> String {
+    let names: Vec<String> = inputs.iter().map(|i| i.name.clone()).collect();
+    super::plan::names(&names)
 }
 
 /// The tensor of a file, and the name stored with it (empty for `.npy`).
@@ -206,17 +214,6 @@ fn file_name(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-/// `name`, or where it is taken, `name` with the lowest free number behind it.
-fn unused(name: &str, taken: &mut BTreeSet<String>) -> String {
-    let numbered = (2..).map(|n| format!("{name}_{n}"));
-    let free = std::iter::once(name.to_owned())
-        .chain(numbered)
-        .find(|n| !taken.contains(n))
-        .unwrap_or_default();
-    taken.insert(free.clone());
-    free
-}
-
 /// `file` relative to the current directory, where it lies below it.
 fn relative(file: &Path) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
@@ -254,6 +251,8 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(unnamed.contains("`a`, `b`"), "{unnamed}");
+        let unknown = names(&[format!("q={file}")], &[input("a"), input("b")]).unwrap_err().to_string();
+        assert!(unknown.contains("no input `q`") && unknown.contains("`a`, `b`"), "{unknown}");
         assert!(names(&[format!("a={file}"), format!("a={file}")], &[input("a")]).is_err());
     }
 }

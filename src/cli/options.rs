@@ -133,6 +133,11 @@ impl ActivationType {
 }
 
 impl Common {
+    /// True if a board is asked for, and not taken by default.
+    pub fn names_board(&self) -> bool {
+        self.board.is_some()
+    }
+
     /// The record of the board that plans are made for. Needs no GPU, unless the GPU at hand is to say which board it is.
     pub fn board(&self) -> anyhow::Result<BoardRecord> {
         let wants_gpu = self.backend == Some(BackendName::Cuda);

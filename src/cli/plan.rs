@@ -81,12 +81,16 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
     let wanted: Vec<&str> = match arguments.task_set.as_slice() {
         [] => tasks.sets.keys().map(String::as_str).collect(),
-        some => some.iter().map(String::as_str).collect(),
+        some => {
+            let twice = |at: usize| some[..at].contains(&some[at]);
+            (0..some.len()).filter(|&at| !twice(at)).map(|at| some[at].as_str()).collect()
+        }
     };
     if !arguments.what_if.is_empty() {
         let changes = &arguments.what_if;
-        output::print(&what_if::run(common, &tasks, &wanted, changes, &arguments.compile, arguments.json)?)?;
-        return Ok(Outcome::Good);
+        let (text, outcome) = what_if::run(common, &tasks, &wanted, changes, &arguments.compile, arguments.json)?;
+        output::print(&text)?;
+        return Ok(outcome);
     }
     let folder = common.folder(&board);
     let options = match arguments.measure {
@@ -214,7 +218,7 @@ fn table(plans: &[&Plan]) -> String {
         "weights MB",
         "arena MB",
         "searcher",
-        "frame ms",
+        "longest ms",
         "",
         "expected misses",
     ]);
@@ -236,7 +240,7 @@ fn table(plans: &[&Plan]) -> String {
 
 /// What each searcher found for each task set, where more than one was at work.
 fn searchers(compiled: &[Compiled]) -> Option<String> {
-    let mut table = output::Table::new(&["task set", "searcher", "frame ms", "late ms"]);
+    let mut table = output::Table::new(&["task set", "searcher", "mean ms", "late ms"]);
     let searched = || compiled.iter().filter(|c| c.report.searchers.len() > 1);
     for (one, found) in searched().flat_map(|c| c.report.searchers.iter().map(move |s| (c, s))) {
         table.row([
@@ -251,7 +255,7 @@ fn searchers(compiled: &[Compiled]) -> Option<String> {
 
 /// What was measured of each task set's plans.
 fn measurements(compiled: &[Compiled]) -> Option<String> {
-    let mut table = output::Table::new(&["task set", "measured", "predicted ms", "frame ms p50", "p99", ""]);
+    let mut table = output::Table::new(&["task set", "measured", "predicted ms", "measured p50", "p99", ""]);
     let all = || {
         compiled
             .iter()

@@ -3,7 +3,8 @@
 use super::options::Common;
 use super::{Outcome, compile, output, plan};
 use crate::board::BoardRecord;
-use crate::plan::format::Plan;
+use crate::plan::format::{Digest, Plan};
+use crate::planner;
 use crate::replay::drives::DrivesError;
 use crate::replay::run::{Event, Settings, replay};
 use crate::replay::score::{Score, ScoreError};
@@ -100,9 +101,10 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
     let board = common.board()?;
     let folder = common.folder(&board);
-    if !arguments.frozen {
-        bring_up_to_date(common, arguments, &board, &folder)?;
-    }
+    let made_from = match arguments.frozen {
+        true => None,
+        false => Some(bring_up_to_date(common, arguments, &board, &folder)?),
+    };
     let options = runtime::Options {
         trace: if arguments.trace { TRACED } else { 0 },
         ..common.engine_options(&board)
@@ -121,6 +123,12 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let task_set = arguments.task_set.as_deref().unwrap_or(engine.task_set()).to_owned();
     let plan = engine.deployment().plans.iter().find(|p| p.task_set == task_set);
     let plan: Plan = plan.with_context(|| format!("task set `{task_set}` has no plan"))?.deref().clone();
+    if made_from.is_some_and(|digest| digest != plan.source) {
+        bail!(
+            "{}: somebody else has just written other plans there: try again, or give --plans a folder of its own",
+            folder.display()
+        );
+    }
     let source = Source::open(&arguments.input, &cameras(&plan))?;
     if source.has_truth() {
         needs_room(&plan)?;
@@ -158,6 +166,12 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         summary.to_table()
     };
     output::print(&text)?;
+    if let Some(out) = arguments.out.as_deref().filter(|_| !arguments.json) {
+        output::print(&format!("written to {}", out.display()))?;
+    }
+    if summary.stopped {
+        output::complain(&format!("stopped: {} of {} frames have run", summary.frames(), summary.asked));
+    }
     Ok(if summary.problems == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
@@ -169,8 +183,8 @@ fn write_trace(engine: &Engine, file: &Path) -> anyhow::Result<()> {
     std::fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
 }
 
-/// Compiles what the replay's task set lacks.
-fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord, folder: &Path) -> anyhow::Result<()> {
+/// Compiles what the replay's task set lacks; what its plan is made from.
+fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord, folder: &Path) -> anyhow::Result<Digest> {
     let tasks = common.tasks()?;
     let options = arguments.compile.options(board)?;
     let wanted = arguments.task_set.as_deref().unwrap_or(&tasks.default);
@@ -196,7 +210,7 @@ fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord,
         )?;
         bar.finish_and_clear();
     }
-    Ok(())
+    Ok(planner::source_digest(&tasks, wanted, board, &options)?)
 }
 
 /// Refuses a synthetic drive whose every picture would be too large for the camera.

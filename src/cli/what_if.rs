@@ -1,7 +1,7 @@
 //! `platoon plan --what-if`: what changes of a task set, or of the board, would do to its frame, by prediction.
 
 use super::options::Common;
-use super::{compile, output};
+use super::{Outcome, compile, output};
 use crate::board::BoardRecord;
 use crate::plan::format::Plan;
 use crate::planner::tasks::Tasks;
@@ -20,6 +20,7 @@ struct Predicted {
 }
 
 /// Predictions of task sets as they are and with each of some changes by itself, as a table or as JSON. Nothing is written.
+/// [`Outcome::Bad`] if a change can be made to none of them.
 pub fn run(
     common: &Common,
     tasks: &Tasks,
@@ -27,7 +28,7 @@ pub fn run(
     changes: &[Change],
     how: &compile::HowToCompile,
     as_json: bool,
-) -> anyhow::Result<String> {
+) -> anyhow::Result<(String, Outcome)> {
     let board = common.board()?;
     let mut all = Vec::new();
     for &set in sets {
@@ -39,19 +40,24 @@ pub fn run(
             all.push((Some(base), told(set, change.to_string(), plan)));
         }
     }
+    // A change need not be of every task set, but of one.
+    let of_some = |change: &Change| all.iter().any(|(_, one)| one.change == change.to_string() && one.plan.is_ok());
+    let outcome = match changes.iter().all(of_some) {
+        true => Outcome::Good,
+        false => Outcome::Bad,
+    };
     if as_json {
         let rows: Vec<Value> = all.iter().map(|(base, one)| figures(one, *base)).collect();
-        return Ok(format!("{:#}", json!({ "predictions": rows })));
+        return Ok((format!("{:#}", json!({ "predictions": rows })), outcome));
     }
-    let mut table = output::Table::new(&["task set", "change", "frame ms", "longest", "%", "misses", "finishes ms"]);
-    let mut cannot = String::new();
+    let mut table = output::Table::new(&["task set", "change", "mean ms", "longest ms", "%", "misses", "finishes ms"]);
     for (base, one) in &all {
         match &one.plan {
             Ok(plan) => table.row(row(one, plan, *base)),
-            Err(error) => cannot.push_str(&format!("{} {}: {}\n", one.task_set, one.change, output::chain(error.as_ref()))),
+            Err(error) => output::complain(&format!("{}, {}: {}", one.task_set, one.change, output::chain(error.as_ref()))),
         }
     }
-    Ok(table.render() + &cannot)
+    Ok((table.render(), outcome))
 }
 
 fn told(task_set: &str, change: String, plan: anyhow::Result<Plan>) -> Predicted {

@@ -211,6 +211,11 @@ fn parse(document: &Document) -> Result<BoardRecord, TomlError> {
         let positive = rate.get_ref().is_finite() && *rate.get_ref() > 0.0;
         document.need(positive, &rate.span(), format!("`{key}` must be above 0"))?;
     }
+    // Plans and measured times lie in folders of the board's name.
+    let name = table.name.get_ref();
+    let plain = !name.starts_with('.') && !name.contains('/');
+    let reason = "`name` names folders: it must not hold `/` nor begin with a dot";
+    document.need(plain, &table.name.span(), reason)?;
     Ok(BoardRecord {
         name: document.name("name", table.name)?,
         backend: table.backend,

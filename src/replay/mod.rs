@@ -8,6 +8,7 @@
 //! | [`record`] | from the engine's views to records that stay |
 //! | [`results`] | the records, and their JSON |
 //! | [`labels`] | label maps at the size of their pictures |
+//! | [`names`] | names as parts of file names |
 //! | [`score`] | the records held against the ground truth |
 //! | [`overlay`] | records drawn on pictures |
 //! | [`report`] | latencies and counts |
@@ -15,6 +16,7 @@
 //! | [`trace`] | when each segment ran, for trace viewers |
 pub mod drives;
 pub mod labels;
+pub mod names;
 pub mod overlay;
 pub mod picture;
 pub mod record;

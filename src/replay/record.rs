@@ -1,7 +1,8 @@
 //! From the engine's typed views, which die with their slot, to records that stay.
 
 use super::labels;
-use super::results::{ClassRecord, CropRecord, DetectionRecord, ItemRecord, MapRecord, Output, TenantRecord, TensorRecord, file_part};
+use super::names::file_parts;
+use super::results::{ClassRecord, CropRecord, DetectionRecord, ItemRecord, MapRecord, Output, TenantRecord, TensorRecord};
 use crate::plan::format::{Digest, Plan, Tenant};
 use crate::primitive::Fit;
 use crate::runtime::{self, TenantResult};
@@ -9,7 +10,8 @@ use crate::task::{ResultKind, Status};
 
 /// Records tenants' results frame by frame, and repeats the last record of a tenant that has no newer result.
 pub struct Recorder {
-    masks: bool,
+    /// The tenants' parts of the names of label maps; `None` where those are not written.
+    masks: Option<Vec<String>>,
     last: Vec<Option<TenantRecord>>,
 }
 
@@ -26,7 +28,7 @@ impl Recorder {
     /// A recorder for the tenants of `plan`; with `masks`, label maps are given the files they will be written to.
     pub fn new(plan: &Plan, masks: bool) -> Recorder {
         Recorder {
-            masks,
+            masks: masks.then(|| file_parts(plan.tenants.iter().map(|t| t.name.as_str()))),
             last: plan.tenants.iter().map(|_| None).collect(),
         }
     }
@@ -50,8 +52,8 @@ impl Recorder {
             return TenantRecord { status, ..last.clone() };
         }
         let mut record = of(status, Some(of_frame), output(plan, tenant, result, newest));
-        if self.masks {
-            name_masks(&mut record, of_frame);
+        if let Some(parts) = &self.masks {
+            name_masks(&mut record, &parts[index], of_frame);
         }
         self.last[index] = Some(record.clone());
         record
@@ -59,16 +61,14 @@ impl Recorder {
 }
 
 /// Names the file of each label map: `masks/<frame>.<tenant>.png`, or `masks/<frame>.<tenant>.<map>.png` where there are several.
-fn name_masks(record: &mut TenantRecord, frame: u64) {
+fn name_masks(record: &mut TenantRecord, tenant: &str, frame: u64) {
     if let Output::Maps(maps) = &mut record.output {
-        let single = maps.len() == 1;
-        for map in maps {
-            let part = if single {
-                String::new()
-            } else {
-                format!(".{}", file_part(&map.name))
-            };
-            map.file = Some(format!("masks/{frame:04}.{}{part}.png", file_part(&record.name)));
+        let parts = file_parts(maps.iter().map(|m| m.name.as_str()));
+        for (map, part) in maps.iter_mut().zip(&parts) {
+            map.file = Some(match parts.as_slice() {
+                [_] => format!("masks/{frame:04}.{tenant}.png"),
+                _ => format!("masks/{frame:04}.{tenant}.{part}.png"),
+            });
         }
     }
 }

@@ -18,6 +18,10 @@ pub struct Summary {
     tenants: Vec<TenantSummary>,
     /// Pictures that could not be used.
     pub problems: u64,
+    /// Frames that there were to run.
+    pub asked: usize,
+    /// Somebody stopped it before all of them had run.
+    pub stopped: bool,
     /// Frames skipped because the next one was due already (only at a fixed rate).
     pub dropped: u64,
     /// From the first frame to the last, decoding and writing included.
@@ -67,6 +71,8 @@ impl Summary {
             frame: histogram(),
             tenants: plan.tenants.iter().map(tenant).collect(),
             problems: 0,
+            asked: 0,
+            stopped: false,
             dropped: 0,
             wall: Duration::ZERO,
             accuracy: None,
@@ -116,6 +122,8 @@ impl Summary {
         let mut all = json!({
             "task_set": self.task_set,
             "frames": self.frames(),
+            "asked": self.asked,
+            "stopped": self.stopped,
             "dropped": self.dropped,
             "problems": self.problems,
             "frame_ms": latency(&self.frame),
@@ -172,6 +180,9 @@ impl Summary {
             self.loop_fps(),
             self.wall_fps()
         );
+        if self.stopped {
+            let _ = write!(text, "; stopped, of {} frames", self.asked);
+        }
         if self.dropped > 0 {
             let _ = write!(text, "; {} dropped", self.dropped);
         }

@@ -219,12 +219,6 @@ fn pixels(bounds: [f32; 4]) -> [Value; 4] {
     bounds.map(|v| decimals(v.into(), 2))
 }
 
-/// `name` as a part of a file name: characters outside `[A-Za-z0-9_-]` become `_`.
-pub fn file_part(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
-    name.chars().map(plain).collect()
-}
-
 /// `value` as a JSON number of at most `places` decimals, halves away from zero, never a negative zero;
 /// null where it is not a finite number.
 pub fn decimals(value: f64, places: i32) -> Value {

@@ -140,6 +140,8 @@ pub fn replay(
     })?;
     let mut summary = frames.summary;
     summary.wall = start.elapsed();
+    summary.asked = count;
+    summary.stopped = settings.stop.load(Ordering::Relaxed) && summary.frames() + summary.dropped < count as u64;
     summary.accuracy = frames.score.map(|score| score.accuracy());
     if let Some(sink) = sink {
         sink.finish(&summary)?;

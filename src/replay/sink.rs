@@ -1,9 +1,10 @@
 //! The folder that a replay writes: results, timing, masks, overlays, summary.
 
+use super::names::{file_parts, of_frames, remove_all};
 use super::overlay::{self, contact::ContactSheet};
 use super::picture::{self, Picture, WriteError};
 use super::report::Summary;
-use super::results::{FrameRecord, Output, file_part};
+use super::results::{FrameRecord, Output};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -39,6 +40,7 @@ pub enum SinkError {
 pub struct Sink {
     folder: PathBuf,
     extras: Extras,
+    /// The cameras' parts of the names of overlays.
     cameras: Vec<String>,
     results: Lines,
     timing: Lines,
@@ -94,7 +96,7 @@ impl Sink {
             timing: Lines::create(folder.join("timing.jsonl"))?,
             folder: folder.to_path_buf(),
             extras,
-            cameras,
+            cameras: file_parts(cameras.iter().map(String::as_str)),
             sheet: ContactSheet::new(pictures),
             masks: BTreeMap::new(),
         })
@@ -128,7 +130,7 @@ impl Sink {
                 let drawn = overlay::add_panel(drawn, frame, camera);
                 let part = match self.cameras.as_slice() {
                     [_] => String::new(),
-                    several => format!(".{}", file_part(&several[camera])),
+                    several => format!(".{}", several[camera]),
                 };
                 drawn.write_png(&self.folder.join(format!("overlay/{:04}{part}.png", frame.frame)))?;
             }
@@ -157,29 +159,11 @@ fn remove_earlier(folder: &Path) -> Result<(), SinkError> {
     let mut old = vec![
         folder.join("score.json"),
         folder.join("summary.json"),
+        folder.join("trace.json"),
         folder.join("overlay/contact.png"),
     ];
-    for part in ["overlay", "masks"] {
-        // A folder that is not there holds nothing; one that cannot be read is not written to either.
-        let Ok(entries) = std::fs::read_dir(folder.join(part)) else {
-            continue;
-        };
-        old.extend(entries.filter_map(|e| Some(e.ok()?.path())).filter(|path| is_of_a_frame(path)));
-    }
-    for path in old {
-        match std::fs::remove_file(&path) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => return Err(SinkError::Write { path, source }),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// True for names as replays give them: four or more digits, whatever follows a dot, and `.png`.
-fn is_of_a_frame(path: &Path) -> bool {
-    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    let number = name.split('.').next().unwrap_or_default();
-    number.len() >= 4 && number.bytes().all(|b| b.is_ascii_digit()) && name.ends_with(".png")
+    old.extend(["overlay", "masks"].iter().flat_map(|part| of_frames(&folder.join(part))));
+    remove_all(old).map_err(|(path, source)| SinkError::Write { path, source })
 }
 
 fn write_json(path: PathBuf, value: &Value) -> Result<(), SinkError> {

@@ -231,7 +231,8 @@ fn recorded(input: &Path, cameras: &[(&str, bool)], used: &[&str]) -> Result<Vec
     Ok(all)
 }
 
-/// The JPEG and PNG files of a folder, by name.
+/// The JPEG and PNG files of a folder, by name. One that cannot be read, a dangling link for instance, keeps its frame, in which it
+/// is a problem.
 fn pictures(folder: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let unreadable = |source| SourceError::Read {
         path: folder.into(),
@@ -241,7 +242,7 @@ fn pictures(folder: &Path) -> Result<Vec<PathBuf>, SourceError> {
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
-        if ["jpg", "jpeg", "png"].contains(&extension.as_str()) && path.is_file() {
+        if ["jpg", "jpeg", "png"].contains(&extension.as_str()) && !path.is_dir() {
             files.push(path);
         }
     }
