@@ -3,6 +3,7 @@
 //! Whatever an operator emits passes through here. If all inputs of a node are constants and the result stays under a
 //! cap, the node is evaluated at once and leaves a constant; so chains such as Shape, Slice, Concat, Cast, Resize vanish.
 
+use super::deep::Deep;
 use super::error::{Fallible, limit, malformed};
 use super::fold;
 use super::host::{Elem, Host};
@@ -94,6 +95,8 @@ pub(super) struct Builder {
     floats: BTreeMap<ValueId, Operand>,
     /// The narrow operands that values repeat.
     repeated: BTreeMap<ValueId, Operand>,
+    /// Values of too many axes, by name.
+    pub deep: BTreeMap<String, Deep>,
     /// Bytes that may still be folded.
     bytes_left: u64,
     /// Multiplications that folding may still take.
@@ -109,6 +112,7 @@ impl Builder {
             made: 0,
             floats: BTreeMap::new(),
             repeated: BTreeMap::new(),
+            deep: BTreeMap::new(),
             bytes_left: FREE_BYTES,
             work_left: MAX_WORK_IN_ALL,
         }

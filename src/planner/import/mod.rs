@@ -3,11 +3,12 @@
 //! The way of a model: `file` reads its bytes (`scan` bounds what decoding may take, `proto` is the format),
 //! `import` fixes the inputs' shapes and walks the nodes in order, `ops` says what each ONNX operator means as
 //! primitives and views, and `builder` emits them, or folds them at once where all operands are constants (`host`,
-//! `fold`). What comes out has static shapes, explicit broadcasts, and passes [`super::graph::verify`].
+//! `fold`); values of more axes than a tensor may have live in `deep`. What comes out has static shapes, explicit broadcasts, and passes [`super::graph::verify`].
 
 mod branch;
 mod builder;
 mod cut;
+mod deep;
 mod error;
 mod feed;
 mod file;
@@ -154,6 +155,9 @@ fn import_node(
     if proto.op_type == "If" {
         return branch::import(proto, opset, path, builder, names);
     }
+    if deep::concerns(proto, builder, names) {
+        return import_deep(proto, name, opset, path, builder, names);
+    }
     let inputs = proto
         .input
         .iter()
@@ -174,13 +178,46 @@ fn import_node(
         let Some(operand) = results.get(index) else {
             return Err(unsupported(format!("output {index} (`{output}`) is not computed")));
         };
-        if let Operand::Computed { id, .. } = operand
-            && id.index() >= fresh
-        {
-            output.clone_into(&mut builder.graph.values[id.index()].name);
-        }
-        if names.insert(output.clone(), operand.clone()).is_some() {
-            return Err(malformed(format!("gives `{output}`, which is given already")));
+        bind(output, operand, fresh, builder, names)?;
+    }
+    Ok(())
+}
+
+/// Gives an operand its ONNX name, and its value too if it is no older than `fresh`.
+fn bind(output: &str, operand: &Operand, fresh: usize, builder: &mut Builder, names: &mut BTreeMap<String, Operand>) -> Fallible<()> {
+    if let Operand::Computed { id, .. } = operand
+        && id.index() >= fresh
+    {
+        output.clone_into(&mut builder.graph.values[id.index()].name);
+    }
+    match names.insert(output.to_owned(), operand.clone()) {
+        Some(_) => Err(malformed(format!("gives `{output}`, which is given already"))),
+        None => Ok(()),
+    }
+}
+
+/// Imports a node over values of too many axes.
+fn import_deep(
+    proto: &NodeProto,
+    name: &str,
+    opset: i64,
+    path: &Path,
+    builder: &mut Builder,
+    names: &mut BTreeMap<String, Operand>,
+) -> Fallible<()> {
+    let fresh = builder.graph.values.len();
+    builder.start_node(name);
+    let results = deep::import(proto, opset, path, builder, names)?;
+    for (index, output) in proto.output.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
+        let result = results.get(index);
+        let result = result.ok_or_else(|| unsupported(format!("output {index} (`{output}`) is not computed")))?;
+        match result.flat(builder)? {
+            Some(operand) => bind(output, &operand, fresh, builder, names)?,
+            None => {
+                if builder.deep.insert(output.clone(), result.clone()).is_some() {
+                    return Err(malformed(format!("gives `{output}`, which is given already")));
+                }
+            }
         }
     }
     Ok(())
@@ -207,7 +244,9 @@ fn bind_outputs(
     for name in bound {
         let failed = |e: Reason| e.in_tensor(path, name);
         let operand = names.get(name).ok_or_else(|| {
-            failed(if wanted.is_empty() {
+            failed(if let Some(deep) = builder.deep.get(name) {
+                limit(deep.refused())
+            } else if wanted.is_empty() {
                 malformed("a graph output that no node gives")
             } else {
                 options(format!(

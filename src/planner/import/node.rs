@@ -162,6 +162,12 @@ impl<'a> OnnxNode<'a> {
         self.asked.borrow_mut().insert(name);
     }
 
+    /// The same for a name that is not known beforehand.
+    pub fn ignore_any(&self, name: &str) {
+        let known = self.attributes.keys().find(|known| **known == name);
+        self.asked.borrow_mut().extend(known);
+    }
+
     /// A list of integers from constant input `index` (called `name` in the standard); `None` if the input is absent.
     pub fn int_input(&self, index: usize, name: &str) -> Fallible<Option<Vec<i64>>> {
         let Some(x) = self.parameter(index, name)? else {

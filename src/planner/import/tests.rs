@@ -1,5 +1,6 @@
 //! Small models, made from messages, through the whole import.
 
+mod deep;
 mod quantize;
 mod recurrent;
 

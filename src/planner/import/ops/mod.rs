@@ -21,7 +21,7 @@ mod rank;
 mod recurrent;
 mod reduce;
 mod refused;
-mod reshape;
+pub(super) mod reshape;
 mod resize;
 mod sample;
 mod scatter;

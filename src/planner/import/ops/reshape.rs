@@ -8,7 +8,7 @@ use crate::limits::MAX_RANK;
 use crate::planner::graph::{ViewOp, broadcast};
 use crate::tensor::Shape;
 
-pub(super) fn extents(shape: Shape) -> Vec<i64> {
+pub(in super::super) fn extents(shape: Shape) -> Vec<i64> {
     shape.dims().iter().map(|&d| i64::from(d)).collect()
 }
 
@@ -22,8 +22,14 @@ pub(super) fn reshape(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand>
     node.arity(2, 2)?;
     let x = node.input(0)?;
     let wanted = node.int_input(1, "shape")?.ok_or_else(|| malformed("missing").at("shape"))?;
-    let allow_zero = node.flag("allowzero", false)?;
-    let bad = |why: &str| malformed(format!("{wanted:?} for an input {}: {why}", x.shape())).at("shape");
+    let dims = wanted_extents(&extents(x.shape()), &wanted, node.flag("allowzero", false)?)?;
+    let shape = shape_of(&dims).map_err(|e| e.at("shape"))?;
+    b.reshape(x, shape).map_err(|e| e.at("shape"))
+}
+
+/// The extents that Reshape asks for.
+pub(in super::super) fn wanted_extents(given: &[i64], wanted: &[i64], allow_zero: bool) -> Fallible<Vec<i64>> {
+    let bad = |why: &str| malformed(format!("{wanted:?} for an input {given:?}: {why}")).at("shape");
     let mut dims = Vec::with_capacity(wanted.len());
     let mut open = None;
     for (axis, &d) in wanted.iter().enumerate() {
@@ -33,7 +39,7 @@ pub(super) fn reshape(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand>
                 open = Some(axis);
                 1
             }
-            0 if !allow_zero => i64::from(*x.shape().dims().get(axis).ok_or_else(|| bad("0 beyond the input's axes"))?),
+            0 if !allow_zero => *given.get(axis).ok_or_else(|| bad("0 beyond the input's axes"))?,
             d => d,
         });
     }
@@ -41,15 +47,14 @@ pub(super) fn reshape(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand>
         if allow_zero && wanted.contains(&0) {
             return Err(bad("-1 beside 0"));
         }
-        let rest = shape_of(&dims)?.elements();
-        let all = x.shape().elements();
-        if rest == 0 || all % rest != 0 {
-            return Err(bad("the elements do not divide"));
-        }
-        dims[axis] = (all / rest) as i64;
+        let product = |dims: &[i64]| dims.iter().try_fold(1i64, |all, &d| all.checked_mul(d).filter(|_| d >= 0));
+        let (rest, all) = (product(&dims), product(given));
+        dims[axis] = match rest.zip(all) {
+            Some((rest, all)) if rest > 0 && all % rest == 0 => all / rest,
+            _ => return Err(bad("the elements do not divide")),
+        };
     }
-    let shape = shape_of(&dims).map_err(|e| e.at("shape"))?;
-    b.reshape(x, shape).map_err(|e| e.at("shape"))
+    Ok(dims)
 }
 
 pub(super) fn flatten(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
