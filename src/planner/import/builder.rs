@@ -90,6 +90,8 @@ pub(super) struct Builder {
     node: String,
     /// Values made for that node so far.
     made: u32,
+    /// Values that are made now stay f32 in plans of halves.
+    single: bool,
     /// The whole numbers, as floats, that values of bytes were made of.
     floats: BTreeMap<ValueId, Operand>,
     /// The narrow operands that values repeat.
@@ -107,6 +109,7 @@ impl Builder {
             graph: Graph { name, ..Graph::default() },
             node: String::new(),
             made: 0,
+            single: false,
             floats: BTreeMap::new(),
             repeated: BTreeMap::new(),
             bytes_left: FREE_BYTES,
@@ -118,6 +121,14 @@ impl Builder {
     pub fn start_node(&mut self, name: &str) {
         name.clone_into(&mut self.node);
         self.made = 0;
+    }
+
+    /// What `emit` makes stays f32 in plans of halves: for formulas whose intermediates say more than a half holds.
+    pub fn in_single<T>(&mut self, emit: impl FnOnce(&mut Builder) -> Fallible<T>) -> Fallible<T> {
+        let outside = std::mem::replace(&mut self.single, true);
+        let made = emit(self);
+        self.single = outside;
+        made
     }
 
     fn fresh_name(&mut self) -> String {
@@ -160,6 +171,7 @@ impl Builder {
                     return Ok(id);
                 }
                 let id = self.graph.add_constant(c.name.clone(), c.host.narrowed()?);
+                self.graph.values[id.index()].single = self.single;
                 c.value.set(Some(id));
                 Ok(id)
             }
@@ -223,6 +235,7 @@ impl Builder {
     /// A fresh computed value.
     pub fn computed(&mut self, name: String, elem: Elem, shape: Shape) -> Fallible<Operand> {
         let id = self.graph.add_value(name, elem.stored()?, shape);
+        self.graph.values[id.index()].single = self.single;
         Ok(Operand::Computed { id, elem, shape })
     }
 
