@@ -6,13 +6,14 @@
 use super::error::{Fallible, limit, malformed};
 use super::fold;
 use super::host::{Elem, Host};
+use super::sequence::Sequences;
 use crate::limits::{MAX_OPERATORS, MAX_RANK};
 use crate::planner::graph::{Graph, Op, ValueId, ViewOp, broadcast};
 use crate::planner::strided;
 use crate::primitive::{Binary, Primitive};
 use crate::tensor::{Layout, Shape};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Bytes that one folded result may have.
@@ -86,6 +87,10 @@ impl Operand {
 #[derive(Debug)]
 pub(super) struct Builder {
     pub graph: Graph,
+    /// Sequences of operands, by name.
+    pub sequences: Sequences,
+    /// The functions that the model brings, by domain and name.
+    pub functions: BTreeSet<(String, String)>,
     /// The ONNX node being imported.
     node: String,
     /// Values made for that node so far.
@@ -107,6 +112,8 @@ impl Builder {
     pub fn new(name: String) -> Builder {
         Builder {
             graph: Graph { name, ..Graph::default() },
+            sequences: Sequences::new(),
+            functions: BTreeSet::new(),
             node: String::new(),
             made: 0,
             single: false,

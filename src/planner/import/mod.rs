@@ -18,6 +18,7 @@ mod node;
 mod ops;
 mod proto;
 mod scan;
+mod sequence;
 #[cfg(test)]
 mod tests;
 
@@ -61,6 +62,7 @@ pub fn import(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError
     let (proto, opset) = checked_header(&model).map_err(|e| e.in_file(path))?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
     let mut builder = Builder::new(name.unwrap_or_default());
+    builder.functions = model.functions.iter().map(|f| (f.domain.clone(), f.name.clone())).collect();
     let mut names = inputs::declare(proto, path, options, &mut builder)?;
     let needed = cut::needed(proto, &options.outputs);
     for (position, node) in proto.node.iter().enumerate() {
@@ -146,20 +148,34 @@ fn import_node(
     names: &mut BTreeMap<String, Operand>,
 ) -> Fallible<()> {
     if !is_standard(&proto.domain) {
-        return Err(unsupported(format!(
-            "operators of the domain `{}`: export the network with those of the standard, or cut it in front of this node",
-            proto.domain
-        )));
+        return Err(unsupported(
+            if builder.functions.contains(&(proto.domain.clone(), proto.op_type.clone())) {
+                format!(
+                    "a function of the model (domain `{}`): put its nodes in its place with onnx.inliner.inline_local_functions and save \
+                 the file again",
+                    proto.domain
+                )
+            } else {
+                format!(
+                    "operators of the domain `{}`: export the network with those of the standard, or cut it in front of this node with \
+                 --output NAME",
+                    proto.domain
+                )
+            },
+        ));
     }
     if proto.op_type == "If" {
         return branch::import(proto, opset, path, builder, names);
     }
+    let of_sequences = sequence::is_one(&proto.op_type);
     let inputs = proto
         .input
         .iter()
         .map(|input| match names.get(input) {
             _ if input.is_empty() => Ok(None),
             Some(operand) => Ok(Some(operand.clone())),
+            None if builder.sequences.contains_key(input) && of_sequences => Ok(None),
+            None if builder.sequences.contains_key(input) => Err(sequence::refused(input)),
             None => Err(malformed(format!(
                 "reads `{input}`, which no input, initializer or earlier node gives"
             ))),
@@ -168,7 +184,22 @@ fn import_node(
     let fresh = builder.graph.values.len();
     builder.start_node(name);
     let node = OnnxNode::new(proto, opset, inputs)?;
-    let results = ops::import(builder, &node, path)?;
+    let results = if of_sequences {
+        let first = proto.input.first().and_then(|name| builder.sequences.get(name)).cloned();
+        match sequence::import(builder, &node, first.as_deref().map(Vec::as_slice))? {
+            sequence::Given::Tensor(operand) => vec![operand],
+            sequence::Given::Sequence(parts) => {
+                node.finish()?;
+                let made = proto.output.first().ok_or_else(|| malformed("no output"))?;
+                if names.contains_key(made) || builder.sequences.insert(made.clone(), parts.into()).is_some() {
+                    return Err(malformed(format!("gives `{made}`, which is given already")));
+                }
+                return Ok(());
+            }
+        }
+    } else {
+        ops::import(builder, &node, path)?
+    };
     node.finish()?;
     for (index, output) in proto.output.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
         let Some(operand) = results.get(index) else {
@@ -207,7 +238,9 @@ fn bind_outputs(
     for name in bound {
         let failed = |e: Reason| e.in_tensor(path, name);
         let operand = names.get(name).ok_or_else(|| {
-            failed(if wanted.is_empty() {
+            failed(if builder.sequences.contains_key(name) {
+                unsupported("a sequence as a result: let the tensors in it be results, by --output or a card's `output`")
+            } else if wanted.is_empty() {
                 malformed("a graph output that no node gives")
             } else {
                 options(format!(

@@ -2,6 +2,7 @@
 
 mod quantize;
 mod recurrent;
+mod sequence;
 
 use super::proto::{
     AttributeProto, DimensionProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
