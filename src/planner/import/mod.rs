@@ -63,10 +63,10 @@ pub fn import(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
     let mut builder = Builder::new(name.unwrap_or_default());
     builder.functions = model.functions.iter().map(|f| (f.domain.clone(), f.name.clone())).collect();
-    let mut names = inputs::declare(proto, path, options, &mut builder)?;
     let needed = cut::needed(proto, &options.outputs);
+    let mut names = inputs::declare(proto, path, options, &needed.names, &mut builder)?;
     for (position, node) in proto.node.iter().enumerate() {
-        if !needed.get(position).copied().unwrap_or(true) {
+        if !needed.nodes[position] {
             continue;
         }
         let name = node_name(node, position);

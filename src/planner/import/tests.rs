@@ -1,5 +1,6 @@
 //! Small models, made from messages, through the whole import.
 
+mod needed;
 mod quantize;
 mod recurrent;
 mod sequence;
