@@ -81,7 +81,6 @@ pub const SKIPS: [(&str, &[&str]); 8] = [
             "min_uint16",
             "min_uint32",
             "min_uint64",
-            "mod_mixed_sign_float64",
             "mod_mixed_sign_int16",
             "mod_uint16",
             "mod_uint32",

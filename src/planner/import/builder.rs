@@ -87,7 +87,7 @@ impl Operand {
 #[derive(Debug)]
 pub(super) struct Builder {
     pub graph: Graph,
-    /// Sequences of operands, by name.
+    /// Sequences of operands.
     pub sequences: Sequences,
     /// The functions that the model brings, by domain and name.
     pub functions: BTreeSet<(String, String)>,
@@ -112,7 +112,7 @@ impl Builder {
     pub fn new(name: String) -> Builder {
         Builder {
             graph: Graph { name, ..Graph::default() },
-            sequences: Sequences::new(),
+            sequences: Sequences::default(),
             functions: BTreeSet::new(),
             node: String::new(),
             made: 0,

@@ -2,8 +2,9 @@
 //!
 //! The way of a model: `file` reads its bytes (`scan` bounds what decoding may take, `proto` is the format),
 //! `import` fixes the inputs' shapes and walks the nodes in order, `ops` says what each ONNX operator means as
-//! primitives and views, and `builder` emits them, or folds them at once where all operands are constants (`host`,
-//! `fold`). What comes out has static shapes, explicit broadcasts, and passes [`super::graph::verify`].
+//! primitives and views (`branch` chooses among nodes, `sequence` keeps lists of tensors), and `builder` emits them, or folds
+//! them at once where all operands are constants (`host`, `fold`). What comes out has static shapes, explicit broadcasts, and
+//! passes [`super::graph::verify`].
 
 mod branch;
 mod builder;
@@ -174,8 +175,13 @@ fn import_node(
         .map(|input| match names.get(input) {
             _ if input.is_empty() => Ok(None),
             Some(operand) => Ok(Some(operand.clone())),
-            None if builder.sequences.contains_key(input) && of_sequences => Ok(None),
-            None if builder.sequences.contains_key(input) => Err(sequence::refused(input)),
+            None if builder.sequences.get(input).is_some() => {
+                if of_sequences {
+                    Ok(None)
+                } else {
+                    Err(sequence::refused(input))
+                }
+            }
             None => Err(malformed(format!(
                 "reads `{input}`, which no input, initializer or earlier node gives"
             ))),
@@ -185,16 +191,16 @@ fn import_node(
     builder.start_node(name);
     let node = OnnxNode::new(proto, opset, inputs)?;
     let results = if of_sequences {
-        let first = proto.input.first().and_then(|name| builder.sequences.get(name)).cloned();
-        match sequence::import(builder, &node, first.as_deref().map(Vec::as_slice))? {
+        let first = proto.input.first().and_then(|name| builder.sequences.get(name));
+        match sequence::import(builder, &node, first.as_deref())? {
             sequence::Given::Tensor(operand) => vec![operand],
             sequence::Given::Sequence(parts) => {
                 node.finish()?;
                 let made = proto.output.first().ok_or_else(|| malformed("no output"))?;
-                if names.contains_key(made) || builder.sequences.insert(made.clone(), parts.into()).is_some() {
+                if names.contains_key(made) {
                     return Err(malformed(format!("gives `{made}`, which is given already")));
                 }
-                return Ok(());
+                return builder.sequences.add(made, parts);
             }
         }
     } else {
@@ -238,7 +244,7 @@ fn bind_outputs(
     for name in bound {
         let failed = |e: Reason| e.in_tensor(path, name);
         let operand = names.get(name).ok_or_else(|| {
-            failed(if builder.sequences.contains_key(name) {
+            failed(if builder.sequences.get(name).is_some() {
                 unsupported("a sequence as a result: let the tensors in it be results, by --output or a card's `output`")
             } else if wanted.is_empty() {
                 malformed("a graph output that no node gives")

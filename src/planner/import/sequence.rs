@@ -9,8 +9,34 @@ use crate::tensor::Shape;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The sequences by name.
-pub(super) type Sequences = BTreeMap<String, Rc<Vec<Operand>>>;
+/// Places that the sequences of one network may have together: a list that grows by a tensor at each of many nodes has their square.
+const MAX_PLACES: usize = 1 << 20;
+
+/// The sequences of a network.
+#[derive(Debug, Default)]
+pub(super) struct Sequences {
+    by_name: BTreeMap<String, Rc<[Operand]>>,
+    places: usize,
+}
+
+impl Sequences {
+    /// The sequence of this name.
+    pub fn get(&self, name: &str) -> Option<Rc<[Operand]>> {
+        self.by_name.get(name).cloned()
+    }
+
+    /// Adds a sequence under a name of its own.
+    pub fn add(&mut self, name: &str, parts: Vec<Operand>) -> Fallible<()> {
+        self.places = self.places.saturating_add(parts.len());
+        if self.places > MAX_PLACES {
+            return Err(limit(format!("sequences of more than {MAX_PLACES} tensors together")));
+        }
+        match self.by_name.insert(name.to_owned(), parts.into()) {
+            None => Ok(()),
+            Some(_) => Err(malformed(format!("gives `{name}`, which is given already"))),
+        }
+    }
+}
 
 /// What a node of sequences gives.
 pub(super) enum Given {
@@ -51,9 +77,6 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, sequence: Option<&[Op
             let mut parts = parts()?.to_vec();
             let place = place(node, 2, parts.len() + 1)?.unwrap_or(parts.len());
             parts.insert(place, node.input(1)?.clone());
-            if parts.len() > MAX_OPERATORS {
-                return Err(limit(format!("a sequence of more than {MAX_OPERATORS} tensors")));
-            }
             Given::Sequence(parts)
         }
         "SequenceErase" => {
@@ -100,16 +123,29 @@ fn split(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Vec<Operand>> {
     let axis = OnnxNode::axis(node.int("axis")?.unwrap_or(0), rank, "axis")?;
     let keeps = node.flag("keepdims", true)?;
     let extent = i64::from(x.shape().dim(axis));
+    let too_many = |count: i64| {
+        if count > MAX_OPERATORS as i64 {
+            return Err(limit(format!("{count} parts (at most {MAX_OPERATORS})")).at("split"));
+        }
+        Ok(())
+    };
     let sizes = match (node.int_input(1, "split")?, node.optional(1)) {
         (Some(sizes), Some(given)) if given.shape().rank() > 0 => sizes,
         (Some(size), _) => match size[..] {
-            [size] if size > 0 => (0..extent).step_by(size as usize).map(|at| size.min(extent - at)).collect(),
+            [size] if size > 0 => {
+                too_many(extent / size)?;
+                (0..extent).step_by(size as usize).map(|at| size.min(extent - at)).collect()
+            }
             _ => return Err(malformed(format!("{size:?}")).at("split")),
         },
-        (None, _) => vec![1; extent as usize],
+        (None, _) => {
+            too_many(extent)?;
+            vec![1; extent as usize]
+        }
     };
+    too_many(sizes.len() as i64)?;
     let total = sizes.iter().try_fold(0i64, |n, &s| if s < 0 { None } else { n.checked_add(s) });
-    if total != Some(extent) || sizes.len() > MAX_OPERATORS {
+    if total != Some(extent) {
         return Err(malformed(format!("{} parts for {extent} elements", sizes.len())).at("split"));
     }
     let mut parts = Vec::with_capacity(sizes.len());
