@@ -1,8 +1,10 @@
 //! Half-precision activations and weights: every f32 value inside a network becomes f16, converted at its borders.
 //!
 //! Arithmetic stays in f32 (see [`crate::plan::format::Rounding`]). What a decoder works with stays f32, and so do tensor
-//! inputs and results, which keep the type that ONNX declares, unless [`Ports::Half`] is asked for, and grids of places that are
-//! constants. A number that keeps a divisor from zero, such as 1e-12, does not become zero.
+//! inputs and results, which keep the type that ONNX declares, unless [`Ports::Half`] is asked for, grids of places that are
+//! constants, and what formulas need of f32 (`single`). A number that keeps a divisor from zero, such as 1e-12, does not become zero.
+
+mod single;
 
 use super::attach::{Attached, ResultOf};
 use super::graph::{Graph, Node, Op, ValueId, ViewOp};
@@ -26,9 +28,17 @@ pub enum Ports {
 /// Converts the network.
 pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
     let graph = &mut attached.graph;
-    let keep = results(graph, &attached.results);
-    let single: Vec<bool> = graph.outputs.iter().map(|n| graph.value(n.value).dtype == DType::F32).collect();
-    borders_in(graph, &attached.results);
+    let mut keep = results(graph, &attached.results);
+    let declared: Vec<bool> = graph.outputs.iter().map(|n| graph.value(n.value).dtype == DType::F32).collect();
+    let single = single::values(graph);
+    keep.extend(&single);
+    // At half ports f32 inputs are read as halves by all.
+    let direct = if ports == Ports::Declared {
+        single.clone()
+    } else {
+        BTreeSet::new()
+    };
+    borders_in(graph, &attached.results, &direct);
     for (index, value) in graph.values.iter_mut().enumerate() {
         let border = graph.inputs.iter().any(|n| n.value.index() == index) || keep.contains(&index);
         if value.dtype != DType::F32 || border {
@@ -39,13 +49,15 @@ pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
             value.data = rounded(data).map(Arc::new);
         }
     }
-    for node in &mut graph.nodes {
+    for node in graph.nodes.iter_mut().filter(|n| !single::makes(&single, n)) {
         if let Op::Primitive(Primitive::Unary(Unary::Clip(low, high))) = &mut node.op {
             (*low, *high) = (Scalar(kept(low.0)), Scalar(kept(high.0)));
         }
     }
-    borders_out(graph, &single);
+    single::bridge(graph, &single);
+    borders_out(graph, &declared);
     if ports == Ports::Half {
+        single::halve_results(graph, &single);
         halve_ports(graph, &attached.results);
         drop_copies(graph);
     }
@@ -100,8 +112,9 @@ fn rounded(tensor: &Tensor) -> Option<Tensor> {
     Tensor::new(tensor.shape(), Data::F16(elements))
 }
 
-/// Lets readers of an f32 input read a conversion of it; other tenants' results are read as they are.
-fn borders_in(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
+/// Lets readers of an f32 input read a conversion of it, but those whose results are `direct`; other tenants' results are read as
+/// they are.
+fn borders_in(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>, direct: &BTreeSet<usize>) {
     let inputs: Vec<(String, ValueId)> = graph.inputs.iter().map(|n| (n.name.clone(), n.value)).collect();
     let mut conversions = Vec::new();
     for (name, value) in inputs {
@@ -109,9 +122,14 @@ fn borders_in(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
         if dtype != DType::F32 || foreign.contains_key(&value) {
             continue;
         }
+        let directly = readers(graph, value).filter(|n| single::makes(direct, n)).count();
+        if directly > 0 && directly == readers(graph, value).count() {
+            continue;
+        }
         // The copy's own type follows with all others that are not at a border.
         let inner = graph.add_value(format!("{name}.f16"), DType::F32, shape);
-        for input in graph.nodes.iter_mut().flat_map(|n| &mut n.inputs).filter(|v| **v == value) {
+        let halves = graph.nodes.iter_mut().filter(|n| !single::makes(direct, n));
+        for input in halves.flat_map(|n| &mut n.inputs).filter(|v| **v == value) {
             *input = inner;
         }
         conversions.push(Node::copy(format!("{name}.f16"), value, inner));
@@ -120,10 +138,10 @@ fn borders_in(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
 }
 
 /// Converts results that were f32 back.
-fn borders_out(graph: &mut Graph, single: &[bool]) {
-    for (index, &single) in single.iter().enumerate() {
+fn borders_out(graph: &mut Graph, declared: &[bool]) {
+    for (index, &declared) in declared.iter().enumerate() {
         let value = graph.outputs[index].value;
-        if graph.value(value).dtype != DType::F16 || !single {
+        if graph.value(value).dtype != DType::F16 || !declared {
             continue;
         }
         let name = format!("{}.f32", graph.outputs[index].name);

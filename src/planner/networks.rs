@@ -114,9 +114,17 @@ fn record(name: String) -> Tenant {
 /// Digest of a graph's values, constants, nodes, inputs and outputs.
 fn graph_digest(graph: &Graph) -> Digest {
     let mut text = String::new();
-    for Value { name, dtype, shape, data } in &graph.values {
+    for value in &graph.values {
+        let Value {
+            name,
+            dtype,
+            shape,
+            data,
+            single,
+        } = value;
         let data = data.as_deref().map(|t| Digest::of(t.bytes()));
-        text.push_str(&format!("{name:?} {dtype} {shape} {data:?}\n"));
+        let single = if *single { " single" } else { "" };
+        text.push_str(&format!("{name:?} {dtype} {shape} {data:?}{single}\n"));
     }
     for Node { name, op, inputs, outputs } in &graph.nodes {
         text.push_str(&format!("{name:?} {op:?} {inputs:?} {outputs:?}\n"));

@@ -18,6 +18,7 @@ pub const OPERATORS: &str = "Conv ConvTranspose BatchNormalization Relu LeakyRel
     Elu Celu Selu LogSoftmax QuantizeLinear DequantizeLinear Mod Sum \
     InstanceNormalization GroupNormalization TopK QLinearConv ConvInteger ArgMax Tile Where DepthToSpace SpaceToDepth ReduceL2 Einsum \
     Attention ReduceMin ReduceL1 Sign Greater Less Equal Not And Or Range Trilu CumSum \
+    Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh \
     GridSample DeformConv Col2Im ScatterND ScatterElements";
 
 /// Files of a case by their path in it.

@@ -3,6 +3,7 @@
 #![cfg(feature = "planner")]
 #![allow(clippy::print_stderr)] // the lines that say what ran
 
+mod angles;
 mod choices;
 mod malformed;
 mod node;

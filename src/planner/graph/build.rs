@@ -23,6 +23,7 @@ impl Graph {
             dtype,
             shape,
             data: None,
+            single: false,
         })
     }
 
@@ -33,6 +34,7 @@ impl Graph {
             dtype: data.dtype(),
             shape: data.shape(),
             data: Some(data),
+            single: false,
         })
     }
 

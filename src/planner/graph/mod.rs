@@ -33,6 +33,8 @@ pub struct Value {
     pub shape: Shape,
     /// The elements, for a constant.
     pub data: Option<Arc<Tensor>>,
+    /// An f32 that stays one in plans of halves, as far as passes leave it in place.
+    pub single: bool,
 }
 
 /// What a node does.

@@ -21,7 +21,7 @@ pub(super) fn import(
     let Some([truth]) = truths.as_deref() else {
         return Err(unsupported(
             "computed at run time, and a frame's work is fixed ahead of time: export the network with fixed shapes, or cut it in \
-             front of this node",
+             front of this node with --output NAME",
         )
         .at("cond"));
     };

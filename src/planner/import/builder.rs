@@ -7,13 +7,14 @@ use super::deep::Deep;
 use super::error::{Fallible, limit, malformed};
 use super::fold;
 use super::host::{Elem, Host};
+use super::sequence::Sequences;
 use crate::limits::{MAX_OPERATORS, MAX_RANK};
 use crate::planner::graph::{Graph, Op, ValueId, ViewOp, broadcast};
 use crate::planner::strided;
 use crate::primitive::{Binary, Primitive};
 use crate::tensor::{Layout, Shape};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Bytes that one folded result may have.
@@ -87,10 +88,16 @@ impl Operand {
 #[derive(Debug)]
 pub(super) struct Builder {
     pub graph: Graph,
+    /// Sequences of operands.
+    pub sequences: Sequences,
+    /// The functions that the model brings, by domain and name.
+    pub functions: BTreeSet<(String, String)>,
     /// The ONNX node being imported.
     node: String,
     /// Values made for that node so far.
     made: u32,
+    /// Values that are made now stay f32 in plans of halves.
+    single: bool,
     /// The whole numbers, as floats, that values of bytes were made of.
     floats: BTreeMap<ValueId, Operand>,
     /// The narrow operands that values repeat.
@@ -108,8 +115,11 @@ impl Builder {
     pub fn new(name: String) -> Builder {
         Builder {
             graph: Graph { name, ..Graph::default() },
+            sequences: Sequences::default(),
+            functions: BTreeSet::new(),
             node: String::new(),
             made: 0,
+            single: false,
             floats: BTreeMap::new(),
             repeated: BTreeMap::new(),
             deep: BTreeMap::new(),
@@ -122,6 +132,14 @@ impl Builder {
     pub fn start_node(&mut self, name: &str) {
         name.clone_into(&mut self.node);
         self.made = 0;
+    }
+
+    /// What `emit` makes stays f32 in plans of halves: for formulas whose intermediates say more than a half holds.
+    pub fn in_single<T>(&mut self, emit: impl FnOnce(&mut Builder) -> Fallible<T>) -> Fallible<T> {
+        let outside = std::mem::replace(&mut self.single, true);
+        let made = emit(self);
+        self.single = outside;
+        made
     }
 
     fn fresh_name(&mut self) -> String {
@@ -164,6 +182,7 @@ impl Builder {
                     return Ok(id);
                 }
                 let id = self.graph.add_constant(c.name.clone(), c.host.narrowed()?);
+                self.graph.values[id.index()].single = self.single;
                 c.value.set(Some(id));
                 Ok(id)
             }
@@ -227,6 +246,7 @@ impl Builder {
     /// A fresh computed value.
     pub fn computed(&mut self, name: String, elem: Elem, shape: Shape) -> Fallible<Operand> {
         let id = self.graph.add_value(name, elem.stored()?, shape);
+        self.graph.values[id.index()].single = self.single;
         Ok(Operand::Computed { id, elem, shape })
     }
 

@@ -1,23 +1,32 @@
-//! Which nodes the wanted results need.
+//! Which nodes and names the results need: nothing else of a file is looked at.
 
 use super::proto::{GraphProto, NodeProto};
 use std::collections::BTreeSet;
 
-/// For every node whether a tensor of `outputs` depends on it; all of them without any such tensor.
-pub(super) fn needed(graph: &GraphProto, outputs: &[String]) -> Vec<bool> {
-    let mut needed = vec![outputs.is_empty(); graph.node.len()];
-    if outputs.is_empty() {
-        return needed;
-    }
-    let mut wanted: BTreeSet<&str> = outputs.iter().map(String::as_str).collect();
+/// What the results depend on.
+pub(super) struct Needed<'a> {
+    /// For every node whether a result does.
+    pub nodes: Vec<bool>,
+    /// The names that those nodes read, and the results' own.
+    pub names: BTreeSet<&'a str>,
+}
+
+/// What the tensors `outputs` need, or those that the file lists if none are named.
+pub(super) fn needed<'a>(graph: &'a GraphProto, outputs: &'a [String]) -> Needed<'a> {
+    let mut nodes = vec![false; graph.node.len()];
+    let mut names: BTreeSet<&str> = if outputs.is_empty() {
+        graph.output.iter().map(|o| o.name.as_str()).collect()
+    } else {
+        outputs.iter().map(String::as_str).collect()
+    };
     // Nodes stand before those that read them.
-    for (node, needed) in graph.node.iter().zip(&mut needed).rev() {
-        if node.output.iter().any(|o| !o.is_empty() && wanted.contains(o.as_str())) {
+    for (node, needed) in graph.node.iter().zip(&mut nodes).rev() {
+        if node.output.iter().any(|o| !o.is_empty() && names.contains(o.as_str())) {
             *needed = true;
-            read(node, &mut wanted);
+            read(node, &mut names);
         }
     }
-    needed
+    Needed { nodes, names }
 }
 
 /// The names that a node reads, its branches included.

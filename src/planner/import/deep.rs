@@ -25,7 +25,7 @@ pub(super) struct Deep {
 }
 
 /// What computes each element from the one in its place; further inputs have one element.
-const IN_PLACE: [&str; 36] = [
+const IN_PLACE: [&str; 45] = [
     "Identity",
     "Cast",
     "Relu",
@@ -62,6 +62,15 @@ const IN_PLACE: [&str; 36] = [
     "Sin",
     "Cos",
     "Dropout",
+    "Tan",
+    "Sinh",
+    "Cosh",
+    "Asin",
+    "Acos",
+    "Atan",
+    "Asinh",
+    "Acosh",
+    "Atanh",
 ];
 /// What computes each element from those in its place of inputs that are broadcast against each other.
 const BROADCAST: [&str; 19] = [

@@ -117,6 +117,8 @@ fn parameters(operator: &str) -> &'static [usize] {
         "Reshape" | "Expand" | "Squeeze" | "Unsqueeze" | "Split" | "Upsample" | "Tile" | "TopK" | "CumSum" | "Trilu" | "OneHot" => &[1],
         reduction if reduction.starts_with("Reduce") => &[1],
         "NonZero" => &[0],
+        "SequenceAt" | "SequenceErase" | "SplitToSequence" => &[1],
+        "SequenceInsert" => &[2],
         "Range" => &[0, 1, 2],
         "Clip" | "Dropout" => &[1, 2],
         "LSTM" | "GRU" | "RNN" => &[4],

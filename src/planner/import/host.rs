@@ -368,7 +368,10 @@ fn pick<T: Copy>(data: &[T], layout: &Layout, offset: i64) -> Vec<T> {
 /// A shape from i64 extents, each checked.
 pub(super) fn shape_of(dims: &[i64]) -> Fallible<Shape> {
     if dims.len() > MAX_RANK {
-        return Err(limit(format!("rank {} (at most {MAX_RANK})", dims.len())));
+        return Err(limit(format!(
+            "rank {} (at most {MAX_RANK}): export the network with axes merged there, or cut it in front of this with --output NAME",
+            dims.len()
+        )));
     }
     let dims = dims
         .iter()

@@ -8,27 +8,34 @@ use super::host::{Elem, Host, shape_of};
 use super::proto::{DimensionProto, GraphProto, TensorTypeProto, ValueInfoProto};
 use crate::planner::graph::Named;
 use crate::tensor::{DType, Shape, Tensor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Declares initializers and inputs. An input that is an initializer too is a constant, unless the options fix it otherwise.
+/// Declares the initializers among `needed` and the inputs. An input that is an initializer too is a constant, unless the options fix
+/// it otherwise.
 pub(super) fn declare(
     proto: &GraphProto,
     path: &Path,
     options: &ImportOptions,
+    needed: &BTreeSet<&str>,
     builder: &mut Builder,
 ) -> Result<BTreeMap<String, Operand>, ImportError> {
     let mut names = BTreeMap::new();
+    let mut given = BTreeSet::new();
     for initializer in &proto.initializer {
         let failed = |e: Reason| e.in_tensor(path, &initializer.name);
         if initializer.name.is_empty() {
             return Err(failed(malformed("an initializer without a name")));
         }
-        let host = file::tensor(initializer, path).map_err(failed)?;
-        let constant = builder.given_constant(&initializer.name, host);
-        if names.insert(initializer.name.clone(), constant).is_some() {
+        if !given.insert(initializer.name.as_str()) {
             return Err(failed(malformed("two initializers of one name")));
+        }
+        // What nobody reads may be of any type.
+        if needed.contains(initializer.name.as_str()) {
+            let host = file::tensor(initializer, path).map_err(failed)?;
+            let constant = builder.given_constant(&initializer.name, host);
+            names.insert(initializer.name.clone(), constant);
         }
     }
     let mut seen = BTreeMap::new();
@@ -42,7 +49,7 @@ pub(super) fn declare(
             names.insert(input.name.clone(), builder.given_constant(&input.name, host));
             continue;
         }
-        if names.contains_key(&input.name) {
+        if given.contains(input.name.as_str()) {
             continue;
         }
         let (elem, shape) = static_input(input, options).map_err(failed)?;
@@ -125,10 +132,10 @@ fn static_input(input: &ValueInfoProto, options: &ImportOptions) -> Fallible<(El
     Ok((elem, shape_of(&dims)?))
 }
 
-/// The extent, where the file gives one. Exporters write symbolic axes as names, as nothing, and as 0 or -1 with a name.
+/// The extent, where the file gives one. Exporters write symbolic axes as names, as nothing, as -1, and as 0 with a name.
 fn fixed_extent(dim: &DimensionProto) -> Option<i64> {
     let named = dim.dim_param.as_ref().is_some_and(|p| !p.is_empty());
-    dim.dim_value.filter(|&v| !(named && v <= 0))
+    dim.dim_value.filter(|&v| v > 0 || (v == 0 && !named))
 }
 
 fn checked_shape(dims: &[u32]) -> Fallible<Shape> {

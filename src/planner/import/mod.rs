@@ -2,8 +2,9 @@
 //!
 //! The way of a model: `file` reads its bytes (`scan` bounds what decoding may take, `proto` is the format),
 //! `import` fixes the inputs' shapes and walks the nodes in order, `ops` says what each ONNX operator means as
-//! primitives and views, and `builder` emits them, or folds them at once where all operands are constants (`host`,
-//! `fold`); values of more axes than a tensor may have live in `deep`. What comes out has static shapes, explicit broadcasts, and passes [`super::graph::verify`].
+//! primitives and views (`branch` chooses among nodes, `sequence` keeps lists of tensors, `deep` takes values of more axes than
+//! a tensor may have), and `builder` emits them, or folds them at once where all operands are constants (`host`, `fold`). What
+//! comes out has static shapes, explicit broadcasts, and passes [`super::graph::verify`].
 
 mod branch;
 mod builder;
@@ -19,6 +20,7 @@ mod node;
 mod ops;
 mod proto;
 mod scan;
+mod sequence;
 #[cfg(test)]
 mod tests;
 
@@ -62,10 +64,11 @@ pub fn import(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError
     let (proto, opset) = checked_header(&model).map_err(|e| e.in_file(path))?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
     let mut builder = Builder::new(name.unwrap_or_default());
-    let mut names = inputs::declare(proto, path, options, &mut builder)?;
+    builder.functions = model.functions.iter().map(|f| (f.domain.clone(), f.name.clone())).collect();
     let needed = cut::needed(proto, &options.outputs);
+    let mut names = inputs::declare(proto, path, options, &needed.names, &mut builder)?;
     for (position, node) in proto.node.iter().enumerate() {
-        if !needed.get(position).copied().unwrap_or(true) {
+        if !needed.nodes[position] {
             continue;
         }
         let name = node_name(node, position);
@@ -147,10 +150,21 @@ fn import_node(
     names: &mut BTreeMap<String, Operand>,
 ) -> Fallible<()> {
     if !is_standard(&proto.domain) {
-        return Err(unsupported(format!(
-            "operators of the domain `{}`: export the network with those of the standard, or cut it in front of this node",
-            proto.domain
-        )));
+        return Err(unsupported(
+            if builder.functions.contains(&(proto.domain.clone(), proto.op_type.clone())) {
+                format!(
+                    "a function of the model (domain `{}`): put its nodes in its place with onnx.inliner.inline_local_functions and save \
+                 the file again",
+                    proto.domain
+                )
+            } else {
+                format!(
+                    "operators of the domain `{}`: export the network with those of the standard, or cut it in front of this node with \
+                 --output NAME",
+                    proto.domain
+                )
+            },
+        ));
     }
     if proto.op_type == "If" {
         return branch::import(proto, opset, path, builder, names);
@@ -158,12 +172,20 @@ fn import_node(
     if deep::concerns(proto, builder, names) {
         return import_deep(proto, name, opset, path, builder, names);
     }
+    let of_sequences = sequence::is_one(&proto.op_type);
     let inputs = proto
         .input
         .iter()
         .map(|input| match names.get(input) {
             _ if input.is_empty() => Ok(None),
             Some(operand) => Ok(Some(operand.clone())),
+            None if builder.sequences.get(input).is_some() => {
+                if of_sequences {
+                    Ok(None)
+                } else {
+                    Err(sequence::refused(input))
+                }
+            }
             None => Err(malformed(format!(
                 "reads `{input}`, which no input, initializer or earlier node gives"
             ))),
@@ -172,7 +194,22 @@ fn import_node(
     let fresh = builder.graph.values.len();
     builder.start_node(name);
     let node = OnnxNode::new(proto, opset, inputs)?;
-    let results = ops::import(builder, &node, path)?;
+    let results = if of_sequences {
+        let first = proto.input.first().and_then(|name| builder.sequences.get(name));
+        match sequence::import(builder, &node, first.as_deref())? {
+            sequence::Given::Tensor(operand) => vec![operand],
+            sequence::Given::Sequence(parts) => {
+                node.finish()?;
+                let made = proto.output.first().ok_or_else(|| malformed("no output"))?;
+                if names.contains_key(made) {
+                    return Err(malformed(format!("gives `{made}`, which is given already")));
+                }
+                return builder.sequences.add(made, parts);
+            }
+        }
+    } else {
+        ops::import(builder, &node, path)?
+    };
     node.finish()?;
     for (index, output) in proto.output.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
         let Some(operand) = results.get(index) else {
@@ -246,6 +283,8 @@ fn bind_outputs(
         let operand = names.get(name).ok_or_else(|| {
             failed(if let Some(deep) = builder.deep.get(name) {
                 limit(deep.refused())
+            } else if builder.sequences.get(name).is_some() {
+                unsupported("a sequence as a result: let the tensors in it be results, by --output or a card's `output`")
             } else if wanted.is_empty() {
                 malformed("a graph output that no node gives")
             } else {

@@ -195,7 +195,11 @@ impl<'a> OnnxNode<'a> {
             return Ok(None);
         };
         if x.host().is_none() {
-            return Err(unsupported("computed at run time: shapes must be static, so fix this input as a constant").at(name));
+            return Err(unsupported(
+                "computed at run time: shapes must be static, so export the network with fixed shapes, fix the input that this comes \
+                 from, or cut the network in front of this node with --output NAME",
+            )
+            .at(name));
         }
         if x.shape().rank() > 1 && x.shape().elements() > 1 || x.shape().elements() > MAX_PARAMETER {
             return Err(malformed(format!("shape {} where a list is expected", x.shape())).at(name));

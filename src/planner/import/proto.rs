@@ -12,6 +12,17 @@ pub(super) struct ModelProto {
     pub graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSetIdProto>,
+    /// Names only: nodes that call a function are refused with what to do.
+    #[prost(message, repeated, tag = "25")]
+    pub functions: Vec<FunctionProto>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct FunctionProto {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "10")]
+    pub domain: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -39,7 +39,7 @@ impl Message {
             (Message::ValueInfo, 2) => Message::Type,
             (Message::Type, 1) => Message::TensorType,
             (Message::TensorType, 2) => Message::Shape,
-            (Message::Model, 8) | (Message::Graph, 15) | (Message::Node, 1 | 2) | (Message::Tensor, 13) | (Message::Shape, 1) => {
+            (Message::Model, 8 | 25) | (Message::Graph, 15) | (Message::Node, 1 | 2) | (Message::Tensor, 13) | (Message::Shape, 1) => {
                 Message::Leaf
             }
             _ => return None,

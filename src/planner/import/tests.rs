@@ -1,8 +1,10 @@
 //! Small models, made from messages, through the whole import.
 
 mod deep;
+mod needed;
 mod quantize;
 mod recurrent;
+mod sequence;
 
 use super::proto::{
     AttributeProto, DimensionProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
@@ -107,6 +109,7 @@ fn model(opset: i64, dims: &[i64], nodes: Vec<NodeProto>, initializer: Vec<Tenso
             }],
             ..Default::default()
         }),
+        ..Default::default()
     }
 }
 

@@ -1,5 +1,4 @@
-//! Operators that make constants of shapes and numbers: Range, Size, EyeLike, Trilu's mask, NonZero, OneHot, CumSum; and the
-//! functions that only constants are imported with.
+//! Operators that make constants of shapes and numbers: Range, Size, EyeLike, Trilu's mask, NonZero, OneHot, CumSum.
 
 use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, limit, malformed, unsupported};
@@ -18,7 +17,7 @@ fn known<'n>(node: &'n OnnxNode<'_>, index: usize, name: &str) -> Fallible<&'n H
     node.input(index)?.host().ok_or_else(|| {
         unsupported(
             "computed at run time, and the result's extent or its numbers depend on it: fix the inputs it comes from, or cut the \
-             network in front of this node",
+             network in front of this node with --output NAME",
         )
         .at(name)
     })
@@ -279,32 +278,5 @@ fn summed_constant(b: &mut Builder, x: &Operand, ints: &[i64], axis: usize, excl
         }
     }
     let host = Host::i64s(shape, sums)?.cast(x.elem())?;
-    Ok(b.constant(host))
-}
-
-/// A function that only constants are imported with, in f64.
-pub(super) fn of_constants(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
-    node.arity(1, 1)?;
-    let x = node.input(0)?;
-    let function: fn(f64) -> f64 = match node.op {
-        "Sin" => f64::sin,
-        "Cos" => f64::cos,
-        "Tan" => f64::tan,
-        "Sinh" => f64::sinh,
-        "Cosh" => f64::cosh,
-        "Asin" => f64::asin,
-        "Acos" => f64::acos,
-        "Atan" => f64::atan,
-        "Asinh" => f64::asinh,
-        "Acosh" => f64::acosh,
-        _ => f64::atanh,
-    };
-    let Some(host) = x.host() else {
-        return Err(unsupported(
-            "of values computed at run time (constants are folded): compute it in front of the network",
-        ));
-    };
-    let values = host.as_f64s().iter().map(|&v| function(v)).collect();
-    let host = Host::from_f64s(x.elem(), x.shape(), values)?;
     Ok(b.constant(host))
 }

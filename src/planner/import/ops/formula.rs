@@ -4,7 +4,9 @@ use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::Elem;
 use super::super::node::OnnxNode;
+use super::angles::{between, with};
 use super::elementwise::{apply, convert};
+use super::hyperbolic::signed;
 use super::logic::{self, Comparison};
 use crate::primitive::{Binary, Scalar, Unary};
 
@@ -50,13 +52,16 @@ pub(super) fn reciprocal(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Opera
     b.binary(Binary::Div, &one, x)
 }
 
-/// Mod of integers: the remainder with the sign of the divisor, or with `fmod` that of the dividend.
+/// Mod of integers: the remainder with the sign of the divisor, or with `fmod` that of the dividend. Of floats there is but the
+/// latter.
 pub(super) fn modulo(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(2, 2)?;
     let (x, divisor) = (node.input(0)?, node.input(1)?);
     let signed = match x.elem() {
         Elem::I32 | Elem::I64 | Elem::I8 => true,
         Elem::U8 => false,
+        elem if elem.is_float() && node.flag("fmod", false)? => return float_remainder(b, x, divisor),
+        elem if elem.is_float() => return Err(malformed("0, of floats").at("fmod")),
         _ => return Err(unsupported(format!("remainders of {:?}", x.elem()))),
     };
     let follows_dividend = node.flag("fmod", false)?;
@@ -74,6 +79,41 @@ fn remainder(b: &mut Builder, x: &Operand, divisor: &Operand) -> Fallible<Operan
     let quotient = b.binary(Binary::Div, x, divisor)?;
     let whole = b.binary(Binary::Mul, &quotient, divisor)?;
     b.binary(Binary::Sub, x, &whole)
+}
+
+/// Mod of floats, with the sign of the dividend: to a unit in the last place of the divisor for quotients up to 2048.
+///
+/// Halves of the divisor's digits times a quotient are exact (Dekker 1971), and so is what they leave of the dividend.
+fn float_remainder(b: &mut Builder, x: &Operand, divisor: &Operand) -> Fallible<Operand> {
+    let elem = x.elem();
+    let result = b.in_single(|b| {
+        let (x, divisor) = (convert(b, x, Elem::F32)?, convert(b, divisor, Elem::F32)?);
+        let size = apply(b, Unary::Abs, &x)?;
+        // An endless divisor leaves the dividend, as a large one does.
+        let divisor = apply(b, Unary::Abs, &divisor)?;
+        let divisor = between(b, &divisor, 0.0, 2f32.powi(100))?;
+        let quotient = b.binary(Binary::Div, &size, &divisor)?;
+        let whole = apply(b, Unary::Floor, &quotient)?;
+        let wide = with(b, Binary::Mul, &divisor, 4097.0)?;
+        let rest = b.binary(Binary::Sub, &wide, &divisor)?;
+        let high = b.binary(Binary::Sub, &wide, &rest)?;
+        let low = b.binary(Binary::Sub, &divisor, &high)?;
+        let mut left = size.clone();
+        for part in [&high, &low] {
+            let taken = b.binary(Binary::Mul, &whole, part)?;
+            left = b.binary(Binary::Sub, &left, &taken)?;
+        }
+        // A rounded quotient may be one too large, or one too small: steps from 0 to 1 at 0 from either side.
+        let below = apply(b, Unary::HardSigmoid(Scalar(-f32::MAX), Scalar(0.0)), &left)?;
+        let back = b.binary(Binary::Mul, &below, &divisor)?;
+        let left = b.binary(Binary::Add, &left, &back)?;
+        let over = b.binary(Binary::Sub, &left, &divisor)?;
+        let over = apply(b, Unary::HardSigmoid(Scalar(f32::MAX), Scalar(1.0)), &over)?;
+        let more = b.binary(Binary::Mul, &over, &divisor)?;
+        let left = b.binary(Binary::Sub, &left, &more)?;
+        signed(b, &left, &x)
+    })?;
+    convert(b, &result, elem)
 }
 
 /// Softplus: `ln(1 + exp(x))`, as `max(x, 0) + ln(1 + exp(-|x|))`, which overflows nowhere.

@@ -3,6 +3,7 @@
 //! A function reads its node's inputs and attributes (all of them, for an attribute that nobody reads is refused), emits
 //! primitives and views through the builder, and returns the node's outputs in ONNX's order.
 
+mod angles;
 mod arrange;
 mod attention;
 mod constant;
@@ -11,6 +12,7 @@ mod counting;
 mod einsum;
 mod elementwise;
 mod formula;
+mod hyperbolic;
 mod logic;
 mod matrix;
 mod norm;
@@ -166,7 +168,7 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "NonZero" => counting::non_zero(b, node),
         "OneHot" => counting::one_hot(b, node),
         "CumSum" => counting::cumulative_sum(b, node),
-        "Sin" | "Cos" | "Tan" | "Sinh" | "Cosh" | "Asin" | "Acos" | "Atan" | "Asinh" | "Acosh" | "Atanh" => counting::of_constants(b, node),
+        "Sin" | "Cos" | "Tan" | "Sinh" | "Cosh" | "Asin" | "Acos" | "Atan" | "Asinh" | "Acosh" | "Atanh" => angles::function(b, node),
         "Tile" => arrange::tile(b, node),
         "DepthToSpace" => arrange::depth_to_space(b, node),
         "SpaceToDepth" => arrange::space_to_depth(b, node),

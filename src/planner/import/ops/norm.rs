@@ -220,7 +220,8 @@ pub(super) fn mean_variance(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Op
 }
 
 /// BatchNormalization with the statistics of its own input, as weights that are standardised on the way are exported. The running
-/// mean and variance, which follow those of the input by what `momentum` leaves of them, are its second and third output.
+/// mean and variance, which follow those of the input by what `momentum` leaves of them, are its second and third output; before
+/// operator set 14 the input's mean and the reciprocal of its deviation, as onnxruntime has them, are the fourth and fifth.
 fn normalised_by_itself(
     b: &mut Builder,
     node: &OnnxNode<'_>,
@@ -258,6 +259,12 @@ fn normalised_by_itself(
         let new = b.binary(Binary::Mul, &found, &rest)?;
         outputs.push(b.binary(Binary::Add, &old, &new)?);
     }
+    if node.output_count() > 3 {
+        let one = b.scalar(x.elem(), 1.0)?;
+        let reciprocal = b.binary(Binary::Div, &one, &deviation)?;
+        outputs.push(b.reshape(&mean, parameters[2].shape())?);
+        outputs.push(b.reshape(&reciprocal, parameters[3].shape())?);
+    }
     Ok(outputs)
 }
 
@@ -267,12 +274,18 @@ pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
     node.arity(5, 5)?;
     let x = node.input(0)?;
     let epsilon = node.float("epsilon")?.unwrap_or(1e-5);
-    let training = node.flag("training_mode", false)?;
+    // Before operator set 14 the outputs say that the statistics are the input's own.
+    let more = (1..node.output_count()).any(|i| node.wants(i));
+    let training = if node.opset < 14 {
+        more
+    } else {
+        node.flag("training_mode", false)?
+    };
     if node.opset < 9 && !node.flag("spatial", true)? {
         return Err(unsupported("statistics per position").at("spatial"));
     }
-    if !training && (1..node.output_count()).any(|i| node.wants(i)) {
-        return Err(unsupported("outputs of training where `training_mode` is 0"));
+    if more && !training {
+        return Err(malformed("more outputs than one, which only a `training_mode` of 1 gives"));
     }
     let (rank, channels) = (x.shape().rank(), x.shape().dim(1));
     if rank < 2 || !x.elem().is_float() {

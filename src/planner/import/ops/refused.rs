@@ -11,8 +11,8 @@ pub(super) fn why(op: &str) -> String {
             "control flow: a frame's work is fixed ahead of time. Export the network traced, with fixed shapes, or simplify the file (onnxsim)"
                 .into()
         }
-        op if op.starts_with("Sequence") || op.starts_with("Optional") || op == "SplitToSequence" || op == "ConcatFromSequence" => {
-            "sequences and optional values: export the network with tensors only, or simplify the file (onnxsim)".into()
+        op if op.starts_with("Sequence") || op.starts_with("Optional") => {
+            "optional values, and functions over sequences: export the network with tensors only, or simplify the file (onnxsim)".into()
         }
         op if op.starts_with("Random") || matches!(op, "Multinomial" | "Bernoulli") => {
             "random numbers: the same frame gives the same bits. Export the network for inference".into()

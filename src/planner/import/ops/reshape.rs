@@ -104,7 +104,10 @@ pub(super) fn unsqueeze(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operan
     let axes = axes(node)?.ok_or_else(|| malformed("missing").at("axes"))?;
     let rank = x.shape().rank() + axes.len();
     if rank > MAX_RANK {
-        return Err(limit(format!("rank {rank} (at most {MAX_RANK})")).at("axes"));
+        return Err(limit(format!(
+            "rank {rank} (at most {MAX_RANK}): export the network with axes merged there, or cut it in front of this with --output NAME"
+        ))
+        .at("axes"));
     }
     let axes = OnnxNode::axes(&axes, rank, "axes")?;
     let old = x.shape();

@@ -214,7 +214,11 @@ fn scatter(b: &mut Builder, node: &OnnxNode<'_>, places: &Operand, inner: &[i64]
     match node.string("reduction")?.unwrap_or("none") {
         "none" => {}
         other => {
-            return Err(unsupported(format!("`{other}`: only scattering that overwrites is imported")).at("reduction"));
+            return Err(unsupported(format!(
+                "`{other}`: only scattering that overwrites is imported. Cut the network in front of this node with --output NAME, and \
+                 scatter in the program"
+            ))
+            .at("reduction"));
         }
     }
     let (data, updates) = (node.input(0)?, node.input(2)?);

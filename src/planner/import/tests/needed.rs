@@ -1,0 +1,106 @@
+//! What no result needs is not looked at, and what the file leaves open or says in an old way is taken.
+
+use super::*;
+
+#[test]
+fn nodes_and_initializers_that_no_result_needs_are_not_looked_at() {
+    let wide = TensorProto {
+        data_type: 5,
+        ..floats("nobody", &[3])
+    };
+    let nodes = vec![
+        node("Frob", &["x", "nobody"], &["dead"], vec![]),
+        node("Relu", &["x"], &["y"], vec![]),
+    ];
+    let unread = model(13, &[3], nodes.clone(), vec![wide.clone()]);
+    assert_eq!(output_dims(&imported(&unread)), [3]);
+    let both = ImportOptions {
+        outputs: vec!["y".into(), "dead".into()],
+        ..Default::default()
+    };
+    assert!(import_with(&unread, &both).unwrap_err().to_string().contains("`nobody`"));
+    // A constant that is listed among the inputs, as old files do, stays one where nobody reads it.
+    let mut listed = unread;
+    listed
+        .graph
+        .as_mut()
+        .unwrap()
+        .input
+        .push(info("nobody", data_type::FLOAT, Some(&[3])));
+    assert_eq!(imported(&listed).inputs.len(), 1);
+    let twice = model(13, &[3], nodes, vec![wide.clone(), wide]);
+    assert!(refused(&twice).contains("two initializers"));
+}
+
+#[test]
+fn an_extent_of_minus_one_is_symbolic_with_and_without_a_name() {
+    let mut open = model(13, &[2, 3], vec![node("Relu", &["x"], &["y"], vec![])], vec![]);
+    let kind = open.graph.as_mut().unwrap().input[0].r#type.as_mut().unwrap();
+    kind.tensor_type.as_mut().unwrap().shape.as_mut().unwrap().dim[0].dim_value = Some(-1);
+    assert!(refused(&open).contains("symbolic"));
+    let batch = ImportOptions {
+        batch: Some(4),
+        ..Default::default()
+    };
+    assert_eq!(output_dims(&import_with(&open, &batch).unwrap()), [4, 3]);
+}
+
+#[test]
+fn batch_normalisation_with_five_outputs_takes_its_own_statistics_before_operator_set_14() {
+    let vector = |name: &str| floats(name, &[3]);
+    let of = |opset: i64, outputs: &[&str]| {
+        model(
+            opset,
+            &[2, 3, 4, 4],
+            vec![node("BatchNormalization", &["x", "s", "b", "m", "v"], outputs, vec![])],
+            ["s", "b", "m", "v"].map(vector).to_vec(),
+        )
+    };
+    let means = |graph: &Graph| {
+        let mean = |n: &crate::planner::graph::Node| matches!(n.op, Op::Primitive(Primitive::Reduce { .. }));
+        graph.nodes.iter().filter(|n| mean(n)).count()
+    };
+    let five = ["y", "mean", "var", "saved_mean", "saved_var"];
+    assert_eq!(means(&imported(&of(13, &five))), 2);
+    assert_eq!(means(&imported(&of(13, &["y"]))), 0);
+    assert!(refused(&of(15, &["y", "mean", "var"])).contains("training_mode"));
+}
+
+#[test]
+fn functions_of_the_model_are_refused_with_what_to_do() {
+    let mut calls = model(18, &[3], vec![node("Silu", &["x"], &["y"], vec![])], vec![]);
+    calls.graph.as_mut().unwrap().node[0].domain = "pkg.torch".into();
+    assert!(refused(&calls).contains("--output"));
+    calls.functions.push(super::super::proto::FunctionProto {
+        name: "Silu".into(),
+        domain: "pkg.torch".into(),
+    });
+    assert!(refused(&calls).contains("onnx.inliner"));
+}
+
+#[test]
+fn functions_of_angles_are_folded_of_constants_and_arithmetic_of_others() {
+    let nodes = |x: &str| vec![node("Sin", &[x], &["s"], vec![]), node("Add", &["x", "s"], &["y"], vec![])];
+    let primitives = |graph: &Graph| graph.nodes.iter().filter(|n| matches!(n.op, Op::Primitive(_))).count();
+    assert_eq!(primitives(&imported(&model(13, &[3], nodes("c"), vec![floats("c", &[3])]))), 1);
+    let computed = imported(&model(13, &[3], nodes("x"), vec![]));
+    assert!(primitives(&computed) > 10);
+    // All but the sum stays f32 in plans of halves.
+    let sum = computed.nodes.iter().find(|n| n.outputs == [computed.outputs[0].value]).unwrap();
+    let halves = computed.nodes.iter().filter(|n| !computed.value(n.outputs[0]).single);
+    assert_eq!(halves.map(|n| &n.name).collect::<Vec<_>>(), [&sum.name]);
+}
+
+#[test]
+fn remainders_of_floats_follow_the_dividend_alone() {
+    let of = |fmod| {
+        model(
+            13,
+            &[3],
+            vec![node("Mod", &["x", "d"], &["y"], vec![int("fmod", fmod)])],
+            vec![floats("d", &[3])],
+        )
+    };
+    assert_eq!(output_dims(&imported(&of(1))), [3]);
+    assert!(refused(&of(0)).contains("`fmod`"));
+}
