@@ -108,6 +108,7 @@ fn model(opset: i64, dims: &[i64], nodes: Vec<NodeProto>, initializer: Vec<Tenso
             }],
             ..Default::default()
         }),
+        ..Default::default()
     }
 }
 
