@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 #[allow(dead_code)] // other binaries use other parts
 #[path = "common/crops.rs"]
 mod crops;
+#[path = "cli/folders.rs"]
+mod folders;
 #[path = "cli/gpu.rs"]
 mod gpu;
 #[allow(dead_code)] // other binaries use other parts

@@ -154,6 +154,7 @@ fn a_stop_lets_the_frame_finish_and_writes_results_and_trace() {
         let summary: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("summary.json")).unwrap()).unwrap();
         let frames = summary["frames"].as_u64().unwrap() as usize;
         assert!((3..200).contains(&frames), "{summary}");
+        assert_eq!((&summary["asked"], &summary["stopped"]), (&200.into(), &true.into()));
         assert_eq!(lines(&out.join("results.jsonl")), frames);
         let results = std::fs::read_to_string(out.join("results.jsonl")).unwrap();
         let last: serde_json::Value = serde_json::from_str(results.lines().last().unwrap()).unwrap();
