@@ -105,7 +105,8 @@ pub fn halve_results(graph: &mut Graph, single: &BTreeSet<usize>) {
 }
 
 fn conversion(graph: &mut Graph, from: ValueId, to: DType) -> (Node, ValueId) {
-    let name = format!("{}.{to}", graph.value(from).name);
+    let suffix = if to == DType::F16 { "f16" } else { "f32" };
+    let name = format!("{}.{suffix}", graph.value(from).name);
     let value = graph.add_value(name.clone(), to, graph.value(from).shape);
     (Node::copy(name, from, value), value)
 }
