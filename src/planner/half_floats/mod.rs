@@ -2,14 +2,22 @@
 //!
 //! Arithmetic stays in f32 (see [`crate::plan::format::Rounding`]). What a decoder works with stays f32, and so do tensor
 //! inputs and results, which keep the type that ONNX declares, unless [`Ports::Half`] is asked for, and grids of places that are
-//! constants. A number that keeps a divisor from zero, such as 1e-12, does not become zero.
+//! constants.
+//!
+//! | file | idea |
+//! |---|---|
+//! | this one | the types of values, the borders of the network |
+//! | [`numbers`] | what f16 makes of constants |
+
+mod numbers;
+#[cfg(test)]
+mod tests;
 
 use super::attach::{Attached, ResultOf};
 use super::graph::{Graph, Node, Op, ValueId, ViewOp};
 use super::passes::rewrite::replace;
 use crate::primitive::{Primitive, Scalar, Unary};
-use crate::tensor::{DType, Data, Tensor};
-use half::f16;
+use crate::tensor::DType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -27,21 +35,26 @@ pub enum Ports {
 pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
     let graph = &mut attached.graph;
     let keep = results(graph, &attached.results);
+    numbers::settle_comparisons(graph, &keep);
     let single: Vec<bool> = graph.outputs.iter().map(|n| graph.value(n.value).dtype == DType::F32).collect();
     borders_in(graph, &attached.results);
     for (index, value) in graph.values.iter_mut().enumerate() {
-        let border = graph.inputs.iter().any(|n| n.value.index() == index) || keep.contains(&index);
+        let id = ValueId(index as u32);
+        let border = graph.inputs.iter().any(|n| n.value == id) || keep.contains(&id);
         if value.dtype != DType::F32 || border {
             continue;
         }
         value.dtype = DType::F16;
         if let Some(data) = value.data.as_deref() {
-            value.data = rounded(data).map(Arc::new);
+            value.data = numbers::rounded(data).map(Arc::new);
         }
     }
     for node in &mut graph.nodes {
-        if let Op::Primitive(Primitive::Unary(Unary::Clip(low, high))) = &mut node.op {
-            (*low, *high) = (Scalar(kept(low.0)), Scalar(kept(high.0)));
+        let halves = node.outputs.iter().all(|v| graph.values[v.index()].dtype == DType::F16);
+        if let Op::Primitive(Primitive::Unary(Unary::Clip(low, high))) = &mut node.op
+            && halves
+        {
+            (*low, *high) = (Scalar(numbers::held(low.0)), Scalar(numbers::held(high.0)));
         }
     }
     borders_out(graph, &single);
@@ -53,15 +66,15 @@ pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
 }
 
 /// Values that primitives of decoding make in f32 whatever they read, and what is picked from other tenants' results.
-fn results(graph: &Graph, foreign: &BTreeMap<ValueId, ResultOf>) -> BTreeSet<usize> {
+fn results(graph: &Graph, foreign: &BTreeMap<ValueId, ResultOf>) -> BTreeSet<ValueId> {
     let mut keep = BTreeSet::new();
     for node in &graph.nodes {
         let Op::Primitive(primitive) = &node.op else { continue };
         match primitive {
-            Primitive::DecodeYolox { .. } | Primitive::Nms(_) => keep.extend(node.outputs.iter().map(|v| v.index())),
+            Primitive::DecodeYolox { .. } | Primitive::Nms(_) => keep.extend(&node.outputs),
             // A fixed grid loses nothing: places of halves are off by some hundredths of a pixel of a large picture.
             Primitive::Sample(_) => keep.extend(fixed(graph, node.inputs[1])),
-            Primitive::Gather { .. } if foreign.contains_key(&node.inputs[0]) => keep.extend(node.outputs.iter().map(|v| v.index())),
+            Primitive::Gather { .. } if foreign.contains_key(&node.inputs[0]) => keep.extend(&node.outputs),
             _ => {}
         }
     }
@@ -69,10 +82,10 @@ fn results(graph: &Graph, foreign: &BTreeMap<ValueId, ResultOf>) -> BTreeSet<usi
 }
 
 /// The constant that `value` is, or looks at through views that only it is read by; nothing if others read of it, or it is computed.
-fn fixed(graph: &Graph, value: ValueId) -> Vec<usize> {
-    let mut looks = vec![value.index()];
+fn fixed(graph: &Graph, value: ValueId) -> Vec<ValueId> {
+    let mut looks = vec![value];
     loop {
-        let value = ValueId(looks[looks.len() - 1] as u32);
+        let value = looks[looks.len() - 1];
         let readers = graph.nodes.iter().flat_map(|n| &n.inputs).filter(|v| **v == value).count();
         if readers != 1 || graph.outputs.iter().any(|n| n.value == value) {
             return Vec::new();
@@ -81,23 +94,10 @@ fn fixed(graph: &Graph, value: ValueId) -> Vec<usize> {
             return looks;
         }
         match graph.nodes.iter().find(|n| n.outputs.contains(&value)) {
-            Some(node) if matches!(node.op, Op::View(_)) => looks.push(node.inputs[0].index()),
+            Some(node) if matches!(node.op, Op::View(_)) => looks.push(node.inputs[0]),
             _ => return Vec::new(),
         }
     }
-}
-
-/// A number, at least the least f16 in size if it is not zero.
-fn kept(x: f32) -> f32 {
-    let least = f16::from_bits(1).to_f32();
-    if x != 0.0 && x.abs() < least { least.copysign(x) } else { x }
-}
-
-fn rounded(tensor: &Tensor) -> Option<Tensor> {
-    let numbers = tensor.as_f32()?;
-    let one = numbers.windows(2).all(|pair| pair[0] == pair[1]);
-    let elements = numbers.iter().map(|&x| f16::from_f32(if one { kept(x) } else { x })).collect();
-    Tensor::new(tensor.shape(), Data::F16(elements))
 }
 
 /// Lets readers of an f32 input read a conversion of it; other tenants' results are read as they are.
@@ -208,127 +208,4 @@ fn is_copied_anyway(graph: &Graph, value: ValueId) -> bool {
         values.extend(readers(graph, value).filter(|n| looks(n)).flat_map(|n| n.outputs.iter().copied()));
     }
     met > 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::planner::attach;
-    use crate::planner::graph::{Named, verify};
-    use crate::tensor::Shape;
-
-    fn port(name: &str, value: ValueId) -> Named {
-        Named {
-            name: name.into(),
-            value,
-            widened: false,
-        }
-    }
-
-    /// Floats of an input go through a function to a result; integers straight through.
-    fn network() -> Graph {
-        let mut graph = Graph::default();
-        let shape = Shape::new(&[2, 3]).unwrap();
-        let (x, y) = (graph.add_value("x", DType::F32, shape), graph.add_value("y", DType::F32, shape));
-        graph.add_node("relu", Op::Primitive(Primitive::Unary(Unary::Relu)), vec![x], vec![y]);
-        graph.inputs.push(port("x", x));
-        graph.outputs.push(port("y", y));
-        graph
-    }
-
-    #[test]
-    fn what_keeps_a_divisor_from_zero_does_not_become_zero() {
-        let mut graph = network();
-        graph.nodes[0].op = Op::Primitive(Primitive::Unary(Unary::Clip(Scalar(1e-12), Scalar(f32::INFINITY))));
-        let tensor =
-            |numbers: &[f32]| Arc::new(Tensor::new(Shape::new(&[numbers.len() as u32]).unwrap(), Data::F32(numbers.to_vec())).unwrap());
-        let numbers = [&[1e-12][..], &[-1e-12; 3], &[0.0], &[1e-12, 1.0]].map(|n| graph.add_constant("constant", tensor(n)));
-        let graph = convert(attach::tensors(graph), Ports::Half).graph;
-        let bits = |v: ValueId| {
-            graph
-                .value(v)
-                .data
-                .as_deref()
-                .map(|t| (0..t.len()).filter_map(|i| t.get_f64(i)).collect::<Vec<_>>())
-        };
-        let least = f64::from(f16::from_bits(1).to_f32());
-        assert_eq!(
-            numbers.map(|v| bits(v).unwrap()),
-            [vec![least], vec![-least; 3], vec![0.0], vec![0.0, 1.0]]
-        );
-        let clips = graph.nodes.iter().filter_map(|n| match n.op {
-            Op::Primitive(Primitive::Unary(Unary::Clip(low, high))) => Some((low.0, high.0)),
-            _ => None,
-        });
-        assert_eq!(clips.collect::<Vec<_>>(), [(least as f32, f32::INFINITY)]);
-    }
-
-    #[test]
-    fn ports_keep_their_type_or_become_half_and_everything_inside_is_half() {
-        for (ports, wanted) in [(Ports::Declared, DType::F32), (Ports::Half, DType::F16)] {
-            let graph = convert(attach::tensors(network()), ports).graph;
-            verify(&graph).unwrap();
-            let ends = [graph.inputs[0].value, graph.outputs[0].value];
-            assert_eq!(ends.map(|v| graph.value(v).dtype), [wanted; 2], "{ports:?}");
-            let inner = graph.nodes.iter().find(|n| n.name == "relu").unwrap();
-            assert!(!ends.contains(&inner.inputs[0]) && !ends.contains(&inner.outputs[0]));
-            assert_eq!(graph.value(inner.outputs[0]).dtype, DType::F16);
-        }
-    }
-
-    /// A picture cut into patches, which are copied side by side; and two parts that are joined and given as a result.
-    fn looked_at() -> Graph {
-        let mut graph = Graph::default();
-        let shape = |dims: &[u32]| Shape::new(dims).unwrap();
-        let copy = |name: &str, graph: &mut Graph, from, dims: &[u32]| {
-            let to = graph.add_value(name, DType::F32, shape(dims));
-            graph.add_node(name, Op::Primitive(Primitive::Copy), vec![from], vec![to]);
-            to
-        };
-        let x = graph.add_value("x", DType::F32, shape(&[1, 2, 4]));
-        let cut = graph.add_value("cut", DType::F32, shape(&[2, 2, 2]));
-        graph.add_node("cut", Op::View(ViewOp::Reshape), vec![x], vec![cut]);
-        let turned = graph.add_value("turned", DType::F32, shape(&[2, 2, 2]));
-        graph.add_node(
-            "turned",
-            Op::View(ViewOp::Transpose { perm: vec![1, 0, 2] }),
-            vec![cut],
-            vec![turned],
-        );
-        let patches = copy("patches", &mut graph, turned, &[2, 2, 2]);
-        let relu = graph.add_value("relu", DType::F32, shape(&[2, 2, 2]));
-        graph.add_node("relu", Op::Primitive(Primitive::Unary(Unary::Relu)), vec![patches], vec![relu]);
-        let joined = graph.add_value("joined", DType::F32, shape(&[4, 2, 2]));
-        graph.add_node("joined", Op::Concat { axis: 0 }, vec![relu, patches], vec![joined]);
-        graph.inputs.push(port("x", x));
-        graph.outputs.push(port("joined", joined));
-        graph
-    }
-
-    #[test]
-    fn half_ports_are_read_and_written_without_copies_that_leave_nothing_free() {
-        let names = |graph: &Graph| graph.nodes.iter().map(|n| n.name.clone()).collect::<Vec<_>>();
-        let declared = convert(attach::tensors(looked_at()), Ports::Declared).graph;
-        assert_eq!(
-            names(&declared),
-            ["x.f16", "cut", "turned", "patches", "relu", "joined", "joined.f32"]
-        );
-        let half = convert(attach::tensors(looked_at()), Ports::Half).graph;
-        verify(&half).unwrap();
-        assert_eq!(names(&half), ["cut", "turned", "patches", "relu", "joined"]);
-        assert_eq!(half.value(half.inputs[0].value).dtype, DType::F16);
-        // What a function reads may be wanted in another layout; and what is a result twice lies in two places.
-        let mut used = looked_at();
-        used.nodes[2].op = Op::Primitive(Primitive::Unary(Unary::Relu));
-        assert!(names(&convert(attach::tensors(used), Ports::Half).graph).contains(&"x.f16".to_string()));
-        let mut twice = looked_at();
-        let again = Named {
-            name: "again".into(),
-            ..twice.outputs[0].clone()
-        };
-        twice.outputs.push(again);
-        let twice = convert(attach::tensors(twice), Ports::Half).graph;
-        verify(&twice).unwrap();
-        assert_eq!(names(&twice).iter().filter(|n| n.ends_with(".f32")).count(), 2);
-    }
 }
