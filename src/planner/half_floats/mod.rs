@@ -1,15 +1,18 @@
 //! Half-precision activations and weights: every f32 value inside a network becomes f16, converted at its borders.
 //!
 //! Arithmetic stays in f32 (see [`crate::plan::format::Rounding`]). What a decoder works with stays f32, and so do tensor
-//! inputs and results, which keep the type that ONNX declares, unless [`Ports::Half`] is asked for, and grids of places that are
-//! constants.
+//! inputs and results, which keep the type that ONNX declares, unless [`Ports::Half`] is asked for.
 //!
 //! | file | idea |
 //! |---|---|
 //! | this one | the types of values, the borders of the network |
+//! | [`islands`] | coordinates and counts, which stay f32 |
+//! | [`ranges`] | between which numbers values lie |
 //! | [`numbers`] | what f16 makes of constants |
 
+mod islands;
 mod numbers;
+mod ranges;
 #[cfg(test)]
 mod tests;
 
@@ -34,13 +37,14 @@ pub enum Ports {
 /// Converts the network.
 pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
     let graph = &mut attached.graph;
-    let keep = results(graph, &attached.results);
-    numbers::settle_comparisons(graph, &keep);
+    let kept = islands::find(graph, &attached.results, ports);
+    let results = results(graph, &attached.results);
+    numbers::settle_comparisons(graph, &kept);
     let single: Vec<bool> = graph.outputs.iter().map(|n| graph.value(n.value).dtype == DType::F32).collect();
-    borders_in(graph, &attached.results);
+    borders_in(graph, &attached.results, &kept);
     for (index, value) in graph.values.iter_mut().enumerate() {
         let id = ValueId(index as u32);
-        let border = graph.inputs.iter().any(|n| n.value == id) || keep.contains(&id);
+        let border = graph.inputs.iter().any(|n| n.value == id) || results.contains(&id) || kept.contains(&id);
         if value.dtype != DType::F32 || border {
             continue;
         }
@@ -57,7 +61,8 @@ pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
             (*low, *high) = (Scalar(numbers::held(low.0)), Scalar(numbers::held(high.0)));
         }
     }
-    borders_out(graph, &single);
+    islands::settle_borders(graph, &kept);
+    borders_out(graph, &single, &kept, ports);
     if ports == Ports::Half {
         halve_ports(graph, &attached.results);
         drop_copies(graph);
@@ -72,8 +77,6 @@ fn results(graph: &Graph, foreign: &BTreeMap<ValueId, ResultOf>) -> BTreeSet<Val
         let Op::Primitive(primitive) = &node.op else { continue };
         match primitive {
             Primitive::DecodeYolox { .. } | Primitive::Nms(_) => keep.extend(&node.outputs),
-            // A fixed grid loses nothing: places of halves are off by some hundredths of a pixel of a large picture.
-            Primitive::Sample(_) => keep.extend(fixed(graph, node.inputs[1])),
             Primitive::Gather { .. } if foreign.contains_key(&node.inputs[0]) => keep.extend(&node.outputs),
             _ => {}
         }
@@ -81,32 +84,14 @@ fn results(graph: &Graph, foreign: &BTreeMap<ValueId, ResultOf>) -> BTreeSet<Val
     keep
 }
 
-/// The constant that `value` is, or looks at through views that only it is read by; nothing if others read of it, or it is computed.
-fn fixed(graph: &Graph, value: ValueId) -> Vec<ValueId> {
-    let mut looks = vec![value];
-    loop {
-        let value = looks[looks.len() - 1];
-        let readers = graph.nodes.iter().flat_map(|n| &n.inputs).filter(|v| **v == value).count();
-        if readers != 1 || graph.outputs.iter().any(|n| n.value == value) {
-            return Vec::new();
-        }
-        if graph.value(value).data.is_some() {
-            return looks;
-        }
-        match graph.nodes.iter().find(|n| n.outputs.contains(&value)) {
-            Some(node) if matches!(node.op, Op::View(_)) => looks.push(node.inputs[0]),
-            _ => return Vec::new(),
-        }
-    }
-}
-
-/// Lets readers of an f32 input read a conversion of it; other tenants' results are read as they are.
-fn borders_in(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
+/// Lets readers of an f32 input read a conversion of it; other tenants' results are read as they are, and inputs that are `kept`
+/// by those that compute in f32.
+fn borders_in(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>, kept: &BTreeSet<ValueId>) {
     let inputs: Vec<(String, ValueId)> = graph.inputs.iter().map(|n| (n.name.clone(), n.value)).collect();
     let mut conversions = Vec::new();
     for (name, value) in inputs {
         let (dtype, shape) = graph.operand(value);
-        if dtype != DType::F32 || foreign.contains_key(&value) {
+        if dtype != DType::F32 || foreign.contains_key(&value) || kept.contains(&value) {
             continue;
         }
         // The copy's own type follows with all others that are not at a border.
@@ -119,15 +104,20 @@ fn borders_in(graph: &mut Graph, foreign: &BTreeMap<ValueId, ResultOf>) {
     graph.nodes.splice(0..0, conversions);
 }
 
-/// Converts results that were f32 back.
-fn borders_out(graph: &mut Graph, single: &[bool]) {
+/// Converts results that were f32 back, and those that are `kept` where ports are halves.
+fn borders_out(graph: &mut Graph, single: &[bool], kept: &BTreeSet<ValueId>, ports: Ports) {
     for (index, &single) in single.iter().enumerate() {
         let value = graph.outputs[index].value;
-        if graph.value(value).dtype != DType::F16 || !single {
+        let outer = match graph.value(value).dtype {
+            DType::F16 => (DType::F32, "f32"),
+            DType::F32 if ports == Ports::Half && kept.contains(&value) => (DType::F16, "f16"),
+            _ => continue,
+        };
+        if !single {
             continue;
         }
-        let name = format!("{}.f32", graph.outputs[index].name);
-        let outer = graph.add_value(name.clone(), DType::F32, graph.value(value).shape);
+        let name = format!("{}.{}", graph.outputs[index].name, outer.1);
+        let outer = graph.add_value(name.clone(), outer.0, graph.value(value).shape);
         graph.nodes.push(Node::copy(name, value, outer));
         graph.outputs[index].value = outer;
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::planner::attach;
 use crate::planner::graph::{Named, verify};
-use crate::primitive::Binary;
+use crate::primitive::{Binary, Outside, Places, Sample, Sampling};
 use crate::tensor::{Data, Shape, Tensor};
 use half::f16;
 
@@ -142,8 +142,15 @@ fn binary(kind: Binary) -> Op {
     Op::Primitive(Primitive::Binary(kind))
 }
 
+const COPY: Op = Op::Primitive(Primitive::Copy);
+
 fn made<'g>(graph: &'g Graph, name: &str) -> &'g Node {
     graph.nodes.iter().find(|n| n.name == name).unwrap()
+}
+
+/// The type of what the node of a name makes.
+fn dtype(graph: &Graph, name: &str) -> DType {
+    graph.value(made(graph, name).outputs[0]).dtype
 }
 
 fn elements(graph: &Graph, value: ValueId) -> Vec<f64> {
@@ -233,4 +240,157 @@ fn comparisons_with_constants_are_as_true_of_halves_as_they_were() {
         assert_eq!(root("other", 1), [f16::from_f32(nearest).to_f64()], "{constant}");
         assert_eq!(elements(&graph, c), root("other", 1));
     }
+}
+
+/// Integers of the kind `count` makes of the input become floats, are divided, and meet the network's own values.
+fn counted(most: u32) -> Graph {
+    let mut graph = Graph::default();
+    let x = graph.add_value("x", DType::F32, shape(&[1, most]));
+    graph.inputs.push(port("x", x));
+    let place = add(
+        &mut graph,
+        "place",
+        Op::Primitive(Primitive::ArgMax { axis: 1 }),
+        &[x],
+        DType::I32,
+        &[1, 1],
+    );
+    let float = add(&mut graph, "float", COPY, &[place], DType::F32, &[1, 1]);
+    let width = graph.add_constant("width", Arc::new(Tensor::new(shape(&[1, 1]), Data::F32(vec![152.0])).unwrap()));
+    let row = add(&mut graph, "row", binary(Binary::Div), &[float, width], DType::F32, &[1, 1]);
+    let weight = add(
+        &mut graph,
+        "weight",
+        Op::Primitive(Primitive::Softmax { axis: 1 }),
+        &[x],
+        DType::F32,
+        &[1, most],
+    );
+    let repeated = add(&mut graph, "repeated", Op::View(ViewOp::Broadcast), &[row], DType::F32, &[1, most]);
+    let moved = add(
+        &mut graph,
+        "moved",
+        binary(Binary::Add),
+        &[weight, repeated],
+        DType::F32,
+        &[1, most],
+    );
+    let softmax = add(
+        &mut graph,
+        "y",
+        Op::Primitive(Primitive::Softmax { axis: 1 }),
+        &[moved],
+        DType::F32,
+        &[1, most],
+    );
+    graph.outputs.push(port("y", softmax));
+    graph
+}
+
+#[test]
+fn integers_that_f16_does_not_hold_stay_single_until_they_meet_the_network() {
+    for ports in [Ports::Declared, Ports::Half] {
+        let graph = convert(attach::tensors(counted(2050)), ports).graph;
+        verify(&graph).unwrap();
+        let types = ["float", "row", "repeated", "moved"].map(|name| dtype(&graph, name));
+        assert_eq!(types, [DType::F32, DType::F32, DType::F16, DType::F16]);
+        // What leaves is bound first, and copied before it is repeated.
+        let bound = made(&graph, "row.bound");
+        assert!(matches!(
+            bound.op,
+            Op::Primitive(Primitive::Unary(Unary::Clip(Scalar(-65504.0), Scalar(65504.0))))
+        ));
+        assert_eq!(made(&graph, "repeated").inputs, made(&graph, "row.f16").outputs);
+        // Up to 2048 nothing is lost.
+        let small = convert(attach::tensors(counted(2049)), ports).graph;
+        assert!(["float", "row", "moved"].iter().all(|name| dtype(&small, name) == DType::F16));
+        assert!(small.nodes.iter().all(|n| n.name != "row.f16"));
+    }
+}
+
+/// Points of an input by a matrix, what the network adds, and the picture sampled there.
+fn projected() -> Graph {
+    let mut graph = Graph::default();
+    let inputs = [("points", &[1, 16, 4][..]), ("picture", &[1, 2, 8, 8])];
+    let [points, picture] = inputs.map(|(name, dims)| {
+        let value = graph.add_value(name, DType::F32, shape(dims));
+        graph.inputs.push(port(name, value));
+        value
+    });
+    let camera = Tensor::new(shape(&[1, 4, 2]), Data::F32(vec![1266.0; 8])).unwrap();
+    let camera = graph.add_constant("camera", Arc::new(camera));
+    let places = add(
+        &mut graph,
+        "places",
+        Op::Primitive(Primitive::MatMul),
+        &[points, camera],
+        DType::F32,
+        &[1, 16, 2],
+    );
+    let features = add(
+        &mut graph,
+        "features",
+        Op::Primitive(Primitive::Softmax { axis: 3 }),
+        &[picture],
+        DType::F32,
+        &[1, 2, 8, 8],
+    );
+    let band = ViewOp::Slice {
+        start: vec![0, 0, 0, 0],
+        step: vec![1; 4],
+    };
+    let part = add(&mut graph, "part", Op::View(band), &[features], DType::F32, &[1, 2, 4, 4]);
+    let moves = add(&mut graph, "moves", Op::View(ViewOp::Reshape), &[part], DType::F32, &[1, 16, 2]);
+    let moved = add(&mut graph, "moved", binary(Binary::Add), &[places, moves], DType::F32, &[1, 16, 2]);
+    let grid = add(&mut graph, "grid", Op::View(ViewOp::Reshape), &[moved], DType::F32, &[1, 4, 4, 2]);
+    let sample = Primitive::Sample(Sample {
+        sampling: Sampling::Linear,
+        outside: Outside::Zero,
+        places: Places::Grid { align_corners: false },
+    });
+    let sampled = add(
+        &mut graph,
+        "sampled",
+        Op::Primitive(sample),
+        &[features, grid],
+        DType::F32,
+        &[1, 2, 4, 4],
+    );
+    graph.outputs.push(port("y", sampled));
+    graph
+}
+
+#[test]
+fn grids_stay_single_with_what_they_are_computed_from() {
+    let graph = convert(attach::tensors(projected()), Ports::Declared).graph;
+    verify(&graph).unwrap();
+    let types = ["places", "moved", "grid"].map(|name| dtype(&graph, name));
+    assert_eq!(types, [DType::F32; 3]);
+    assert_eq!(made(&graph, "places").inputs[0], graph.inputs[0].value, "read as it is");
+    // The network's own values are halves, of which no more becomes single than is read.
+    let types = ["features", "part", "moves", "sampled"].map(|name| dtype(&graph, name));
+    assert_eq!(types, [DType::F16; 4]);
+    assert_eq!(made(&graph, "moved").inputs[1], made(&graph, "moves.f32").outputs[0]);
+    assert_eq!(made(&graph, "moves.f32").inputs, made(&graph, "moves").outputs);
+}
+
+#[test]
+fn constants_are_single_where_single_numbers_meet_them_and_halves_elsewhere() {
+    let mut graph = Graph::default();
+    let x = graph.add_value("x", DType::F32, shape(&[2]));
+    graph.inputs.push(port("x", x));
+    let c = floats(&mut graph, "c", &[1e6, 0.1]);
+    let whole = add(&mut graph, "scaled", binary(Binary::Mul), &[x, c], DType::F32, &[2]);
+    let whole = add(&mut graph, "whole", COPY, &[whole], DType::I32, &[2]);
+    let weight = add(&mut graph, "weight", softmax(), &[x], DType::F32, &[2]);
+    let sum = add(&mut graph, "sum", binary(Binary::Add), &[weight, c], DType::F32, &[2]);
+    graph.outputs.extend([port("whole", whole), port("sum", sum)]);
+    let graph = convert(attach::tensors(graph), Ports::Declared).graph;
+    verify(&graph).unwrap();
+    assert_eq!(["scaled", "sum"].map(|name| dtype(&graph, name)), [DType::F32, DType::F16]);
+    assert_eq!(made(&graph, "scaled").inputs, [x, c]);
+    assert_eq!(graph.value(c).data.as_deref().unwrap().as_f32(), Some(&[1e6, 0.1][..]));
+    let rounded = elements(&graph, made(&graph, "sum").inputs[1]);
+    assert_eq!(rounded, [65504.0, f16::from_f32(0.1).to_f64()]);
+    assert_eq!(made(&graph, "weight").inputs, made(&graph, "x.f16").outputs);
 }
