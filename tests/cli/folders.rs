@@ -116,6 +116,9 @@ fn what_has_no_end_or_no_writer_is_refused_at_once() {
             assert!(said.contains(endless), "{arguments:?}: {said}");
         }
     }
-    let text = complaint(&platoon(dir, &["infer", "--model", "tiny.onnx", "--input", "zero.npy", "--out", "o"]));
+    let text = complaint(&platoon(
+        dir,
+        &["infer", "--model", "tiny.onnx", "--input", "zero.npy", "--out", "o"],
+    ));
     assert!(text.contains("zero.npy") && text.contains("not a regular file"), "{text}");
 }

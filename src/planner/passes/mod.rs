@@ -34,6 +34,7 @@ mod stack;
 #[cfg(test)]
 mod tests;
 
+pub(super) use drop_dead::run as drop_dead;
 pub(super) use rewrite::replace;
 
 use super::graph::{Graph, VerifyError, verify};

@@ -8,6 +8,7 @@ mod crops;
 mod ends;
 mod files;
 mod group_normalise;
+mod islands;
 mod meeting;
 pub mod nets;
 mod oracle;
