@@ -14,7 +14,7 @@ const BOXES_A_CANDIDATE: u32 = 64;
 
 /// Data of the inputs of an isolated plan that hold such operands: number of the input, bytes.
 ///
-/// `Nms` gets scores of which one box in 64 reaches the lowest that is kept; `Crop` gets as many detections
+/// `Nms` gets scores of which as many boxes as on a street reach the lowest that is kept; `Crop` gets as many detections
 /// as it has rows, all of a class that it cuts out.
 pub fn operands(plan: &Plan, isolated: &Isolated) -> Vec<(usize, Vec<u8>)> {
     let mut all = Vec::new();

@@ -6,6 +6,7 @@ use crate::backend::cpu::simd::Isa;
 use crate::bench::{choice, report};
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::deployment::Deployment;
+use crate::plan::format::Digest;
 use crate::planner::optable::{self, OpTable};
 use crate::planner::simulate::Calibration;
 use crate::planner::tasks::Tasks;
@@ -178,6 +179,14 @@ pub fn compile(
     Ok(compiled)
 }
 
+/// What [`stale`] finds.
+pub struct Stale<'a> {
+    /// The task sets to compile.
+    pub sets: Vec<&'a str>,
+    /// What the wanted one is made from, where its plan was held against that.
+    pub source: Option<Digest>,
+}
+
 /// The task sets to compile before `wanted` can run from `folder`: it, and every other one the table there holds, where
 /// the task file, the models, the board or the options are no longer what their plans were made from; and `wanted` in any case
 /// where it is to be searched for anew.
@@ -188,24 +197,28 @@ pub fn stale<'a>(
     options: &CompileOptions,
     searches: bool,
     folder: &Path,
-) -> anyhow::Result<Vec<&'a str>> {
+) -> anyhow::Result<Stale<'a>> {
+    let unseen = |sets| Ok(Stale { sets, source: None });
     let all = || tasks.sets.keys().map(String::as_str);
     let deployment = match Deployment::load(folder) {
         Ok(deployment) => deployment,
         // A table that does not load may fail for any of its plans.
-        Err(_) if folder.join("table").exists() => return Ok(all().collect()),
-        Err(_) => return Ok(vec![wanted]),
+        Err(_) if folder.join("table").exists() => return unseen(all().collect()),
+        Err(_) => return unseen(vec![wanted]),
     };
     let table = &deployment.table;
     let default_agrees = table.default_task_set == tasks.default || !table.entries.iter().any(|e| e.task_set == tasks.default);
     let table_agrees = table.slots == tasks.slots && default_agrees;
-    let mut stale = Vec::new();
+    let (mut stale, mut wanted_source) = (Vec::new(), None);
     for name in all() {
         let plan = deployment.plans.iter().find(|p| p.task_set == name);
         let fresh = match plan {
             None => name != wanted,
             Some(plan) => {
                 let source = planner::source_digest(tasks, name, board, options).with_context(|| format!("task set `{name}`"))?;
+                if name == wanted {
+                    wanted_source = Some(source);
+                }
                 plan.source == source && (table_agrees && !searches || name != wanted)
             }
         };
@@ -213,5 +226,8 @@ pub fn stale<'a>(
             stale.push(name);
         }
     }
-    Ok(stale)
+    Ok(Stale {
+        sets: stale,
+        source: wanted_source,
+    })
 }

@@ -196,12 +196,12 @@ fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord,
         );
     }
     let stale = compile::stale(&tasks, wanted, board, &options, arguments.compile.searches(), folder)?;
-    if !stale.is_empty() {
+    if !stale.sets.is_empty() {
         let bar = ProgressBar::new_spinner();
         bar.enable_steady_tick(Duration::from_millis(100));
         compile::compile(
             &tasks,
-            &stale,
+            &stale.sets,
             board,
             &options,
             folder,
@@ -210,7 +210,10 @@ fn bring_up_to_date(common: &Common, arguments: &Arguments, board: &BoardRecord,
         )?;
         bar.finish_and_clear();
     }
-    Ok(planner::source_digest(&tasks, wanted, board, &options)?)
+    match stale.source {
+        Some(source) if stale.sets.is_empty() => Ok(source),
+        _ => Ok(planner::source_digest(&tasks, wanted, board, &options)?),
+    }
 }
 
 /// Refuses a synthetic drive whose every picture would be too large for the camera.

@@ -1,7 +1,7 @@
 //! If: the branch that a condition known while importing chooses, in place of the node.
 
 use super::builder::{Builder, Operand};
-use super::error::{Fallible, Reason, malformed, unsupported};
+use super::error::{Fallible, Reason, given_twice, malformed, unsupported};
 use super::proto::NodeProto;
 use super::{file, import_node, node_name};
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(super) fn import(
             .get(&given.name)
             .ok_or_else(|| malformed(format!("gives no `{}`", given.name)).at(chosen))?;
         if names.insert(output.clone(), operand.clone()).is_some() {
-            return Err(malformed(format!("gives `{output}`, which is given already")));
+            return Err(given_twice(output));
         }
     }
     Ok(())

@@ -134,6 +134,16 @@ pub(super) fn malformed(text: impl Into<String>) -> Reason {
     Reason::new(Kind::Malformed, text)
 }
 
+/// A name that is read and that nothing has given before.
+pub(super) fn ungiven(name: &str) -> Reason {
+    malformed(format!("reads `{name}`, which no input, initializer or earlier node gives"))
+}
+
+/// A name that is given a second time.
+pub(super) fn given_twice(name: &str) -> Reason {
+    malformed(format!("gives `{name}`, which is given already"))
+}
+
 pub(super) fn unsupported(text: impl Into<String>) -> Reason {
     Reason::new(Kind::Unsupported, text)
 }

@@ -31,7 +31,7 @@ use crate::limits::MAX_OPERATORS;
 use crate::planner::graph::{Graph, Named, verify};
 use crate::tensor::Tensor;
 use builder::{Builder, Operand};
-use error::{Fallible, Reason, limit, malformed, options, unsupported};
+use error::{Fallible, Reason, given_twice, limit, malformed, options, ungiven, unsupported};
 use host::Elem;
 use node::OnnxNode;
 use proto::{GraphProto, ModelProto, NodeProto};
@@ -186,9 +186,7 @@ fn import_node(
                     Err(sequence::refused(input))
                 }
             }
-            None => Err(malformed(format!(
-                "reads `{input}`, which no input, initializer or earlier node gives"
-            ))),
+            None => Err(ungiven(input)),
         })
         .collect::<Fallible<Vec<_>>>()?;
     let fresh = builder.graph.values.len();
@@ -202,7 +200,7 @@ fn import_node(
                 node.finish()?;
                 let made = proto.output.first().ok_or_else(|| malformed("no output"))?;
                 if names.contains_key(made) {
-                    return Err(malformed(format!("gives `{made}`, which is given already")));
+                    return Err(given_twice(made));
                 }
                 return builder.sequences.add(made, parts);
             }
@@ -211,13 +209,20 @@ fn import_node(
         ops::import(builder, &node, path)?
     };
     node.finish()?;
-    for (index, output) in proto.output.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
-        let Some(operand) = results.get(index) else {
-            return Err(unsupported(format!("output {index} (`{output}`) is not computed")));
-        };
+    for output in outputs(proto, &results) {
+        let (output, operand) = output?;
         bind(output, operand, fresh, builder, names)?;
     }
     Ok(())
+}
+
+/// The outputs that a node names, each with its result.
+fn outputs<'a, T>(proto: &'a NodeProto, results: &'a [T]) -> impl Iterator<Item = Fallible<(&'a String, &'a T)>> {
+    let named = proto.output.iter().enumerate().filter(|(_, output)| !output.is_empty());
+    named.map(|(index, output)| match results.get(index) {
+        Some(result) => Ok((output, result)),
+        None => Err(unsupported(format!("output {index} (`{output}`) is not computed"))),
+    })
 }
 
 /// Gives an operand its ONNX name, and its value too if it is no older than `fresh`.
@@ -228,7 +233,7 @@ fn bind(output: &str, operand: &Operand, fresh: usize, builder: &mut Builder, na
         output.clone_into(&mut builder.graph.values[id.index()].name);
     }
     match names.insert(output.to_owned(), operand.clone()) {
-        Some(_) => Err(malformed(format!("gives `{output}`, which is given already"))),
+        Some(_) => Err(given_twice(output)),
         None => Ok(()),
     }
 }
@@ -245,14 +250,13 @@ fn import_deep(
     let fresh = builder.graph.values.len();
     builder.start_node(name);
     let results = deep::import(proto, opset, path, builder, names)?;
-    for (index, output) in proto.output.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
-        let result = results.get(index);
-        let result = result.ok_or_else(|| unsupported(format!("output {index} (`{output}`) is not computed")))?;
+    for output in outputs(proto, &results) {
+        let (output, result) = output?;
         match result.flat(builder)? {
             Some(operand) => bind(output, &operand, fresh, builder, names)?,
             None => {
                 if builder.deep.insert(output.clone(), result.clone()).is_some() {
-                    return Err(malformed(format!("gives `{output}`, which is given already")));
+                    return Err(given_twice(output));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Sequences of tensors whose places are known while importing: they are lists of operands, of which no plan knows.
 
 use super::builder::{Builder, Operand};
-use super::error::{Fallible, limit, malformed, unsupported};
+use super::error::{Fallible, given_twice, limit, malformed, unsupported};
 use super::host::{Host, shape_of};
 use super::node::OnnxNode;
 use crate::limits::MAX_OPERATORS;
@@ -33,7 +33,7 @@ impl Sequences {
         }
         match self.by_name.insert(name.to_owned(), parts.into()) {
             None => Ok(()),
-            Some(_) => Err(malformed(format!("gives `{name}`, which is given already"))),
+            Some(_) => Err(given_twice(name)),
         }
     }
 }

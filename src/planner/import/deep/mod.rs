@@ -7,7 +7,7 @@
 mod call;
 
 use super::builder::{Builder, Operand};
-use super::error::{Fallible, malformed};
+use super::error::{Fallible, malformed, ungiven};
 use super::host::shape_of;
 use super::node::OnnxNode;
 use super::ops::reshape::extents;
@@ -54,11 +54,7 @@ pub(super) fn import(
             (Some(operand), _) => Some(Deep::of(operand)),
             (None, Some(deep)) => Some(deep.clone()),
             (None, None) if name.is_empty() => None,
-            (None, None) => {
-                return Err(malformed(format!(
-                    "reads `{name}`, which no input, initializer or earlier node gives"
-                )));
-            }
+            (None, None) => return Err(ungiven(name)),
         });
     }
     let operands = inputs.iter().map(|x| x.as_ref().map(|x| x.elements.clone())).collect();
