@@ -220,14 +220,19 @@ impl Fold {
 
 /// `base` repeated to `shape` by a view added to `views`, or `base` itself if it has that shape.
 pub(super) fn repeated(graph: &mut Graph, views: &mut Vec<Node>, base: ValueId, shape: Shape) -> ValueId {
+    viewed(graph, views, base, shape, ViewOp::Broadcast, "repeated")
+}
+
+/// A value under another shape, unless it has it already: the node that views it so goes to `views`.
+pub(super) fn viewed(graph: &mut Graph, views: &mut Vec<Node>, base: ValueId, shape: Shape, view: ViewOp, what: &str) -> ValueId {
     if graph.values[base.index()].shape == shape {
         return base;
     }
-    let name = format!("{}.repeated", graph.value(base).name);
+    let name = format!("{}.{what}", graph.value(base).name);
     let output = graph.add_value(name.clone(), graph.value(base).dtype, shape);
     views.push(Node {
         name,
-        op: Op::View(ViewOp::Broadcast),
+        op: Op::View(view),
         inputs: vec![base],
         outputs: vec![output],
     });

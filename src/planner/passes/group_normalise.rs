@@ -3,7 +3,7 @@
 //! can join it. The same positions are summed in the same order. So does normalisation spelled with means over all places, or these
 //! and the channels.
 
-use super::fold_batchnorm::{floats, per_channel, repeated};
+use super::fold_batchnorm::{floats, per_channel, repeated, viewed};
 use super::normalise::normalised;
 use super::rewrite::{Index, replace};
 use crate::planner::graph::{Graph, Op, ValueId, ViewOp};
@@ -52,11 +52,12 @@ fn groups(shape: Shape, axes: u8) -> Option<u32> {
 
 /// A normalisation of flattened groups.
 struct Found {
-    picture: ValueId,
+    /// What is flattened: the picture, or its elements in the same order under other axes.
+    source: ValueId,
     groups: u32,
     epsilon: Scalar,
     functions: Vec<Function>,
-    /// What has the picture's axes again.
+    /// What has the picture's axes.
     restored: ValueId,
 }
 
@@ -75,16 +76,47 @@ fn find(graph: &Graph, index: &Index, node: usize) -> Option<Found> {
     };
     let flattened = graph.nodes[node].inputs[0];
     let flatten = &graph.nodes[index.producers[flattened.index()]?];
-    let picture = *flatten.inputs.first().filter(|_| flatten.op == Op::View(ViewOp::Reshape))?;
+    let source = *flatten.inputs.first().filter(|_| flatten.op == Op::View(ViewOp::Reshape))?;
     let [samples, groups, _] = *graph.value(flattened).shape.dims() else {
         return None;
     };
-    let shape = graph.value(picture).shape;
-    let whole = groups > 0 && shape.dim(1).is_multiple_of(groups);
-    if shape.rank() < 3 || shape.dim(0) != samples || !whole {
+    let restored = restored(graph, index, node)?;
+    let shape = graph.value(restored).shape;
+    let whole = groups > 0 && shape.rank() >= 3 && shape.dim(1).is_multiple_of(groups);
+    if shape.dim(0) != samples || !whole {
         return None;
     }
     let mut functions = Vec::new();
+    let (mut at, mut value) = (node, graph.nodes[node].outputs[0]);
+    while value != restored {
+        let mut behind = graph.nodes.iter().enumerate().skip(at + 1);
+        let (reader, next) = behind.find(|(_, n)| n.inputs.contains(&value))?;
+        if let Op::Primitive(Primitive::Binary(kind)) = next.op {
+            let place = usize::from(next.inputs[0] == value);
+            let values = per_channel(graph, index, next.inputs[place], 1)?;
+            let channels = match changes_nothing(kind, &values) {
+                true => None,
+                false => Some(channels(graph, &values, next.inputs[place], shape)?),
+            };
+            functions.push(Function {
+                node: reader,
+                place,
+                channels,
+            });
+        }
+        (at, value) = (reader, *next.outputs.first()?);
+    }
+    Some(Found {
+        source,
+        groups,
+        epsilon,
+        functions,
+        restored,
+    })
+}
+
+/// What the values of a normalisation are reshaped to, behind functions of two values and nothing else; nobody else reads them flat.
+fn restored(graph: &Graph, index: &Index, node: usize) -> Option<ValueId> {
     let (mut at, mut value) = (node, graph.nodes[node].outputs[0]);
     loop {
         let mut behind = graph.nodes.iter().enumerate().skip(at + 1);
@@ -92,46 +124,30 @@ fn find(graph: &Graph, index: &Index, node: usize) -> Option<Found> {
         if index.uses[value.index()] != 1 {
             return None;
         }
-        let restored = *next.outputs.first()?;
+        (at, value) = (reader, *next.outputs.first()?);
         match next.op {
-            Op::View(ViewOp::Reshape) => {
-                return (graph.value(restored).shape == shape).then_some(Found {
-                    picture,
-                    groups,
-                    epsilon,
-                    functions,
-                    restored,
-                });
-            }
-            Op::Primitive(Primitive::Binary(kind)) => {
-                let place = usize::from(next.inputs[0] == value);
-                let values = per_channel(graph, index, next.inputs[place], 1)?;
-                let channels = match changes_nothing(kind, &values) {
-                    true => None,
-                    false => Some(channels(graph, &values, next.inputs[place], shape)?),
-                };
-                functions.push(Function {
-                    node: reader,
-                    place,
-                    channels,
-                });
-            }
+            Op::View(ViewOp::Reshape) => return Some(value),
+            Op::Primitive(Primitive::Binary(_)) => (),
             _ => return None,
         }
-        (at, value) = (reader, restored);
     }
 }
 
 fn apply(graph: &mut Graph, node: usize, found: Found) {
-    let shape = graph.value(found.picture).shape;
+    let shape = graph.value(found.restored).shape;
+    let mut views = Vec::new();
+    let mut under = Vec::new();
+    let picture = viewed(graph, &mut under, found.source, shape, ViewOp::Reshape, "reshaped");
+    if !under.is_empty() {
+        views.push((node, under));
+    }
     let mut value = graph.nodes[node].outputs[0];
     graph.nodes[node].op = Op::Primitive(Primitive::GroupNormalise {
         groups: found.groups,
         epsilon: found.epsilon,
     });
-    graph.nodes[node].inputs = vec![found.picture];
+    graph.nodes[node].inputs = vec![picture];
     graph.values[value.index()].shape = shape;
-    let mut views = Vec::new();
     for function in found.functions {
         let made = graph.nodes[function.node].outputs[0];
         let Some(channels) = function.channels else {
