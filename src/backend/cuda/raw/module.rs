@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 const MAX_DYNAMIC_SHARED: u32 = 8;
-/// Dynamic shared memory that a block gets without asking.
-const ORDINARY_SHARED: u32 = 48 << 10;
 /// Largest argument that a kernel may declare on the oldest supported driver.
 const ARGUMENT_BYTES: usize = 4096;
 /// The driver's code for machine code that is none.
@@ -132,11 +130,9 @@ pub struct Geometry {
 struct Argument([u8; ARGUMENT_BYTES]);
 
 impl Function {
-    /// Allows launches with this much dynamic shared memory.
+    /// Allows launches with this much dynamic shared memory. Small sizes, too, have to be allowed: what a kernel declares besides
+    /// counts towards the 48 KiB that need no leave.
     pub fn allow_shared(&self, bytes: u32) -> Result<(), DriverError> {
-        if bytes <= ORDINARY_SHARED {
-            return Ok(());
-        }
         let value = i32::try_from(bytes).unwrap_or(i32::MAX);
         // SAFETY: the function's module lives.
         unsafe { self.module.context.api.func_set_attribute(self.handle.0, MAX_DYNAMIC_SHARED, value) }
