@@ -358,6 +358,8 @@ pub enum Kernel {
     ConvAffine,
     /// GPU: convolution of 3 by 3 neighbours to few channels by `mma.sync`, a warp a tap, whose taps share a patch of pixels.
     ConvTaps,
+    /// GPU: convolution or matrix product of floats with constant weights, tile by tile, on ordinary arithmetic units.
+    ConvFma,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -8,6 +8,7 @@ use platoon::plan::deployment::Deployment;
 use platoon::planner::{self, CompileOptions, Compiled, PlannerError, boards};
 use platoon::runtime::{Engine, Options};
 use platoon::tensor::{DType, Data, Tensor};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
@@ -74,11 +75,12 @@ pub fn compile(model: &Path, options: &CompileOptions) -> Result<Compiled, Box<P
 
 /// One frame: the outputs by name.
 pub fn infer(engine: &mut Engine, inputs: &Tensors) -> Result<Tensors, Box<dyn Error>> {
-    let ports: Vec<String> = engine.plan().tenants[0].inputs.iter().map(|p| p.name.clone()).collect();
+    let ports = engine.plan().tenants[0].inputs.iter();
+    let ports: Vec<(String, DType)> = ports.map(|p| (p.name.clone(), p.view.dtype)).collect();
     let mut draft = engine.begin()?;
-    for (index, port) in ports.iter().enumerate() {
+    for (index, (port, dtype)) in ports.iter().enumerate() {
         let tensor = inputs.get(port).ok_or_else(|| format!("no data for input `{port}`"))?;
-        draft.copy_input(TenantId(0), index, tensor.bytes())?;
+        draft.copy_input(TenantId(0), index, &bytes_for(*dtype, tensor))?;
     }
     let ticket = draft.submit()?;
     engine.wait(&ticket, None)?;
@@ -89,6 +91,14 @@ pub fn infer(engine: &mut Engine, inputs: &Tensors) -> Result<Tensors, Box<dyn E
     }
     engine.release(ticket)?;
     Ok(outputs)
+}
+
+/// A tensor's bytes as a port of a type takes them: floats are rounded to halves for those that are f16.
+fn bytes_for(dtype: DType, tensor: &Tensor) -> Cow<'_, [u8]> {
+    match tensor.as_f32() {
+        Some(values) if dtype == DType::F16 => values.iter().flat_map(|&v| half::f16::from_f32(v).to_le_bytes()).collect(),
+        _ => tensor.bytes().into(),
+    }
 }
 
 /// One frame of a compiled network on `workers` workers of this processor.
@@ -103,7 +113,7 @@ pub fn inputs_of(compiled: &Compiled, mut value: impl FnMut() -> f32) -> Tensors
         let shape = port.view.layout.shape;
         let count = shape.elements();
         match port.view.dtype {
-            DType::F32 => Tensor::new(shape, Data::F32((0..count).map(|_| value()).collect())).unwrap(),
+            DType::F32 | DType::F16 => Tensor::new(shape, Data::F32((0..count).map(|_| value()).collect())).unwrap(),
             other => Tensor::zeros(other, shape),
         }
     };

@@ -10,7 +10,7 @@ use crate::network::{self, Machine, Tensors};
 use crate::skips::SKIPS;
 use platoon::backend::cuda::raw::{Context, Facts};
 use platoon::plan::format::Family;
-use platoon::planner::{CompileOptions, Compiled, Searcher};
+use platoon::planner::{CompileOptions, Compiled, Ports, Searcher};
 use platoon::tensor::{DType, Tensor};
 use std::error::Error;
 use std::fmt::Write;
@@ -143,6 +143,8 @@ impl Runner {
         let loaded = Loaded::new(self.folder.path(), case)?;
         let options = CompileOptions {
             dtype: self.dtype,
+            // Single operators between f32 ports would stay f32.
+            ports: if self.dtype == DType::F16 { Ports::Half } else { Ports::Declared },
             searcher: Searcher::Sequential,
             ..CompileOptions::default()
         };

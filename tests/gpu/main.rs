@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `conformance` | operators: ONNX's own cases, in f32 and in f16 |
 //! | `permutes` | axes in other orders: the bits of the processor |
+//! | `floats` | convolutions, products and reductions of floats: the bits of the processor |
 //! | `networks` | whole networks in f16 against the processor in f32 |
 //! | `bits` | the same bits, however a plan is scheduled, submitted and confined |
 //! | `company` | operators that share a workspace |
@@ -12,6 +13,7 @@
 //! | `faults` | what goes wrong on the device |
 //! | `refused` | what cannot be prepared |
 //! | `tensors` | tensor inputs in the GPU's memory |
+//! | `tiles` | the tiles that dense layers have on GPUs without `wgmma` |
 //!
 //! `PLATOON_KERNELS` names the folder of kernel archives, by default `plans/kernels`.
 #![cfg(all(feature = "cuda", feature = "bench"))]
@@ -21,6 +23,7 @@ mod bits;
 mod company;
 mod conformance;
 mod faults;
+mod floats;
 mod frames;
 mod images;
 mod networks;
@@ -28,6 +31,7 @@ mod permutes;
 mod refused;
 mod road;
 mod tensors;
+mod tiles;
 
 #[path = "../common/av.rs"]
 mod av;

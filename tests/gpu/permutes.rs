@@ -2,10 +2,10 @@
 
 use crate::data::{self, Chance};
 use crate::gpu;
-use crate::network::{self, Machine, Tensors};
+use crate::network::{self, Machine};
 use crate::onnx::{Graph, ints};
 use platoon::planner::{CompileOptions, Ports, Searcher};
-use platoon::tensor::{DType, Data, Tensor};
+use platoon::tensor::DType;
 
 /// Extents, and the order of the axes in the result.
 const PERMUTES: [(&[i64], &[i64]); 14] = [
@@ -67,19 +67,7 @@ fn axes_in_other_orders_have_the_processors_bits() {
                 .compile(&path, &options)
                 .unwrap_or_else(|e| panic!("{}", network::told(&*e)));
             let mut random = Chance::new(21 + seed);
-            let inputs: Tensors = compiled.plan.tenants[0]
-                .inputs
-                .iter()
-                .map(|port| {
-                    let shape = port.view.layout.shape;
-                    let values: Vec<f32> = (0..shape.elements()).map(|_| random.signed()).collect();
-                    let data = match port.view.dtype {
-                        DType::F16 => Data::F16(values.into_iter().map(half::f16::from_f32).collect()),
-                        _ => Data::F32(values),
-                    };
-                    (port.name.clone(), Tensor::new(shape, data).unwrap())
-                })
-                .collect();
+            let inputs = network::inputs_of(&compiled, || random.signed());
             let expected = reference.run(compiled.clone(), &inputs).unwrap();
             let found = machine.run(compiled, &inputs).unwrap();
             assert_eq!(

@@ -70,6 +70,7 @@ pub const UNITS: &[Unit] = &[
     unit!("attention_wgmma", HOPPER),
     unit!("conv_affine", HOPPER),
     unit!("conv_deep", HOPPER),
+    unit!("conv_fma"),
     unit!("conv_mma"),
     unit!("conv_parts"),
     unit!("conv_patch", HOPPER),
@@ -139,6 +140,7 @@ pub const HEADERS: &[Header] = &[
     header!("conv_wgmma_store.cuh"),
     header!("conv_wgmma_tile.cuh"),
     header!("conv_wide.cuh"),
+    header!("copy_single.cuh"),
     header!("divide.cuh"),
     header!("elementwise.cuh"),
     header!("epilogue.cuh"),
@@ -192,6 +194,7 @@ pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_
 /// The kernels that have units of their own; any other unit may serve any other kernel.
 const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::ConvAffine, &["conv_affine"]),
+    (Kernel::ConvFma, &["conv_fma"]),
     (Kernel::ConvMma, &["conv_mma"]),
     (Kernel::ConvParts, &["conv_parts"]),
     (Kernel::ConvTaps, &["conv_taps"]),

@@ -159,20 +159,8 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, M
     let window = &product.window;
     need((0..2).all(|a| window.kernel[a] <= MAX_TAPS), Misfit::Primitive)?;
     need(product.k() > 0 && product.k() < 1 << 30, Misfit::Primitive)?;
-    // The kernels count elements of the input, windows in the padding included, in 32 bits with a sign.
-    let reach = |a: usize| {
-        window
-            .reach(a)
-            .map(|r| i64::from(r) + i64::from(window.pad_begin[a]) + i64::from(window.pad_end[a]))
-    };
-    let channels = i64::from(product.x.extents[3]).checked_mul(product.x.strides[3].max(1));
-    let farthest = (0..3).try_fold(channels.unwrap_or(i64::MAX), |sum, axis| {
-        let beyond = if axis == 0 { 0 } else { reach(axis - 1)? };
-        sum.checked_add((i64::from(product.x.extents[axis]) + beyond).checked_mul(product.x.strides[axis])?)
-    });
-    need(farthest.is_some_and(|f| f <= i64::from(i32::MAX)), Misfit::Layout)?;
-    let pixels = product.out.extents[..3].iter().try_fold(1u32, |all, &n| all.checked_mul(n));
-    need(pixels.is_some_and(|n| (1..=i32::MAX as u32).contains(&n)), Misfit::Primitive)?;
+    need(product.is_counted(), Misfit::Layout)?;
+    need(product.has_pixels(), Misfit::Primitive)?;
     need(loader(&product) == Loader::Taps || product.k() <= MAX_GATHERED, Misfit::Layout)?;
     Ok(product)
 }

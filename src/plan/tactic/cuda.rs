@@ -6,6 +6,7 @@
 
 use super::attention;
 use super::conv_affine::{self, AffineTile, Order};
+use super::conv_fma::{self, FmaTile};
 use super::conv_mma::{self, MmaTile};
 use super::conv_parts::{self, PartTile};
 use super::conv_patch::{self, Kept, PatchTile};
@@ -125,6 +126,7 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         },
         _ => conv_mma::product(plan, body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
     };
+    let floats = conv_fma::product(plan, operator).map_or(Vec::new(), |p| conv_fma::menu(&p));
     let single = |kernels: &[Kernel]| kernels.iter().copied().map(Tactic::of).collect::<Vec<_>>();
     let leading = depthwise_strip::leading(operator);
     let strips = if leading.is_empty() {
@@ -139,6 +141,7 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         attention::menu(operator),
         pair::menu(operator),
         leading,
+        floats,
         single(&plain::KERNELS),
         strips,
         single(&[Kernel::Generic]),
@@ -231,6 +234,12 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(PartTile::of(tactic).is_some(), Misfit::Tile)?;
             need(operator.class.split_k <= 1, Misfit::Class)?;
             conv_parts::product(plan, operator).map(|_| ())
+        }
+        (Kernel::ConvFma, P::Conv { .. } | P::MatMul) => {
+            need(FmaTile::of(tactic).is_some(), Misfit::Tile)?;
+            need(operator.class.split_k <= 1, Misfit::Class)?;
+            plain::floats(operator)?;
+            conv_fma::product(plan, operator).map(|_| ())
         }
         (Kernel::Stem, P::Conv { .. }) => {
             let entry = StemTile::of(tactic).ok_or(Misfit::Tile)?;

@@ -6,6 +6,7 @@
 
 pub mod attention;
 pub mod conv_affine;
+pub mod conv_fma;
 pub mod conv_mma;
 pub mod conv_parts;
 pub mod conv_patch;

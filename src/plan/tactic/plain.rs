@@ -153,8 +153,9 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(reduced(x, *axes) < LONGEST_REDUCTION, Misfit::Layout)?;
             need(splits <= SPLITS || splits == MANY_SPLITS, Misfit::Class)?;
             let walk = reduction::walk(x, *axes)?;
-            // One range of an output has one thread: only the generic kernel's outputs lie as thick.
-            let ranged = splits > 1 || *kind == ReduceKind::Max;
+            // One range of few elements, or of halves, has one thread: only the generic kernel's outputs lie as thick.
+            let ordered = x.dtype == DType::F32 && reduced(x, *axes) >= u64::from(reduction::FEWEST_ORDERED);
+            let ranged = splits > 1 || *kind == ReduceKind::Max || ordered;
             let row = axes.is_power_of_two() && walk.parts.first().is_none_or(|&(_, step)| step == 1);
             need(ranged || row || (over_pixels(x, *axes) && pixels(x, y).is_ok()), Misfit::Layout)
         }
@@ -219,7 +220,7 @@ fn reduced(x: &View, axes: u8) -> u64 {
 }
 
 /// All tensors and values are floats, and none is empty.
-fn floats(operator: &Operator) -> Result<(), Misfit> {
+pub(super) fn floats(operator: &Operator) -> Result<(), Misfit> {
     let views = operator.calls.iter().flat_map(|c| &c.inputs).filter_map(|o| match o {
         Operand::View(view) => Some(view),
         Operand::Inner(_) => None,

@@ -85,16 +85,23 @@ pub struct Product<'a> {
 }
 
 impl<'a> Product<'a> {
-    /// Reads the operator; says what it lacks.
+    /// Reads an operator that is one product; says what it lacks.
     pub fn of(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
+        let (product, groups) = Product::grouped(plan, operator)?;
+        need(groups == 1, Misfit::Primitive)?;
+        Ok(product)
+    }
+
+    /// The same of a convolution in groups, and how many there are.
+    pub fn grouped(plan: &Plan, operator: &'a Operator) -> Result<(Product<'a>, u32), Misfit> {
         let head = operator.calls.first().ok_or(Misfit::Primitive)?;
         let view = |index: usize| match head.inputs.get(index) {
             Some(Operand::View(view)) => Ok(view),
             _ => Err(Misfit::Primitive),
         };
-        let (window, matrix) = match head.primitive {
-            Primitive::Conv { window, groups: 1 } if window.axes == 2 => (window, false),
-            Primitive::MatMul => (Window::new(&[1, 1]), true),
+        let (window, groups, matrix) = match head.primitive {
+            Primitive::Conv { window, groups } if window.axes == 2 => (window, groups, false),
+            Primitive::MatMul => (Window::new(&[1, 1]), 1, true),
             _ => return Err(Misfit::Primitive),
         };
         let (input, weights) = (view(0)?, view(1)?);
@@ -109,7 +116,7 @@ impl<'a> Product<'a> {
             |v: &View, axes: usize| (0..v.layout.shape.rank() - axes).all(|a| v.layout.shape.dim(a) == 1 || v.layout.stride(a) == 0);
         need(!matrix || weights.layout.shape.rank() >= 2 && repeats(weights, 2), Misfit::Weights)?;
         need(bias.is_none_or(|b| b.layout.shape.rank() >= 1 && repeats(b, 1)), Misfit::Weights)?;
-        Ok(Product {
+        let product = Product {
             input,
             x: Pixels::of(input).ok_or(Misfit::Primitive)?,
             output,
@@ -118,11 +125,33 @@ impl<'a> Product<'a> {
             bias,
             window,
             matrix,
-        })
+        };
+        Ok((product, groups))
     }
 
     /// Products summed for one element of the output.
     pub fn k(&self) -> u64 {
         self.window.taps() * u64::from(self.x.extents[3])
+    }
+    /// Kernels count elements of the input, windows in the padding included, in 32 bits with a sign.
+    pub fn is_counted(&self) -> bool {
+        let reach = |a: usize| {
+            let window = &self.window;
+            window
+                .reach(a)
+                .map(|r| i64::from(r) + i64::from(window.pad_begin[a]) + i64::from(window.pad_end[a]))
+        };
+        let channels = i64::from(self.x.extents[3]).checked_mul(self.x.strides[3].max(1));
+        let farthest = (0..3).try_fold(channels.unwrap_or(i64::MAX), |sum, axis| {
+            let beyond = if axis == 0 { 0 } else { reach(axis - 1)? };
+            sum.checked_add((i64::from(self.x.extents[axis]) + beyond).checked_mul(self.x.strides[axis])?)
+        });
+        farthest.is_some_and(|f| f <= i64::from(i32::MAX))
+    }
+
+    /// Kernels count pixels of the output in 32 bits with a sign, and there is one at least.
+    pub fn has_pixels(&self) -> bool {
+        let pixels = self.out.extents[..3].iter().try_fold(1u32, |all, &n| all.checked_mul(n));
+        pixels.is_some_and(|n| (1..=i32::MAX as u32).contains(&n))
     }
 }

@@ -6,6 +6,9 @@ use crate::plan::format::View;
 /// The most runs of reduced axes that do not lie as one.
 pub const MAX_PARTS: usize = 3;
 
+/// Fewest floats of an output that a kernel brings into shared memory to take them in one range.
+pub const FEWEST_ORDERED: u32 = 16;
+
 /// The order in which a reduction reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walk {

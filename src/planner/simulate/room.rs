@@ -6,6 +6,7 @@
 
 use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
+use crate::plan::tactic::conv_fma::FmaTile;
 use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_patch::PatchTile;
@@ -66,6 +67,9 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         }
         Kernel::ConvAffine => sharing(1, 256, 220),
         Kernel::ConvTaps => block(288, 160, 128 << 10),
+        Kernel::ConvFma => FmaTile::of(tactic).map_or(WHOLE_UNIT, |e| {
+            block(u64::from(e.threads()), u64::from(e.registers), u64::from(e.shared()))
+        }),
         Kernel::ConvParts => PartTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 128, u64::from(e.shared()))),
         Kernel::ConvWarps if tactic.tile.1 == 16 => block(256, 192, 13 << 10),
         Kernel::ConvWarps => block(256, 256, 42 << 10),

@@ -7,7 +7,8 @@
 mod attention;
 mod constants;
 mod conv_affine;
-pub mod conv_mma;
+pub mod conv_fma;
+mod conv_mma;
 mod conv_parts;
 mod conv_patch;
 mod conv_taps;
@@ -408,6 +409,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvAffine => conv_affine::compile(packer, operator),
+        Named::ConvFma => conv_fma::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
         Named::Stem => stem::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),

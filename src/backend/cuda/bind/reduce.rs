@@ -5,7 +5,7 @@ use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, count};
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
-use crate::plan::tactic::reduction::{MAX_PARTS, Walk, walk};
+use crate::plan::tactic::reduction::{FEWEST_ORDERED, MAX_PARTS, Walk, walk};
 use crate::primitive::{Primitive, ReduceKind, Region};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
@@ -20,6 +20,8 @@ const GROUPS: u32 = 8;
 const THREADS: u32 = MAX_SPLITS * GROUPS;
 /// Rows of a block, a warp a row.
 const ROWS: u32 = THREADS / 32;
+/// Outputs of a block whose elements are taken in one range.
+const ORDERED: u32 = 32;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -105,6 +107,18 @@ impl Reduce {
         (count.div_ceil(splits).max(1), splits)
     }
 
+    /// The parameters of a chunk of floats that are taken in one range; `None` where they are few, or come in several ranges.
+    fn ordered(&self, at: &Addresses<'_>, outputs: ElementBox) -> Result<Option<Params>, BindError> {
+        let params = self.params(at, outputs)?;
+        let floats = input(&self.operator, 0)?.dtype == DType::F32;
+        let long = params.splits == 1 && params.count >= FEWEST_ORDERED;
+        let tiles = outputs.count.div_ceil(ORDERED);
+        Ok((floats && long).then_some(Params {
+            frame: Frame { tiles, ..params.frame },
+            ..params
+        }))
+    }
+
     /// The parameters of a chunk of rows, each an output.
     fn params(&self, at: &Addresses<'_>, rows: ElementBox) -> Result<Params, BindError> {
         let parts = &self.walk.parts;
@@ -164,9 +178,10 @@ impl Kernel for Reduce {
             return Ok(Vec::new());
         }
         let outputs = ElementBox::new(output(&self.operator, 0)?, region)?;
-        let (function, params) = match self.walk.neighbours {
-            Some(axis) => ("reduce_columns", self.columns(at, outputs, axis)?),
-            None => ("reduce_rows", self.params(at, outputs)?),
+        let (function, params) = match (self.ordered(at, outputs)?, self.walk.neighbours) {
+            (Some(params), _) => ("reduce_ordered", params),
+            (None, Some(axis)) => ("reduce_columns", self.columns(at, outputs, axis)?),
+            (None, None) => ("reduce_rows", self.params(at, outputs)?),
         };
         Ok(vec![Launch::new("reduce", function, params.frame.tiles, width, THREADS, &params)])
     }

@@ -4,6 +4,7 @@
 // last. The sums of 32 ranges are added in order, and so are the totals of such runs of ranges. How many ranges there are is
 // part of the operator's arithmetic class: from its shape alone.
 #include "chain.cuh"
+#include "copy_single.cuh"
 #include "generic.cuh"
 
 enum ReduceKind : u32 { REDUCE_MEAN = 0, REDUCE_MAX = 1, REDUCE_SUM = 2, REDUCE_NORM = 3 };
@@ -15,6 +16,9 @@ constexpr u32 REDUCE_THREADS = MAX_SPLITS * REDUCE_GROUPS;
 constexpr u32 MANY_SPLITS = REDUCE_THREADS;         // of one group of neighbours in a block, or of one row
 constexpr u32 REDUCE_BATCH = 8;                     // loads that a thread has in flight
 constexpr u32 REDUCE_ROWS = REDUCE_THREADS / 32;    // of up to MAX_SPLITS ranges in a block
+constexpr u32 ORDERED = 32;                         // outputs of a block whose elements are taken in one range
+constexpr u32 ORDERED_STEP = 64;                    // elements of each that come at once
+constexpr u32 ORDERED_STAGES = 4;                   // steps in shared memory
 
 struct Reduce {
     Generic common;     // the box has one position along the axis of neighbours
@@ -30,7 +34,7 @@ struct Reduce {
     u32 share;          // of a range
     u32 splits;
     u32 kind;
-    u32 whole;          // columns: x is f16, its whole groups of neighbours on 16 bytes; rows: what is reduced lies side by side
+    u32 whole;          // columns: x is f16, its whole groups of neighbours on 16 bytes; else: what is reduced lies side by side
     u32 used;           // ranges that have elements
 };
 
@@ -224,6 +228,66 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_rows(const _
                 finish(p, total, at);
             }
         }
+        __syncthreads();
+    }
+}
+
+// Sums and norms of floats that are taken in one range: the block brings the elements of 32 outputs ahead, and a warp takes them in
+// order.
+extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_ordered(const __grid_constant__ Reduce p) {
+    // One more column than needed, so that elements of one output lie in different banks.
+    __shared__ float ring[ORDERED_STAGES][ORDERED_STEP][ORDERED + 1];
+    __shared__ i64 bases[ORDERED];
+    const Generic& g = p.common;
+    const u32 steps = (p.count + ORDERED_STEP - 1) / ORDERED_STEP;
+    // Threads that are neighbours read neighbours in memory.
+    const u32 side = p.whole ? ORDERED_STEP : ORDERED, along = threadIdx.x % side, across = threadIdx.x / side;
+    wait_for_predecessors();
+    release_successors();
+    for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
+        const u32 output = tile * ORDERED + threadIdx.x;
+        u32 at[MAX_RANK];
+        if (threadIdx.x < ORDERED) {
+            coordinates(g.box, output < g.box.count ? output : g.box.count - 1, at);
+            bases[threadIdx.x] = element_of(p.x.strides, at);
+        }
+        __syncthreads();
+        float total = 0.0f;
+#pragma unroll 1
+        for (u32 next = 0; next < steps + ORDERED_STAGES - 1; ++next) {
+            if (next >= ORDERED_STAGES - 1) {
+                wait_copies<ORDERED_STAGES - 2>();
+                __syncthreads();
+            }
+            if (next < steps) {
+#pragma unroll
+                for (u32 i = 0; i < ORDERED * ORDERED_STEP / REDUCE_THREADS; ++i) {
+                    const u32 other = across + i * (REDUCE_THREADS / side);
+                    const u32 k = p.whole ? along : other, o = p.whole ? other : along;
+                    const u32 index = next * ORDERED_STEP + k;
+                    const u64 from = p.x.address + static_cast<u64>(bases[o] + reduced_element(p, index)) * 4;
+                    if (index < p.count) copy_4(shared_address(&ring[next % ORDERED_STAGES][k][o]), from, 4);
+                }
+            }
+            commit_copies();
+            if (next < ORDERED_STAGES - 1 || threadIdx.x >= ORDERED) continue;
+            const u32 step = next - (ORDERED_STAGES - 1), left = p.count - step * ORDERED_STEP;
+            const float(&stage)[ORDERED_STEP][ORDERED + 1] = ring[step % ORDERED_STAGES];
+            const auto take = [&](auto join) {
+                if (left >= ORDERED_STEP) {
+#pragma unroll 32
+                    for (u32 k = 0; k < ORDERED_STEP; ++k) total = join(total, stage[k][threadIdx.x]);
+                } else {
+                    for (u32 k = 0; k < left; ++k) total = join(total, stage[k][threadIdx.x]);
+                }
+            };
+            if (p.kind == REDUCE_NORM) {
+                take([](float sum, float x) { return __fmaf_rn(x, x, sum); });
+            } else {
+                take([](float sum, float x) { return __fadd_rn(sum, x); });
+            }
+        }
+        if (threadIdx.x < ORDERED && output < g.box.count) finish(p, total, at);
         __syncthreads();
     }
 }

@@ -1,5 +1,6 @@
 //! Operators of every primitive that the plain kernels compute, in the layouts and types that networks have, and others.
 
+mod floats;
 mod sums;
 
 use super::bench::{Bench, Form, Link, shape};
@@ -46,6 +47,7 @@ pub fn cases() -> Cases {
     chains(&mut all);
     copies(&mut all);
     convolutions(&mut all);
+    floats::cases(&mut all);
     transposed(&mut all);
     poolings(&mut all);
     resizes(&mut all);

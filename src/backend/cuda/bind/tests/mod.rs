@@ -153,6 +153,7 @@ fn every_tactic_of_the_menu_is_bound() {
         Generic,
         MatVec,
         ConvDepthwise,
+        ConvFma,
         ConvTranspose,
         MatMul,
         Elementwise,
