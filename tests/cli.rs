@@ -219,7 +219,7 @@ fn help_teaches_and_wrong_usage_is_code_2() {
         assert_eq!(help.status.code(), Some(0), "{command}");
         assert!(stdout(&help).contains("Example"), "{command}");
     }
-    let wrong: [&[&str]; 16] = [
+    let wrong: [&[&str]; 18] = [
         &[],
         &["fly"],
         &["replay"],
@@ -236,6 +236,8 @@ fn help_teaches_and_wrong_usage_is_code_2() {
         &["scenes", "--seed", "7", "--frames", "1", "--start", "4294967296", "--out", "o"],
         &["scenes", "--seed", "7", "--frames", "1", "--format", "jpg", "--out", "o"],
         &["plan", "--workers", "0"],
+        &["plan", "--batch", "0"],
+        &["infer", "--model", "x.onnx", "--out", "o", "--batch", "0"],
     ];
     for arguments in wrong {
         let output = platoon(dir.path(), arguments);

@@ -36,7 +36,7 @@ pub struct HowToCompile {
     #[arg(long, value_enum)]
     dtype: Option<ActivationType>,
     /// Extent of axes that a network leaves symbolic
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
 }
 

@@ -43,7 +43,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Extent of axes that the network leaves symbolic and its data does not give
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
     /// A tensor of the network that is a result, in place of those the file lists; may be given several times
     #[arg(long, value_name = "NAME")]
