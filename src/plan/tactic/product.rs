@@ -133,6 +133,7 @@ impl<'a> Product<'a> {
     pub fn k(&self) -> u64 {
         self.window.taps() * u64::from(self.x.extents[3])
     }
+
     /// Kernels count elements of the input, windows in the padding included, in 32 bits with a sign.
     pub fn is_counted(&self) -> bool {
         let reach = |a: usize| {

@@ -7,8 +7,8 @@
 mod attention;
 mod constants;
 mod conv_affine;
-pub mod conv_fma;
-mod conv_mma;
+mod conv_fma;
+pub mod conv_mma;
 mod conv_parts;
 mod conv_patch;
 mod conv_taps;
