@@ -177,7 +177,7 @@ fn list(kernels: &Path, arguments: &Arguments) -> anyhow::Result<Outcome> {
             Ok(a) => {
                 let units: Vec<Value> = a
                     .units()
-                    .map(|name| json!({ "name": name, "bytes": a.unit(name).map_or(0, <[u8]>::len) }))
+                    .map(|name| json!({ "name": name, "bytes": a.unit_bytes(name).unwrap_or(0) }))
                     .collect();
                 json!({
                     "file": file,
@@ -199,7 +199,7 @@ fn list(kernels: &Path, arguments: &Arguments) -> anyhow::Result<Outcome> {
                 Ok(a) => {
                     output::print(&format!("{}: {} bytes, {}", file.display(), a.bytes().len(), state(a)))?;
                     for name in a.units() {
-                        output::print(&format!("  {name:<16} {:>9}", a.unit(name).map_or(0, <[u8]>::len)))?;
+                        output::print(&format!("  {name:<16} {:>9}", a.unit_bytes(name).unwrap_or(0)))?;
                     }
                 }
                 Err(error) => output::print(&output::chain(error.as_ref()))?,

@@ -8,7 +8,7 @@
 //! | 16..48 | SHA-256 of the index |
 //! | 48..52 | CRC-32 of bytes 0..48 |
 //! | 52.. | the index in postcard: architecture, toolkit, digest of the sources, the units by name |
-//! | then | the cubins in the index's order, each at the next multiple of 16, zeros between; the last one ends the file |
+//! | then | the cubins in the index's order, each packed (DEFLATE, RFC 1951) and at the next multiple of 16, zeros between; the last one ends the file |
 //!
 //! Numbers are little endian. Nothing is used before everything is checked: every byte of the file is covered by a
 //! checksum or must be zero. The same kernels and compiler always give the same bytes.
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 /// First bytes of every archive.
 const MAGIC: [u8; 8] = *b"PLTKERN\0";
 /// Version of the format that this program writes, and the only one it reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes before the index.
 const HEADER: usize = 52;
 /// What the offset of a cubin is a multiple of.
@@ -33,6 +33,10 @@ const ALIGN: usize = 16;
 const MAX_INDEX: usize = 1 << 20;
 /// Bytes of the longest archive that is read.
 const MAX_ARCHIVE: u64 = 256 << 20;
+/// Bytes of the largest cubin that is unpacked.
+const MAX_CUBIN: u64 = 256 << 20;
+/// Effort of packing, of 10.
+const EFFORT: u8 = 6;
 /// Extension of an archive's file name.
 const EXTENSION: &str = "kernels";
 
@@ -52,8 +56,11 @@ struct Entry {
     /// Of what it was made from.
     made_from: Digest,
     offset: u64,
+    /// Of its bytes as they lie there.
     length: u64,
-    /// Of its bytes.
+    /// Of what they unpack to.
+    unpacked: u64,
+    /// Of its bytes as they lie there.
     digest: Digest,
 }
 
@@ -209,15 +216,17 @@ impl Archive {
         let mut units = Vec::with_capacity(cubins.len());
         let mut body = Vec::new();
         for cubin in cubins {
+            let packed = miniz_oxide::deflate::compress_to_vec(&cubin.bytes, EFFORT);
             body.resize(body.len().next_multiple_of(ALIGN), 0);
             units.push(Entry {
                 name: cubin.name.clone(),
                 made_from: cubin.made_from,
                 offset: body.len() as u64,
-                length: cubin.bytes.len() as u64,
-                digest: Digest::of(&cubin.bytes),
+                length: packed.len() as u64,
+                unpacked: cubin.bytes.len() as u64,
+                digest: Digest::of(&packed),
             });
-            body.extend(&cubin.bytes);
+            body.extend(packed);
         }
         let index = Index {
             architecture: architecture.to_owned(),
@@ -298,9 +307,16 @@ impl Archive {
         self.index.sources
     }
 
-    /// The cubin of a unit.
-    pub fn unit(&self, name: &str) -> Option<&[u8]> {
-        self.entry(name).map(|entry| self.cubin(entry))
+    /// The cubin of a unit; `None` if there is none, or if it does not unpack to what the index says of it.
+    pub fn unit(&self, name: &str) -> Option<Vec<u8>> {
+        let entry = self.entry(name)?;
+        let unpacked = miniz_oxide::inflate::decompress_to_vec_with_limit(self.packed(entry), entry.unpacked as usize).ok()?;
+        (unpacked.len() as u64 == entry.unpacked).then_some(unpacked)
+    }
+
+    /// Bytes of a unit's cubin, unpacked.
+    pub fn unit_bytes(&self, name: &str) -> Option<u64> {
+        self.entry(name).map(|entry| entry.unpacked)
     }
 
     /// What a unit's cubin was made from: [`sources::unit_digest`] when it was compiled.
@@ -323,7 +339,7 @@ impl Archive {
         self.index.units.get(at)
     }
 
-    fn cubin(&self, entry: &Entry) -> &[u8] {
+    fn packed(&self, entry: &Entry) -> &[u8] {
         // The cubins fill the end of the file (checked), so their start follows from the last one's end.
         let last = self.index.units.last().map_or(0, |u| (u.offset + u.length) as usize);
         let start = self.bytes.len() - last + entry.offset as usize;
@@ -353,6 +369,9 @@ fn check_cubins(index: &Index, bytes: &[u8], from: usize) -> Result<(), ArchiveE
         end = unit.offset.checked_add(unit.length).ok_or(Malformed("the length of a unit"))?;
         if end > body.len() as u64 {
             return Err(Damaged("its length"));
+        }
+        if unit.unpacked > MAX_CUBIN {
+            return Err(Malformed("the length of a unit"));
         }
         let (offset, end) = (unit.offset as usize, end as usize);
         gaps.extend(&body[start..offset]);
@@ -398,9 +417,10 @@ mod tests {
         assert_eq!((archive.architecture(), archive.toolkit()), ("sm_87", TOOLKIT));
         assert_eq!(archive.source_digest(), Digest::of(b"sources"));
         assert_eq!(archive.units().collect::<Vec<_>>(), ["conv_mma", "generic", "tail"]);
-        assert_eq!(archive.unit("conv_mma"), Some(&[7; 37][..]));
-        assert_eq!(archive.unit("generic"), Some(&[][..]));
-        assert_eq!(archive.unit("tail"), Some(&[1, 2, 3][..]));
+        assert_eq!(archive.unit("conv_mma"), Some(vec![7; 37]));
+        assert_eq!(archive.unit_bytes("conv_mma"), Some(37));
+        assert_eq!(archive.unit("generic"), Some(Vec::new()));
+        assert_eq!(archive.unit("tail"), Some(vec![1, 2, 3]));
         assert_eq!(archive.unit_digest("tail"), Some(Digest::of(b"tail")));
         assert_eq!(archive.unit("none"), None);
         let empty = Archive::new("sm_80", TOOLKIT, Digest::of(b""), &[]).unwrap();
@@ -441,7 +461,8 @@ mod tests {
     #[test]
     fn a_forged_index_is_refused_without_arithmetic_going_wrong() {
         assert!(forged(|_| ()).is_ok());
-        let refused: [fn(&mut Index); 9] = [
+        let refused: [fn(&mut Index); 10] = [
+            |i| i.units[0].unpacked = u64::MAX,
             |i| i.units[0].length = u64::MAX,
             |i| i.units[2].length = u64::MAX - 1,
             |i| i.units[1].offset = u64::MAX,
@@ -455,6 +476,18 @@ mod tests {
         for (n, change) in refused.into_iter().enumerate() {
             assert!(forged(change).is_err(), "change {n}");
         }
+    }
+
+    #[test]
+    fn a_unit_that_unpacks_to_other_lengths_is_none() {
+        for wrong in [0, 36, 38, MAX_CUBIN] {
+            let archive = forged(|i| i.units[0].unpacked = wrong).unwrap();
+            assert_eq!(archive.unit("conv_mma"), None, "{wrong}");
+            assert_eq!(archive.unit("tail"), Some(vec![1, 2, 3]));
+        }
+        // Bytes of one unit under the name of another.
+        let archive = forged(|i| i.units[0].unpacked = i.units[2].unpacked).unwrap();
+        assert_eq!(archive.unit("conv_mma"), None);
     }
 
     fn write(folder: &Path, architecture: &str, toolkit: Toolkit, sources: Digest) {

@@ -204,7 +204,7 @@ impl Compiler {
             .filter(|a| a.unit_digest(unit.name) == Some(made_from))
             .and_then(|a| a.unit(unit.name));
         let (bytes, kernels) = match old {
-            Some(bytes) => (bytes.to_vec(), None),
+            Some(bytes) => (bytes, None),
             None => {
                 let (bytes, log) = self.cubin(unit, architecture)?;
                 (bytes, Some(kernel_uses(&log)))

@@ -61,7 +61,7 @@ impl Library {
                     Some(module) => module,
                     None => {
                         let cubin = self.archive.unit(launch.unit).ok_or_else(|| refused(None))?;
-                        let module = Module::load(&self.context, cubin).map_err(|e| refused(Some(e)))?;
+                        let module = Module::load(&self.context, &cubin).map_err(|e| refused(Some(e)))?;
                         self.modules.entry(launch.unit).or_insert(module)
                     }
                 };
