@@ -92,7 +92,7 @@ impl PassSet {
     pub const MERGED_AXES: PassSet = PassSet(1 << 20);
     /// Concatenations that begin or end with an earlier one's parts take its result.
     pub const NESTED: PassSet = PassSet(1 << 21);
-    /// Sums of two elements become additions.
+    /// Sums of few elements become additions.
     pub const SHORT_SUMS: PassSet = PassSet(1 << 22);
     /// Branches that convolve one input and are added become one convolution.
     pub const BRANCHES: PassSet = PassSet(1 << 23);

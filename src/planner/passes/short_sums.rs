@@ -1,22 +1,25 @@
-//! Sums of two elements become additions, with the same bits: kernels of additions read whole runs of neighbours, and functions of
-//! the sum join them. The halves of split attention (Zhang et al. 2020, section 3.1) are summed so.
+//! Sums of few elements become additions in their order: kernels of additions read whole runs of neighbours, and functions of the
+//! sum join them. The halves of split attention (Zhang et al. 2020, section 3.1) are summed so, and the stacked maps of a feature
+//! pyramid. Sums of floats keep their bits; halves are rounded after each addition.
 
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::primitive::{Binary, Primitive, ReduceKind};
 
+/// Most elements of a sum.
+const MOST: u32 = 8;
+
 pub fn run(graph: &mut Graph) {
     let mut node = 0;
     while node < graph.nodes.len() {
-        if let Some(axis) = axis_of_two(graph, &graph.nodes[node]) {
-            apply(graph, node, axis);
-            node += 2;
-        }
-        node += 1;
+        node += match short_axis(graph, &graph.nodes[node]) {
+            Some((axis, count)) => apply(graph, node, axis, count),
+            None => 1,
+        };
     }
 }
 
-/// The one axis that the node sums over, if it has two positions that do not lie side by side.
-fn axis_of_two(graph: &Graph, node: &Node) -> Option<usize> {
+/// The one axis that the node sums over and its positions, if these are few and do not lie side by side.
+fn short_axis(graph: &Graph, node: &Node) -> Option<(usize, u32)> {
     let Op::Primitive(Primitive::Reduce {
         kind: ReduceKind::Sum,
         axes,
@@ -27,27 +30,41 @@ fn axis_of_two(graph: &Graph, node: &Node) -> Option<usize> {
     let shape = graph.value(node.inputs[0]).shape;
     let axis = axes.trailing_zeros() as usize;
     let alone = axes.count_ones() == 1 && axis + 1 < shape.rank();
-    (alone && shape.dim(axis) == 2).then_some(axis)
+    let count = alone.then(|| shape.dim(axis))?;
+    (2..=MOST).contains(&count).then_some((axis, count))
 }
 
-fn apply(graph: &mut Graph, node: usize, axis: usize) {
-    let (x, made, name) = (
-        graph.nodes[node].inputs[0],
-        graph.nodes[node].outputs[0],
-        graph.nodes[node].name.clone(),
-    );
-    let (dtype, shape) = (graph.value(x).dtype, graph.value(made).shape);
-    let halves: Vec<ValueId> = (0..2).map(|k| graph.add_value(format!("{name}.{k}"), dtype, shape)).collect();
-    let slices: Vec<Node> = (0i64..)
-        .zip(&halves)
-        .map(|(k, &half)| Node {
+/// Puts slices and additions in the place of a sum; how many nodes there are now.
+fn apply(graph: &mut Graph, node: usize, axis: usize, count: u32) -> usize {
+    let sum = graph.nodes[node].clone();
+    let (x, name) = (sum.inputs[0], &sum.name);
+    let (dtype, shape) = (graph.value(x).dtype, graph.value(sum.outputs[0]).shape);
+    let slices: Vec<ValueId> = (0..count).map(|k| graph.add_value(format!("{name}.{k}"), dtype, shape)).collect();
+    let mut nodes: Vec<Node> = (0i64..)
+        .zip(&slices)
+        .map(|(k, &slice)| Node {
             name: format!("{name}.{k}"),
             op: Op::View(ViewOp::band(shape.rank(), axis, k)),
             inputs: vec![x],
-            outputs: vec![half],
+            outputs: vec![slice],
         })
         .collect();
-    graph.nodes[node].op = Op::Primitive(Primitive::Binary(Binary::Add));
-    graph.nodes[node].inputs = halves;
-    graph.nodes.splice(node..node, slices);
+    let mut total = slices[0];
+    for (k, &slice) in slices.iter().enumerate().skip(1) {
+        let last = k + 1 == slices.len();
+        let made = match last {
+            true => sum.outputs[0],
+            false => graph.add_value(format!("{name}.sum{k}"), dtype, shape),
+        };
+        nodes.push(Node {
+            name: if last { name.clone() } else { format!("{name}.sum{k}") },
+            op: Op::Primitive(Primitive::Binary(Binary::Add)),
+            inputs: vec![total, slice],
+            outputs: vec![made],
+        });
+        total = made;
+    }
+    let count = nodes.len();
+    graph.nodes.splice(node..=node, nodes);
+    count
 }

@@ -398,11 +398,11 @@ fn masks_that_are_added_in_steps_are_one() {
 }
 
 #[test]
-fn sums_of_two_that_do_not_lie_side_by_side_are_additions() {
-    let sums = |axes: u8, kind: ReduceKind| {
+fn sums_of_few_that_do_not_lie_side_by_side_are_additions() {
+    let sums = |shape: [u32; 4], axes: u8, kind: ReduceKind| {
         let mut net = Net::default();
-        let x = net.input(&[1, 2, 3, 2]);
-        let dims: Vec<u32> = [1, 2, 3, 2]
+        let x = net.input(&shape);
+        let dims: Vec<u32> = shape
             .iter()
             .zip(0..)
             .map(|(&d, a)| if axes >> a & 1 == 1 { 1 } else { d })
@@ -410,14 +410,16 @@ fn sums_of_two_that_do_not_lie_side_by_side_are_additions() {
         let y = net.node(Op::Primitive(Primitive::Reduce { kind, axes }), &[x], &dims);
         primitives(net, y, PassSet::SHORT_SUMS)
     };
-    assert_eq!(sums(0b0010, ReduceKind::Sum), [Primitive::Binary(Binary::Add)]);
+    let add = Primitive::Binary(Binary::Add);
+    assert_eq!(sums([1, 2, 3, 2], 0b0010, ReduceKind::Sum), [add.clone()]);
+    assert_eq!(sums([4, 1, 3, 2], 0b0001, ReduceKind::Sum), [add.clone(), add.clone(), add]);
     for (axes, kind) in [
         (0b0100, ReduceKind::Sum),
         (0b1000, ReduceKind::Sum),
         (0b1010, ReduceKind::Sum),
         (0b0010, ReduceKind::Mean),
     ] {
-        assert_eq!(sums(axes, kind), [Primitive::Reduce { kind, axes }]);
+        assert_eq!(sums([1, 2, 9, 2], axes, kind), [Primitive::Reduce { kind, axes }]);
     }
 }
 
