@@ -18,6 +18,31 @@ static_assert(sizeof(SoftmaxShort) == sizeof(Generic) + 88 + 24, "mirrored in bi
 
 constexpr u32 PARTIALS = 16;
 
+// N / 2 words in runs of two or four.
+template <u32 WORDS>
+__device__ __forceinline__ void load_words(u32 (&words)[WORDS], u64 address) {
+    if constexpr (WORDS < 4) {
+        const uint2 run = *reinterpret_cast<const uint2*>(address);
+        words[0] = run.x, words[1] = run.y;
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < WORDS; i += 4) {
+            const uint4 run = *reinterpret_cast<const uint4*>(address + i * 4);
+            words[i] = run.x, words[i + 1] = run.y, words[i + 2] = run.z, words[i + 3] = run.w;
+        }
+    }
+}
+
+template <u32 WORDS>
+__device__ __forceinline__ void store_words(const u32 (&words)[WORDS], u64 address) {
+    if constexpr (WORDS < 4) {
+        *reinterpret_cast<uint2*>(address) = make_uint2(words[0], words[1]);
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < WORDS; i += 4) *reinterpret_cast<uint4*>(address + i * 4) = make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
+    }
+}
+
 // Rows of up to N elements.
 template <u32 N>
 __device__ __forceinline__ void softmax_short(const SoftmaxShort& p) {
@@ -25,8 +50,9 @@ __device__ __forceinline__ void softmax_short(const SoftmaxShort& p) {
     wait_for_predecessors();
     release_successors();
     const Generic& g = p.common;
-    // A run of four halves is a load, and a store.
-    const bool four = N == 4 && p.extent == 4 && p.x_step == 1 && p.y_step == 1 && p.x.dtype == F16 && g.y.dtype == F16;
+    // Rows of whole runs of halves are loaded in runs, and stored.
+    constexpr u32 RUN = N < 8 ? N : 8;
+    const bool runs = p.extent == N && p.x_step == 1 && p.y_step == 1 && p.x.dtype == F16 && g.y.dtype == F16;
     for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
         const u32 row = tile * GENERIC_THREADS + threadIdx.x;
         if (row >= g.box.count) continue;
@@ -34,18 +60,25 @@ __device__ __forceinline__ void softmax_short(const SoftmaxShort& p) {
         coordinates(g.box, row, at);
         const i64 from = element_of(p.x.strides, at), to = element_of(g.y.strides, at);
         const u64 source = p.x.address + 2 * from, target = g.y.address + 2 * to;
-        const bool whole = four && (source | target) % 8 == 0;
+        const bool whole = runs && (source | target) % (2 * RUN) == 0;
         float v[N];
+        // All loads are under way before the first is waited for.
         if (whole) {
-            const uint2 bits = *reinterpret_cast<const uint2*>(source);
-            v[0] = half_to_float(static_cast<u16>(bits.x)), v[1] = half_to_float(static_cast<u16>(bits.x >> 16));
-            v[2] = half_to_float(static_cast<u16>(bits.y)), v[3] = half_to_float(static_cast<u16>(bits.y >> 16));
+            u32 words[N / 2];
+            load_words(words, source);
+#pragma unroll
+            for (u32 i = 0; i < N; i += 2) {
+                v[i] = half_to_float(static_cast<u16>(words[i / 2])), v[i + 1] = half_to_float(static_cast<u16>(words[i / 2] >> 16));
+            }
+        } else if (p.x.dtype == F16) {
+            u16 halves[N];
+#pragma unroll
+            for (u32 i = 0; i < N; ++i) halves[i] = i < p.extent ? *pointer_to<u16>(p.x.address, from + static_cast<i64>(i) * p.x_step) : 0;
+#pragma unroll
+            for (u32 i = 0; i < N; ++i) v[i] = half_to_float(halves[i]);
         } else {
 #pragma unroll
-            for (u32 i = 0; i < N; ++i) {
-                const i64 element = from + static_cast<i64>(i) * p.x_step;
-                if (i < p.extent) v[i] = p.x.dtype == F16 ? half_to_float(*pointer_to<u16>(p.x.address, element)) : *pointer_to<float>(p.x.address, element);
-            }
+            for (u32 i = 0; i < N; ++i) v[i] = i < p.extent ? *pointer_to<float>(p.x.address, from + static_cast<i64>(i) * p.x_step) : 0.0f;
         }
         float greatest = __uint_as_float(0xff800000u);
 #pragma unroll
@@ -66,7 +99,10 @@ __device__ __forceinline__ void softmax_short(const SoftmaxShort& p) {
 #pragma unroll
         for (u32 i = 0; i < N; ++i) v[i] = __fdiv_rn(v[i], sums[0]);
         if (whole) {
-            *reinterpret_cast<uint2*>(target) = make_uint2(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]));
+            u32 words[N / 2];
+#pragma unroll
+            for (u32 i = 0; i < N; i += 2) words[i / 2] = two_rounded(v[i], v[i + 1]);
+            store_words(words, target);
             continue;
         }
 #pragma unroll
