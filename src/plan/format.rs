@@ -360,6 +360,8 @@ pub enum Kernel {
     ConvTaps,
     /// GPU: convolution or matrix product of floats with constant weights, tile by tile, on ordinary arithmetic units.
     ConvFma,
+    /// GPU: convolution of few channels by `mma.sync`, whose taps share a patch of pixels.
+    ConvNarrow,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

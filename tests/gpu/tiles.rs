@@ -19,37 +19,64 @@ const CLOSE: f64 = 1.0 / 256.0;
 const FAR: i64 = 130;
 const LONG: i64 = 9;
 
-/// Input extents, output channels, window, step: pixels in whole pieces of channels, sums that are cut into ranges, and single
-/// channels. Windows of several taps have them [`FAR`] apart.
-const LAYERS: [([i64; 4], i64, i64, i64); 6] = [
-    ([2, 64, 28, 140], 96, 3, 1),
-    ([1, 128, 133, 131], 40, 1, LONG),
-    ([1, 8, 48, 280], 16, 3, 1),
-    ([1, 512, 7, 7], 64, 3, 1),
-    ([1, 2048, 9, 9], 320, 1, LONG),
-    ([2, 19, 20, 21], 24, 3, 2),
+/// A convolution with a square window.
+struct Layer {
+    x: [i64; 4],
+    outputs: i64,
+    kernel: i64,
+    stride: i64,
+    /// From tap to tap.
+    apart: i64,
+    pad: i64,
+}
+
+const fn layer(x: [i64; 4], outputs: i64, [kernel, stride, apart, pad]: [i64; 4]) -> Layer {
+    Layer {
+        x,
+        outputs,
+        kernel,
+        stride,
+        apart,
+        pad,
+    }
+}
+
+/// Pixels in whole pieces of channels, sums that are cut into ranges, single channels; then few channels, whose taps share a patch.
+const LAYERS: [Layer; 12] = [
+    layer([2, 64, 28, 140], 96, [3, 1, FAR, FAR]),
+    layer([1, 128, 133, 131], 40, [1, LONG, 1, 0]),
+    layer([1, 8, 48, 280], 16, [3, 1, FAR, FAR]),
+    layer([1, 512, 7, 7], 64, [3, 1, FAR, FAR]),
+    layer([1, 2048, 9, 9], 320, [1, LONG, 1, 0]),
+    layer([2, 19, 20, 21], 24, [3, 2, FAR, FAR]),
+    layer([1, 16, 37, 53], 16, [3, 1, 1, 1]),
+    layer([2, 8, 41, 33], 24, [3, 2, 1, 1]),
+    layer([1, 24, 29, 64], 64, [5, 1, 1, 2]),
+    layer([1, 32, 130, 30], 19, [3, 1, 1, 0]),
+    layer([2, 16, 33, 20], 40, [3, 1, 2, 3]),
+    layer([1, 8, 21, 17], 5, [2, 1, 1, 0]),
 ];
 
 fn model() -> Vec<u8> {
     let mut random = Chance::new(5);
     let mut graph = Graph::default();
-    for (i, (x, outputs, kernel, stride)) in LAYERS.iter().enumerate() {
+    for (i, layer) in LAYERS.iter().enumerate() {
         let names = |parts: &[&str]| parts.iter().map(|p| format!("{p}{i}")).collect::<Vec<_>>().join(" ");
-        let pad = if *kernel > 1 { FAR } else { 0 };
+        let (x, kernel) = (layer.x, layer.kernel);
         let scale = 1.0 / (x[1] as f32 * (kernel * kernel) as f32).sqrt();
         graph = graph
-            .input(&format!("x{i}"), x)
-            .constant(&format!("w{i}"), &[*outputs, x[1], *kernel, *kernel], || scale * random.signed())
-            .constant(&format!("b{i}"), &[*outputs], || random.signed())
+            .input(&format!("x{i}"), &x)
+            .constant(&format!("w{i}"), &[layer.outputs, x[1], kernel, kernel], || scale * random.signed())
+            .constant(&format!("b{i}"), &[layer.outputs], || random.signed())
             .node("Relu", &names(&["x"]), &names(&["r"]), &[])
             .node(
                 "Conv",
                 &names(&["r", "w", "b"]),
                 &names(&["c"]),
                 &[
-                    ints("strides", &[*stride; 2]),
-                    ints("pads", &[pad; 4]),
-                    ints("dilations", &[FAR; 2]),
+                    ints("strides", &[layer.stride; 2]),
+                    ints("pads", &[layer.pad; 4]),
+                    ints("dilations", &[layer.apart; 2]),
                 ],
             )
             .node("Sigmoid", &names(&["c"]), &names(&["y"]), &[])
@@ -61,7 +88,8 @@ fn model() -> Vec<u8> {
 /// The tiles of an operator.
 fn tiles(plan: &Plan, operator: &Operator, machine: &Machine) -> Vec<Tactic> {
     let offered = menu(plan, operator, Target::of(&machine.board));
-    offered.into_iter().filter(|t| t.kernel == Kernel::ConvMma).collect()
+    let by_mma = |t: &Tactic| matches!(t.kernel, Kernel::ConvMma | Kernel::ConvNarrow);
+    offered.into_iter().filter(by_mma).collect()
 }
 
 /// Gives every layer that has such tiles the `round`-th of them, or the last; how many layers there are, and how many have one of

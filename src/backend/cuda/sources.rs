@@ -72,6 +72,7 @@ pub const UNITS: &[Unit] = &[
     unit!("conv_deep", HOPPER),
     unit!("conv_fma"),
     unit!("conv_mma"),
+    unit!("conv_narrow"),
     unit!("conv_parts"),
     unit!("conv_patch", HOPPER),
     unit!("conv_taps", HOPPER),
@@ -196,6 +197,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::ConvAffine, &["conv_affine"]),
     (Kernel::ConvFma, &["conv_fma"]),
     (Kernel::ConvMma, &["conv_mma"]),
+    (Kernel::ConvNarrow, &["conv_narrow"]),
     (Kernel::ConvParts, &["conv_parts"]),
     (Kernel::ConvTaps, &["conv_taps"]),
     (Kernel::ConvWarps, &["conv_warps"]),
@@ -217,10 +219,26 @@ const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::Places, &["sample", "scatter"]),
 ];
 
+/// The same of kernels whose units others launch as well: the generic one runs what it can run better through them.
+const PLAIN: &[(Kernel, &[&str])] = &[
+    (Kernel::Attention, &["attention"]),
+    (
+        Kernel::ConvDepthwise,
+        &["depthwise", "depthwise_slab", "depthwise_strip", "depthwise_wide"],
+    ),
+    (Kernel::ConvTranspose, &["transpose"]),
+    (Kernel::MatMul, &["matmul"]),
+    (Kernel::MatVec, &["matvec"]),
+    (Kernel::Pool, &["pool", "pool_rows", "pool_wide"]),
+    (Kernel::Recurrent, &["recurrent", "recurrent_mma"]),
+    (Kernel::Resize, &["resize", "resize_rows"]),
+    (Kernel::Softmax, &["softmax", "softmax_short"]),
+];
+
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel
 /// is never older than its sources.
 pub fn serves(unit: &str, kernel: Kernel) -> bool {
-    match OWN.iter().find(|(own, _)| *own == kernel) {
+    match OWN.iter().chain(PLAIN).find(|(own, _)| *own == kernel) {
         Some((_, units)) => units.contains(&unit),
         None => !OWN.iter().any(|(_, units)| units.contains(&unit)),
     }

@@ -166,7 +166,7 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, M
 }
 
 /// What loads a product's pixels: pieces of 8 channels where the input allows it.
-fn loader(product: &Product<'_>) -> Loader {
+pub fn loader(product: &Product<'_>) -> Loader {
     let whole = product.x.extents[3].is_multiple_of(PIECE) && product.input.origin.is_multiple_of(u64::from(PIECE));
     if whole && product.x.wide() { Loader::Taps } else { Loader::Gather }
 }

@@ -8,6 +8,7 @@ use super::attention;
 use super::conv_affine::{self, AffineTile, Order};
 use super::conv_fma::{self, FmaTile};
 use super::conv_mma::{self, MmaTile};
+use super::conv_narrow::{self, NarrowTile};
 use super::conv_parts::{self, PartTile};
 use super::conv_patch::{self, Kept, PatchTile};
 use super::conv_taps;
@@ -35,6 +36,12 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
     }
     let cut = pictures::cut(operator).or_else(|| pooled::cut(operator));
     let body = cut.as_ref().unwrap_or(operator);
+    if cut.is_none() && conv_narrow::product(plan, operator).is_ok_and(|p| conv_narrow::leads(&p)) {
+        return ArithmeticClass {
+            family: Family::TensorCore,
+            split_k: 1,
+        };
+    }
     if let Some(product) = conv_wgmma::product(plan, body).ok().filter(|_| wgmma) {
         return ArithmeticClass {
             family: Family::Wgmma,
@@ -124,7 +131,7 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
             none if none.is_empty() => stem::product(plan, body).map_or(Vec::new(), |p| stem::menu(&p)),
             tactics => tactics,
         },
-        _ => conv_mma::product(plan, body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false)),
+        _ => on_mma(plan, body, split_k),
     };
     let floats = conv_fma::product(plan, operator).map_or(Vec::new(), |p| conv_fma::menu(&p));
     let single = |kernels: &[Kernel]| kernels.iter().copied().map(Tactic::of).collect::<Vec<_>>();
@@ -161,6 +168,16 @@ fn with_keepers(plan: &Plan, body: &Operator, tactics: Vec<Tactic>) -> Vec<Tacti
 /// The tactics of the kernels whose warps share out K, best first.
 fn warps(plan: &Plan, body: &Operator, prologue: Option<&Prologue>) -> Vec<Tactic> {
     conv_warps::product(plan, body, prologue).map_or(Vec::new(), |p| conv_warps::menu(&p, prologue))
+}
+
+/// The tactics of the kernels that multiply by `mma.sync`, best first.
+fn on_mma(plan: &Plan, operator: &Operator, split_k: u16) -> Vec<Tactic> {
+    let tiles = conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false));
+    match conv_narrow::product(plan, operator) {
+        Ok(product) if conv_narrow::leads(&product) => [conv_narrow::menu(&product), tiles].concat(),
+        Ok(product) => [tiles, conv_narrow::menu(&product)].concat(),
+        Err(_) => tiles,
+    }
 }
 
 /// The tactics of the kernels that multiply by `wgmma`, best first.
@@ -229,6 +246,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         (Kernel::ConvMma, P::Conv { .. } | P::MatMul) => {
             let entry = MmaTile::of(tactic).ok_or(Misfit::Tile)?;
             conv_mma::fits(entry, &conv_mma::product(plan, body)?, operator.class.split_k, false)
+        }
+        (Kernel::ConvNarrow, P::Conv { .. }) if cut.is_none() => {
+            let entry = NarrowTile::of(tactic).ok_or(Misfit::Tile)?;
+            conv_narrow::fits(entry, &conv_narrow::product(plan, operator)?, operator.class.split_k)
         }
         (Kernel::ConvParts, P::Conv { .. } | P::ConvTranspose { .. }) => {
             need(PartTile::of(tactic).is_some(), Misfit::Tile)?;
@@ -302,7 +323,7 @@ fn affine(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit
 fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
-        Kernel::ConvMma | Kernel::ConvParts | Kernel::AttentionMma | Kernel::PairMma => Family::TensorCore,
+        Kernel::ConvMma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::AttentionMma | Kernel::PairMma => Family::TensorCore,
         Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::ConvPatch | Kernel::AttentionWgmma => Family::Wgmma,
         _ => Family::Fma,
     }

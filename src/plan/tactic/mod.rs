@@ -8,6 +8,7 @@ pub mod attention;
 pub mod conv_affine;
 pub mod conv_fma;
 pub mod conv_mma;
+pub mod conv_narrow;
 pub mod conv_parts;
 pub mod conv_patch;
 pub mod conv_taps;

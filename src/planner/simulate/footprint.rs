@@ -96,7 +96,7 @@ impl Footprint {
                 product(operator.class.split_k)
             }
             Kernel::ConvMma => product(operator.class.split_k),
-            Kernel::ConvFma | Kernel::ConvParts | Kernel::PairMma => product(1),
+            Kernel::ConvFma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::PairMma => product(1),
             Kernel::ConvAffine | Kernel::ConvTaps => {
                 most = board.units.max(1);
                 product(1)

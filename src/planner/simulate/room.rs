@@ -8,6 +8,7 @@ use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
 use crate::plan::tactic::conv_fma::FmaTile;
 use crate::plan::tactic::conv_mma::MmaTile;
+use crate::plan::tactic::conv_narrow::NarrowTile;
 use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_patch::PatchTile;
 use crate::plan::tactic::conv_wgmma::WgmmaTile;
@@ -70,6 +71,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::ConvFma => FmaTile::of(tactic).map_or(WHOLE_UNIT, |e| {
             block(u64::from(e.threads()), u64::from(e.registers), u64::from(e.shared()))
         }),
+        Kernel::ConvNarrow => NarrowTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(u64::from(16 / e.warps), u64::from(e.threads()), 128)),
         Kernel::ConvParts => PartTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 128, u64::from(e.shared()))),
         Kernel::ConvWarps if tactic.tile.1 == 16 => block(256, 192, 13 << 10),
         Kernel::ConvWarps => block(256, 256, 42 << 10),

@@ -9,6 +9,7 @@ mod constants;
 mod conv_affine;
 mod conv_fma;
 pub mod conv_mma;
+mod conv_narrow;
 mod conv_parts;
 mod conv_patch;
 mod conv_taps;
@@ -411,6 +412,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::ConvAffine => conv_affine::compile(packer, operator),
         Named::ConvFma => conv_fma::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
+        Named::ConvNarrow => conv_narrow::compile(packer, operator),
         Named::Stem => stem::compile(packer, operator),
         Named::Prepare | Named::Decode => vision::compile(operator),
         Named::ConvTaps => conv_taps::compile(packer, operator),

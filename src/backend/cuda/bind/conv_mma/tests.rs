@@ -93,8 +93,9 @@ impl Bench {
     /// The class of the operator, and the first tactic of its menu.
     fn ready(mut self) -> Bench {
         self.operator.class = arithmetic_class(&self.plan, &self.operator, CUDA);
-        if let Some(tactic) = menu(&self.plan, &self.operator, CUDA).first() {
-            self.operator.tactic = *tactic;
+        let menu = menu(&self.plan, &self.operator, CUDA);
+        if let Some(tactic) = menu.into_iter().find(|t| t.kernel == Kernel::ConvMma) {
+            self.operator.tactic = tactic;
         }
         self
     }

@@ -4,6 +4,7 @@ mod activations;
 pub mod bench;
 mod cases;
 mod conv_affine;
+mod conv_narrow;
 mod conv_warps;
 mod patch;
 mod squeeze;
@@ -132,6 +133,11 @@ fn every_tactic_of_the_menu_is_bound() {
                 .iter()
                 .any(|n| source.contains(n));
             assert!(named, "{}: {function}", launch.unit);
+            assert!(
+                crate::backend::cuda::sources::serves(launch.unit, *kernel),
+                "{kernel:?} is timed without {}",
+                launch.unit
+            );
             assert!(launch.params.len() <= MAX_PARAMS && launch.blocks > 0 && launch.threads % 32 == 0);
             *kernels.entry(*kernel).or_insert(0) += 1;
         }

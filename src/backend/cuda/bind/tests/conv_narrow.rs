@@ -1,0 +1,102 @@
+//! Convolutions of few channels whose taps share a patch: which operators have them, and what is launched for a chunk.
+
+use super::bench::{Bench, Form, shape};
+use super::*;
+use crate::backend::cpu::fixture;
+use crate::plan::format::{Call, Operand, Rounding};
+use crate::plan::tactic::conv_narrow::NarrowTile;
+use crate::primitive::{Primitive, Window};
+
+/// A 3x3 convolution of two pictures.
+fn convolution(bench: &mut Bench, [inputs, outputs]: [u32; 2], size: [u32; 2], stride: u32, target: Target) -> Operator {
+    let dtype = DType::F16;
+    let x = bench.tensor(dtype, &[2, inputs, size[0] * stride, size[1] * stride], Form::Slice);
+    let weights = bench.constant(dtype, &[outputs, inputs, 3, 3], &[0, 2, 3, 1]);
+    let bias = bench.constant(dtype, &[outputs], &[0]);
+    let dims = [2, outputs, size[0], size[1]];
+    let y = bench.tensor(dtype, &dims, Form::Pixels);
+    let window = Window {
+        stride: [stride, stride, 1],
+        pad_begin: [1, 1, 0],
+        pad_end: [stride % 2, stride % 2, 0],
+        ..Window::new(&[3, 3])
+    };
+    let call = Call {
+        primitive: Primitive::Conv { window, groups: 1 },
+        inputs: [x, weights, bias].map(Operand::View).to_vec(),
+        dtype,
+        shape: shape(&dims),
+        rounding: Rounding::Rounded,
+    };
+    let mut operator = fixture::operator(Kernel::Generic, vec![call], vec![y]);
+    operator.class = arithmetic_class(&bench.plan, &operator, target);
+    operator
+}
+
+#[test]
+fn few_channels_of_large_maps_have_them_first_on_every_gpu() {
+    for wgmma in [false, true] {
+        let target = Target::Cuda { wgmma };
+        let first = |channels, size, stride| {
+            let mut bench = Bench::new(1);
+            let operator = convolution(&mut bench, channels, size, stride, target);
+            (operator.class.family, menu(&bench.plan, &operator, target)[0].kernel)
+        };
+        let narrow = (Family::TensorCore, Kernel::ConvNarrow);
+        assert_eq!(first([16, 16], [120, 90], 1), narrow);
+        assert_eq!(first([24, 16], [120, 90], 2), narrow);
+        assert_eq!(first([8, 24], [20, 30], 1), narrow);
+        // Here `wgmma` is faster, where there is any.
+        assert_ne!(first([16, 16], [30, 30], 1), narrow);
+        assert_ne!(first([32, 64], [120, 90], 1), narrow);
+    }
+}
+
+#[test]
+fn launches_cover_the_rows_of_a_chunk() {
+    let target = Target::Cuda { wgmma: true };
+    let mut bench = Bench::new(1);
+    let operator = convolution(&mut bench, [16, 19], [120, 90], 1, target);
+    let offered: Vec<_> = menu(&bench.plan, &operator, target)
+        .into_iter()
+        .filter(|t| t.kernel == Kernel::ConvNarrow)
+        .collect();
+    assert_eq!(offered.len(), 4);
+    for tactic in offered {
+        let entry = NarrowTile::of(tactic).unwrap();
+        let operator = Operator {
+            tactic,
+            ..operator.clone()
+        };
+        let (kernel, packs) = bench.compile(&operator);
+        let placed = Placed::new(&bench, &packs, 1 << 40);
+        for (region, samples, rows) in [
+            (Region { batch: 0..2, rows: 0..120 }, 2, 120u32),
+            (Region { batch: 1..2, rows: 7..50 }, 1, 43),
+        ] {
+            let launch = |multiprocessors, width| {
+                let at = Addresses {
+                    multiprocessors,
+                    ..placed.addresses(&bench)
+                };
+                kernel.launches(&at, &region, width).unwrap().remove(0)
+            };
+            let tiles = samples * 90u32.div_ceil(16) * rows.div_ceil(entry.rows());
+            assert_eq!(launch(0, 0).blocks, tiles, "a block for each tile where nothing is known");
+            for (multiprocessors, width) in [(0, 5), (1, 0), (16, 0), (132, 0), (132, 7)] {
+                let launch = launch(multiprocessors, width);
+                assert!(launch.blocks >= 1 && launch.blocks <= tiles);
+                assert!(width == 0 || launch.blocks <= u32::from(width));
+                assert_eq!(launch.threads, entry.threads());
+                let end = launch.params.len();
+                let number = |from: usize| u32::from_le_bytes(launch.params[from..from + 4].try_into().unwrap());
+                let (lines, patch_bytes, patches) = (number(end - 20), number(end - 12), number(end - 4));
+                assert_eq!(lines, entry.rows() + 2);
+                assert_eq!(launch.shared, patches + 2 * patch_bytes);
+            }
+            // As many tiles for each block as for the others, or one less.
+            let blocks = launch(3, 0).blocks;
+            assert_eq!(blocks, tiles.div_ceil(tiles.div_ceil(blocks)));
+        }
+    }
+}
