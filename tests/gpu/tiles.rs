@@ -41,7 +41,8 @@ const fn layer(x: [i64; 4], outputs: i64, [kernel, stride, apart, pad]: [i64; 4]
     }
 }
 
-/// Pixels in whole pieces of channels, sums that are cut into ranges, single channels; then few channels, whose taps share a patch.
+/// Pixels in whole pieces of channels, sums that are cut into ranges, single channels; then few channels of maps that are large
+/// enough for taps to share a patch.
 const LAYERS: [Layer; 12] = [
     layer([2, 64, 28, 140], 96, [3, 1, FAR, FAR]),
     layer([1, 128, 133, 131], 40, [1, LONG, 1, 0]),
@@ -49,11 +50,11 @@ const LAYERS: [Layer; 12] = [
     layer([1, 512, 7, 7], 64, [3, 1, FAR, FAR]),
     layer([1, 2048, 9, 9], 320, [1, LONG, 1, 0]),
     layer([2, 19, 20, 21], 24, [3, 2, FAR, FAR]),
-    layer([1, 16, 37, 53], 16, [3, 1, 1, 1]),
-    layer([2, 8, 41, 33], 24, [3, 2, 1, 1]),
-    layer([1, 24, 29, 64], 64, [5, 1, 1, 2]),
-    layer([1, 32, 130, 30], 19, [3, 1, 1, 0]),
-    layer([2, 16, 33, 20], 40, [3, 1, 2, 3]),
+    layer([1, 16, 130, 83], 16, [3, 1, 1, 1]),
+    layer([2, 8, 41, 33], 19, [3, 2, 1, 1]),
+    layer([1, 24, 103, 100], 32, [5, 1, 1, 2]),
+    layer([1, 32, 130, 82], 16, [3, 1, 1, 0]),
+    layer([2, 16, 110, 104], 24, [3, 1, 2, 3]),
     layer([1, 8, 21, 17], 5, [2, 1, 1, 0]),
 ];
 

@@ -411,8 +411,8 @@ fn sums_of_few_that_do_not_lie_side_by_side_are_additions() {
         primitives(net, y, PassSet::SHORT_SUMS)
     };
     let add = Primitive::Binary(Binary::Add);
-    assert_eq!(sums([1, 2, 3, 2], 0b0010, ReduceKind::Sum), [add.clone()]);
-    assert_eq!(sums([4, 1, 3, 2], 0b0001, ReduceKind::Sum), [add.clone(), add.clone(), add]);
+    assert_eq!(sums([1, 2, 3, 2], 0b0010, ReduceKind::Sum), [add]);
+    assert_eq!(sums([4, 1, 3, 2], 0b0001, ReduceKind::Sum), [add, add, add]);
     for (axes, kind) in [
         (0b0100, ReduceKind::Sum),
         (0b1000, ReduceKind::Sum),

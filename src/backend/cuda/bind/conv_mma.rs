@@ -131,6 +131,26 @@ pub(super) struct Packed {
     pub k_padded: u32,
 }
 
+impl Packed {
+    /// The constants of a product without a prologue.
+    pub fn plain(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<Packed, BindError> {
+        let k_padded = padded(product)?;
+        Ok(Packed {
+            weights: pack_weights(packer, product, k_padded)?,
+            bias: pack_bias(packer, product)?,
+            affine: None,
+            k_padded,
+        })
+    }
+}
+
+/// Elements of a row of weights.
+fn padded(product: &Product<'_>) -> Result<u32, BindError> {
+    let k = u32::try_from(product.k()).ok();
+    let padded = k.and_then(|k| k.checked_next_multiple_of(K_BLOCK));
+    padded.ok_or(BindError::Large("a sum of products"))
+}
+
 /// An operator bound to an entry of the menu.
 struct ConvMma {
     /// The operator without its prologue, or the copy of its picture.
@@ -154,25 +174,20 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     };
     let operator = body.as_ref().unwrap_or(operator);
     let product = product(packer.plan, operator)?;
-    let k = u32::try_from(product.k()).map_err(|_| BindError::Large("a sum of products"))?;
-    let k_padded = k.checked_next_multiple_of(K_BLOCK).ok_or(BindError::Large("a sum of products"))?;
     let [samples, rows, columns, channels] = product.out.extents;
     let m = u64::from(samples) * u64::from(rows) * u64::from(columns);
     let (down, across) = entry.tiles(m, channels);
     let splits = u32::from(operator.class.split_k.max(1));
+    let mut packed = Packed::plain(packer, &product)?;
+    packed.affine = affine.map(|a| pack_affine(packer, a, packed.k_padded)).transpose()?;
     let tiles = down * u64::from(across);
-    if splits > k_padded / K_BLOCK || tiles * u64::from(splits) > i32::MAX as u64 {
+    if splits > packed.k_padded / K_BLOCK || tiles * u64::from(splits) > i32::MAX as u64 {
         return Err(BindError::Tactic("conv_mma cannot split the sum so often"));
     }
     let kernel = ConvMma {
         operator: operator.clone(),
         entry,
-        packed: Packed {
-            weights: pack_weights(packer, &product, k_padded)?,
-            bias: pack_bias(packer, &product)?,
-            affine: affine.map(|a| pack_affine(packer, a, k_padded)).transpose()?,
-            k_padded,
-        },
+        packed,
         splits,
         tiles,
     };

@@ -2,8 +2,7 @@
 //!
 //! Weights and most parameters are those of [`conv_mma`](super::conv_mma).
 
-use super::conv_mma::{Convolution, Packed, convolution, pack_weights};
-use super::epilogue::pack_bias;
+use super::conv_mma::{Convolution, Packed, convolution};
 use super::views::Divisor;
 use super::{Addresses, BindError, Kernel, Launch, Packer, blocks};
 use crate::plan::format::Operator;
@@ -44,14 +43,7 @@ const MISFIT: BindError = BindError::Tactic("conv_narrow does not compute such p
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
     let entry = NarrowTile::of(operator.tactic).ok_or(BindError::Tactic("conv_narrow has no such tile"))?;
-    let k = u32::try_from(product.k()).map_err(|_| BindError::Large("a sum of products"))?;
-    let k_padded = k.checked_next_multiple_of(K_BLOCK).ok_or(BindError::Large("a sum of products"))?;
-    let packed = Packed {
-        weights: pack_weights(packer, &product, k_padded)?,
-        bias: pack_bias(packer, &product)?,
-        affine: None,
-        k_padded,
-    };
+    let packed = Packed::plain(packer, &product)?;
     Ok(Box::new(ConvNarrow {
         operator: operator.clone(),
         entry,

@@ -2,8 +2,7 @@
 //!
 //! Weights and most parameters are those of [`conv_mma`](super::conv_mma).
 
-use super::conv_mma::{Convolution, Packed, convolution, pack_weights};
-use super::epilogue::pack_bias;
+use super::conv_mma::{Convolution, Packed, convolution};
 use super::views::Divisor;
 use super::{Addresses, BindError, Kernel, Launch, Packer, blocks};
 use crate::plan::format::Operator;
@@ -39,14 +38,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     if operator.tactic != TACTIC {
         return Err(BindError::Tactic("conv_taps has no such tile"));
     }
-    let k = u32::try_from(product.k()).map_err(|_| BindError::Large("a sum of products"))?;
-    let k_padded = k.checked_next_multiple_of(K_BLOCK).ok_or(BindError::Large("a sum of products"))?;
-    let packed = Packed {
-        weights: pack_weights(packer, &product, k_padded)?,
-        bias: pack_bias(packer, &product)?,
-        affine: None,
-        k_padded,
-    };
+    let packed = Packed::plain(packer, &product)?;
     Ok(Box::new(ConvTaps {
         operator: operator.clone(),
         packed,
