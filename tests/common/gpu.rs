@@ -2,12 +2,12 @@
 
 #![allow(clippy::print_stderr, reason = "a test says that it waits for a GPU")]
 
-use crate::network::Machine;
+use crate::network::{Machine, told};
 use platoon::backend::cpu::CpuBackend;
 use platoon::backend::cuda::CudaBackend;
 use platoon::backend::cuda::raw::{self, Facts};
 use platoon::board::{BackendKind, BoardRecord};
-use platoon::planner::boards;
+use platoon::planner::{CompileOptions, Compiled, boards};
 use platoon::runtime::Options;
 use platoon::units::Nanos;
 use std::cell::RefCell;
@@ -94,5 +94,37 @@ impl Machine {
             backend: Box::new(CpuBackend::native()),
             options: Machine::host(workers).options,
         }
+    }
+}
+
+/// A network that the GPU runs beside the processor's reference.
+pub struct Beside {
+    /// The GPU.
+    pub machine: Machine,
+    /// What it is held against.
+    pub reference: Machine,
+    model: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Beside {
+    /// Both, and a file of the network; `None`, said loudly, where there is no GPU.
+    pub fn of(test: &str, model: &[u8]) -> Option<Beside> {
+        let machine = Machine::gpu(&need(test)?);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("network.onnx");
+        std::fs::write(&path, model).unwrap();
+        Some(Beside {
+            reference: Machine::reference(&machine, 1),
+            machine,
+            model: path,
+            _folder: folder,
+        })
+    }
+
+    /// The network compiled for the GPU.
+    pub fn compile(&self, options: &CompileOptions) -> Compiled {
+        let compiled = self.machine.compile(&self.model, options);
+        compiled.unwrap_or_else(|e| panic!("{}", told(&*e)))
     }
 }

@@ -1,7 +1,7 @@
 //! Convolutions, products and reductions of floats: the bits of the processor, whatever the tile, the layout and the chunks.
 
 use crate::data::{self, Chance};
-use crate::gpu;
+use crate::gpu::Beside;
 use crate::network::{self, Machine};
 use crate::onnx::{Attribute, Graph, int, ints};
 use platoon::plan::check;
@@ -140,12 +140,8 @@ fn under(plan: &mut Plan, machine: &Machine, variant: usize) -> usize {
 #[test]
 fn layers_of_floats_have_the_processors_bits_under_every_tile() {
     let test = "gpu_layers_of_floats_have_the_processors_bits_under_every_tile";
-    let Some(facts) = gpu::need(test) else { return };
-    let machine = Machine::gpu(&facts);
-    let reference = Machine::reference(&machine, 1);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("floats.onnx");
-    std::fs::write(&path, model()).unwrap();
+    let Some(beside) = Beside::of(test, &model()) else { return };
+    let Beside { machine, reference, .. } = &beside;
     let mut expected = None;
     let mut ran = 0;
     for (variant, tile) in MENU.iter().enumerate() {
@@ -156,11 +152,9 @@ fn layers_of_floats_have_the_processors_bits_under_every_tile() {
                 seed,
                 ..CompileOptions::default()
             };
-            let mut compiled = machine
-                .compile(&path, &options)
-                .unwrap_or_else(|e| panic!("{}", network::told(&*e)));
+            let mut compiled = beside.compile(&options);
             let mut plan = compiled.plan.clone();
-            ran += under(&mut plan, &machine, variant);
+            ran += under(&mut plan, machine, variant);
             compiled.plan = check::check(plan).unwrap_or_else(|e| panic!("{e}")).into_inner();
             let mut random = Chance::new(21);
             let inputs = network::inputs_of(&compiled, || random.signed());

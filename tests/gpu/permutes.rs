@@ -1,8 +1,8 @@
 //! Axes in other orders: the bits of the processor, whatever the extents and wherever the neighbours lie.
 
 use crate::data::{self, Chance};
-use crate::gpu;
-use crate::network::{self, Machine};
+use crate::gpu::Beside;
+use crate::network;
 use crate::onnx::{Graph, ints};
 use platoon::planner::{CompileOptions, Ports, Searcher};
 use platoon::tensor::DType;
@@ -42,12 +42,8 @@ fn model() -> Vec<u8> {
 #[test]
 fn axes_in_other_orders_have_the_processors_bits() {
     let test = "gpu_axes_in_other_orders_have_the_processors_bits";
-    let Some(facts) = gpu::need(test) else { return };
-    let machine = Machine::gpu(&facts);
-    let reference = Machine::reference(&machine, 1);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("permutes.onnx");
-    std::fs::write(&path, model()).unwrap();
+    let Some(beside) = Beside::of(test, &model()) else { return };
+    let Beside { machine, reference, .. } = &beside;
     let mut runs = 0;
     for (dtype, ports) in [
         (DType::F32, Ports::Declared),
@@ -63,9 +59,7 @@ fn axes_in_other_orders_have_the_processors_bits() {
                 seed,
                 ..CompileOptions::default()
             };
-            let compiled = machine
-                .compile(&path, &options)
-                .unwrap_or_else(|e| panic!("{}", network::told(&*e)));
+            let compiled = beside.compile(&options);
             let mut random = Chance::new(21 + seed);
             let inputs = network::inputs_of(&compiled, || random.signed());
             let expected = reference.run(compiled.clone(), &inputs).unwrap();

@@ -3,7 +3,7 @@
 //! On a GPU with `wgmma` they run layers whose steps or distances its copy engine does not know.
 
 use crate::data::{self, Chance};
-use crate::gpu;
+use crate::gpu::Beside;
 use crate::network::{self, Machine, Tensors};
 use crate::onnx::{Graph, ints};
 use platoon::plan::check;
@@ -109,21 +109,15 @@ fn under(plan: &mut Plan, machine: &Machine, round: usize) -> (usize, usize) {
 #[test]
 fn every_tile_of_mma_runs_and_gives_the_same_bits() {
     let test = "gpu_every_tile_of_mma_runs_and_gives_the_same_bits";
-    let Some(facts) = gpu::need(test) else { return };
-    let machine = Machine::gpu(&facts);
-    let reference = Machine::reference(&machine, 1);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tiles.onnx");
-    std::fs::write(&path, model()).unwrap();
+    let Some(beside) = Beside::of(test, &model()) else { return };
+    let Beside { machine, reference, .. } = &beside;
     let options = CompileOptions {
         dtype: DType::F16,
         ports: Ports::Half,
         searcher: Searcher::Sequential,
         ..CompileOptions::default()
     };
-    let compiled = machine
-        .compile(&path, &options)
-        .unwrap_or_else(|e| panic!("{}", network::told(&*e)));
+    let compiled = beside.compile(&options);
     let mut random = Chance::new(9);
     let inputs = network::inputs_of(&compiled, || random.signed());
     let expected = reference.run(compiled.clone(), &inputs).unwrap();
@@ -132,7 +126,7 @@ fn every_tile_of_mma_runs_and_gives_the_same_bits() {
     for round in 0.. {
         let mut changed = compiled.clone();
         let mut plan = compiled.plan.clone();
-        let (layers, fresh) = under(&mut plan, &machine, round);
+        let (layers, fresh) = under(&mut plan, machine, round);
         assert_eq!(layers, LAYERS.len(), "layers that `mma.sync` multiplies");
         if fresh == 0 {
             break;

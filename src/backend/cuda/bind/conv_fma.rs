@@ -174,14 +174,7 @@ impl Kernel for ConvFma {
         let tiles = u32::try_from(self.entry.tiles(m, grouped.groups, grouped.outputs())).map_err(|_| BindError::Large("a product"))?;
         let stride = |axis: usize| i32::try_from(product.x.strides[axis]).map_err(|_| BindError::Large("a stride of the input"));
         let [batch, row, pixel, channel] = product.out.strides;
-        let mut tail = Tail::new(at, &self.operator)?;
-        if product.matrix && product.output.layout.shape.rank() == 3 {
-            // The kernel counts [sample, channel, row, pixel]; here the channel is the last axis.
-            for call in &mut tail.call {
-                call.a.strides.swap(1, 2);
-                call.b.strides.swap(1, 2);
-            }
-        }
+        let tail = Tail::of_product(at, &self.operator, product)?;
         let x = at.view(product.input)?;
         let window = &product.window;
         let params = Params {

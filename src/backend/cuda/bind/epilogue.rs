@@ -106,14 +106,7 @@ impl Epilogue {
         bias: Option<PackId>,
         region: &Region,
     ) -> Result<Epilogue, BindError> {
-        let mut tail = Tail::new(at, operator)?;
-        if product.matrix && product.output.layout.shape.rank() == 3 {
-            // The kernels count [sample, channel, row, pixel]; here the channel is the last axis.
-            for call in &mut tail.call {
-                call.a.strides.swap(1, 2);
-                call.b.strides.swap(1, 2);
-            }
-        }
+        let tail = Tail::of_product(at, operator, product)?;
         let path = Path::of(operator, product);
         let [samples, rows, ..] = product.out.extents;
         let whole = region.batch.len() == 1 || region.rows == (0..rows) || samples == 1;

@@ -4,6 +4,7 @@ use super::views::{dtype_number, strides};
 use super::{Addresses, BindError};
 use crate::limits::{MAX_PRIMITIVES, MAX_RANK};
 use crate::plan::format::{Call, Operand, Operator, Rounding};
+use crate::plan::tactic::product::Product;
 use crate::primitive::{Binary, Primitive, Unary};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
@@ -89,6 +90,18 @@ impl Tail {
                 kept: kept(operator, index + 1),
                 ..function(at, call)?
             };
+        }
+        Ok(tail)
+    }
+
+    /// The tail of a product. The kernels count [sample, channel, row, pixel]; of matrices of three axes the channel is the last one.
+    pub fn of_product(at: &Addresses<'_>, operator: &Operator, product: &Product<'_>) -> Result<Tail, BindError> {
+        let mut tail = Tail::new(at, operator)?;
+        if product.matrix && product.output.layout.shape.rank() == 3 {
+            for call in &mut tail.call {
+                call.a.strides.swap(1, 2);
+                call.b.strides.swap(1, 2);
+            }
         }
         Ok(tail)
     }
