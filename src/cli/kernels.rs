@@ -220,8 +220,10 @@ fn unpack(kernels: &Path, arguments: &Arguments, folder: &Path) -> anyhow::Resul
         std::fs::create_dir_all(&into).with_context(|| format!("{}: cannot be made", into.display()))?;
         for name in archive.units() {
             let cubin = into.join(format!("{name}.cubin"));
-            std::fs::write(&cubin, archive.unit(name).unwrap_or_default())
-                .with_context(|| format!("{}: cannot be written", cubin.display()))?;
+            let bytes = archive
+                .unit(name)
+                .with_context(|| format!("{}: {name} does not unpack: make the archive again", file.display()))?;
+            std::fs::write(&cubin, bytes).with_context(|| format!("{}: cannot be written", cubin.display()))?;
         }
         output::print(&format!("{}: {} cubins", into.display(), archive.units().count()))?;
     }

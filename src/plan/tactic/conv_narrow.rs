@@ -97,8 +97,7 @@ impl NarrowTile {
         let window = &product.window;
         let reach = |axis: usize, outputs: u32| -> Option<u64> {
             let steps = u64::from(outputs - 1).checked_mul(u64::from(window.stride[axis]))?;
-            let taps = u64::from(window.kernel[axis].max(1) - 1).checked_mul(u64::from(window.dilation[axis]))?;
-            steps.checked_add(taps)?.checked_add(1)
+            steps.checked_add(u64::from(window.reach(axis)?))
         };
         let pieces = u64::from(product.x.extents[3].div_ceil(PIECE));
         let row_pieces = window.taps().checked_mul(pieces)?.checked_next_multiple_of(2)?;

@@ -51,13 +51,15 @@ fn apply(graph: &mut Graph, node: usize, axis: usize, count: u32) -> usize {
         .collect();
     let mut total = slices[0];
     for (k, &slice) in slices.iter().enumerate().skip(1) {
-        let last = k + 1 == slices.len();
-        let made = match last {
-            true => sum.outputs[0],
-            false => graph.add_value(format!("{name}.sum{k}"), dtype, shape),
+        let (name, made) = match k + 1 == slices.len() {
+            true => (name.clone(), sum.outputs[0]),
+            false => {
+                let name = format!("{name}.sum{k}");
+                (name.clone(), graph.add_value(name, dtype, shape))
+            }
         };
         nodes.push(Node {
-            name: if last { name.clone() } else { format!("{name}.sum{k}") },
+            name,
             op: Op::Primitive(Primitive::Binary(Binary::Add)),
             inputs: vec![total, slice],
             outputs: vec![made],

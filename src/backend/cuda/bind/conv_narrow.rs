@@ -4,7 +4,7 @@
 
 use super::conv_mma::{Convolution, Packed, convolution};
 use super::views::Divisor;
-use super::{Addresses, BindError, Kernel, Launch, Packer, blocks};
+use super::{Addresses, BindError, Kernel, Launch, Packer};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_mma::K_BLOCK;
 use crate::plan::tactic::conv_narrow::{NarrowTile, product};
@@ -85,14 +85,7 @@ impl Kernel for ConvNarrow {
             units => units.saturating_mul(self.entry.together(&patch, UNIT_BYTES)),
         };
         let even = tiles.div_ceil(tiles.div_ceil(places.max(1)).max(1));
-        let launch = Launch::new(
-            "conv_narrow",
-            "conv_narrow_16",
-            blocks(even, width),
-            0,
-            self.entry.threads(),
-            &params,
-        );
+        let launch = Launch::new("conv_narrow", "conv_narrow_16", even, width, self.entry.threads(), &params);
         Ok(vec![Launch {
             shared: patch.shared(),
             ..launch
