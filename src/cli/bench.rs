@@ -170,9 +170,7 @@ fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, optio
         return zoo::export(groups, &setting, folder);
     }
     if let Some(most) = arguments.zoo.rivals {
-        let (text, json) = zoo::contest(&arguments.zoo, most.get(), &groups, &setting)?;
-        write_json(arguments, &json)?;
-        return Ok(text);
+        return zoo::contest(&arguments.zoo, most.get(), &groups, &setting, &|json| write_json(arguments, json));
     }
     let program = python(arguments);
     let another = || Peer::pytorch(program.as_deref().unwrap_or_default(), engine.sms, None);

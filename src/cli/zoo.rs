@@ -266,8 +266,15 @@ fn fastest(group: &Group, mut compiled: Compiled, setting: &Setting<'_>) -> anyh
     Ok(chosen)
 }
 
-/// Measures the plans of several decisions for each group, the best `most` of every searcher: the table, and everything as JSON.
-pub fn contest(arguments: &ZooArguments, most: usize, groups: &[Group], setting: &Setting<'_>) -> anyhow::Result<(String, Value)> {
+/// Measures the plans of several decisions for each group, the best `most` of every searcher: the table. `keep` gets everything
+/// as JSON before the simulator is fitted to it, which takes minutes and can be had again from the JSON.
+pub fn contest(
+    arguments: &ZooArguments,
+    most: usize,
+    groups: &[Group],
+    setting: &Setting<'_>,
+    keep: &dyn Fn(&Value) -> anyhow::Result<()>,
+) -> anyhow::Result<String> {
     let provenance = Provenance::here(&setting.board.name, setting.workers, None).on(setting.device.clone());
     let options = CompileOptions {
         ports: Ports::Half,
@@ -278,7 +285,7 @@ pub fn contest(arguments: &ZooArguments, most: usize, groups: &[Group], setting:
     let compiled = compile_all(groups, setting.board, &options)?;
     if let Some(file) = &arguments.from {
         let observed = observations(file, groups, &compiled)?;
-        return Ok((calibrate(&observed, groups, setting)?, Value::Null));
+        return calibrate(&observed, groups, setting);
     }
     let mut contests = Vec::with_capacity(groups.len());
     let mut observed = Vec::new();
@@ -309,15 +316,14 @@ pub fn contest(arguments: &ZooArguments, most: usize, groups: &[Group], setting:
     let errors: Vec<f64> = contests.iter().flat_map(Contest::errors).collect();
     let all = format!("all: {}", rivals::verdict(&errors));
     let mut verdicts: Vec<String> = of_each.chain([all]).collect();
+    keep(&json!({
+        "provenance": provenance.json(),
+        "contests": contests.iter().map(Contest::json).collect::<Vec<_>>(),
+    }))?;
     if arguments.calibrate {
         verdicts.push(calibrate(&observed, groups, setting)?);
     }
-    let text = format!("{}{}\n{}", table.render(), verdicts.join("\n"), provenance.line());
-    let json = json!({
-        "provenance": provenance.json(),
-        "contests": contests.iter().map(Contest::json).collect::<Vec<_>>(),
-    });
-    Ok((text, json))
+    Ok(format!("{}{}\n{}", table.render(), verdicts.join("\n"), provenance.line()))
 }
 
 /// Plans of all groups. Searching takes longer than measuring, so it is done for all at once; nothing else runs while one is

@@ -87,8 +87,12 @@ impl Footprint {
         let mut resizable = true;
         let cut = match tactic.kernel {
             Kernel::ConvWgmma => {
-                let clustered = WgmmaTile::of(tactic).is_some_and(|e| e.chains == Chains::Cluster);
+                let entry = WgmmaTile::of(tactic);
+                let clustered = entry.is_some_and(|e| e.chains == Chains::Cluster);
                 resizable = !clustered;
+                if !clustered {
+                    most = board.units.max(1).saturating_mul(entry.map_or(1, |e| u32::from(e.blocks)));
+                }
                 product(if clustered { operator.class.split_k } else { 1 })
             }
             Kernel::StreamWgmma => {
