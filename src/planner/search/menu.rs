@@ -129,8 +129,13 @@ impl Menu {
 fn widths(operator: usize, tactic: Tactic, costs: &Costs<'_>) -> Vec<u16> {
     let mut widths = vec![0];
     if costs.resizable(operator, tactic) {
-        let (units, most) = (costs.machine().units, costs.abreast(operator, tactic));
-        let parts = EIGHTHS.iter().map(|e| (units * e / 8).max(1)).filter(|&w| w < most);
+        let (units, most, step) = (
+            costs.machine().units,
+            costs.abreast(operator, tactic),
+            costs.step(operator, tactic).max(1),
+        );
+        let parts = EIGHTHS.iter().map(|e| (units * e / 8).max(1) / step * step);
+        let parts = parts.filter(|&w| w > 0 && w < most);
         match costs.machine().backend {
             BackendKind::Cuda => widths.extend(parts.filter_map(|w| u16::try_from(w).ok())),
             BackendKind::Cpu => widths.extend((1..units.min(8)).map(|w| w as u16)),

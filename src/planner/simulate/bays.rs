@@ -94,9 +94,19 @@ impl Bays {
     /// Puts up to `blocks` blocks of a launch down, each of which works for `time` nanoseconds from `from` on: how many found
     /// room.
     pub fn place(&mut self, flight: u32, cost: &Cost, blocks: u32, time: u64, from: u64) -> u32 {
+        let fits = |bay: &Bay| bay.units > 0 && (0..2).all(|r| bay.free[r] >= cost.room[r]);
+        let mut blocks = blocks;
+        if cost.cluster > 1 {
+            let each = |bay: &Bay| (0..2).map(|r| bay.free[r] / cost.room[r].max(1)).min().unwrap_or(0);
+            let places: u32 = self
+                .bays
+                .iter()
+                .map(|bay| bay.units.saturating_mul(each(bay)))
+                .fold(0, u32::saturating_add);
+            blocks = blocks.min(places / cost.cluster * cost.cluster);
+        }
         let mut left = blocks;
         while left > 0 {
-            let fits = |bay: &Bay| bay.units > 0 && (0..2).all(|r| bay.free[r] >= cost.room[r]);
             let roomy = |bay: &Bay| (bay.free[0].min(bay.free[1]), bay.free[0] + bay.free[1]);
             let among = (0..self.bays.len()).filter(|&b| fits(&self.bays[b]));
             let Some(bay) = among.max_by_key(|&b| (roomy(&self.bays[b]), std::cmp::Reverse(b))) else {

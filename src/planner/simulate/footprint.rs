@@ -6,10 +6,11 @@
 
 use super::room::{Room, WHOLE_UNIT, of_kernel};
 use crate::board::{BackendKind, BoardRecord};
-use crate::plan::format::{Family, Kernel, Operator};
+use crate::plan::format::{Family, Kernel, Operand, Operator};
 use crate::plan::tactic::conv_patch::{COLUMNS, Kept, PatchTile};
 use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
+use crate::plan::tactic::depthwise_strip::Strip;
 use crate::plan::tactic::group_normalise::Slabs;
 use crate::plan::tactic::squeeze;
 use crate::plan::tactic::stem::{BLOCK_CHANNELS, StemTile};
@@ -42,7 +43,24 @@ pub struct Footprint {
     pub room: Room,
     /// Whether a launch width has an effect.
     pub resizable: bool,
+    /// Blocks that belong together: the ranges of channels of a launch that keeps a block's weights, whose blocks are a multiple
+    /// of this at any width.
+    pub step: u32,
+    /// Blocks of a cluster, which find room together or not at all; 1 of kernels without clusters.
+    pub cluster: u32,
+    /// How many times as much of a unit's throughput as others want blocks that fill it, in percent: those that move more than
+    /// they compute hold each other up.
+    pub crowding: u32,
+    /// Bytes of weights that a block loads before its first tile.
+    pub loaded: u64,
 }
+
+/// What blocks that fill a unit want of its throughput, in percent of those that compute more than they move: kernels that move
+/// values, that interpolate between them, and that look at several for each. Measured on an H200 at launch widths of an eighth and
+/// half of its units.
+const MOVING: u32 = 220;
+const BLENDING: u32 = 300;
+const LOOKING: u32 = 150;
 
 /// What a tile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +79,8 @@ enum Tiles {
     Fixed(u32),
     /// Samples, so many blocks for so many.
     Samples { samples: u32, blocks: u32 },
+    /// Runs along a row and rows, of so many lots of channels of a sample: a thread's.
+    Strips { run: u64, depth: u64, lots: u64 },
 }
 
 impl Footprint {
@@ -74,6 +94,10 @@ impl Footprint {
                 most: u32::MAX,
                 room: WHOLE_UNIT,
                 resizable: true,
+                step: 1,
+                cluster: 1,
+                crowding: 100,
+                loaded: 0,
             };
         }
         let tactic = operator.tactic;
@@ -83,25 +107,40 @@ impl Footprint {
             channels,
             each: u64::from(each.max(1)),
         };
+        // Ranges of channels of a launch.
+        let ranges = || u32::try_from(matrix(operator, shape(operator)).1.div_ceil(channels)).unwrap_or(u32::MAX);
         let mut most = u32::MAX;
         let mut resizable = true;
+        let (mut step, mut cluster) = (1, 1);
         let cut = match tactic.kernel {
             Kernel::ConvWgmma => {
                 let entry = WgmmaTile::of(tactic);
                 let clustered = entry.is_some_and(|e| e.chains == Chains::Cluster);
                 resizable = !clustered;
-                if !clustered {
+                if clustered {
+                    cluster = u32::from(operator.class.split_k.max(1));
+                } else {
                     most = board.units.max(1).saturating_mul(entry.map_or(1, |e| u32::from(e.blocks)));
+                }
+                if entry.is_some_and(|e| e.kept().is_some()) {
+                    step = ranges();
+                    most = (board.units / step * step).max(1);
                 }
                 product(if clustered { operator.class.split_k } else { 1 })
             }
             Kernel::StreamWgmma => {
                 resizable = false;
+                cluster = u32::from(operator.class.split_k.max(1));
                 product(operator.class.split_k)
             }
             Kernel::ConvMma => product(operator.class.split_k),
             Kernel::ConvFma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::PairMma => product(1),
-            Kernel::ConvAffine | Kernel::ConvTaps => {
+            Kernel::ConvAffine => {
+                step = ranges();
+                most = (board.units / step * step).max(1);
+                product(1)
+            }
+            Kernel::ConvTaps => {
                 most = board.units.max(1);
                 product(1)
             }
@@ -132,10 +171,21 @@ impl Footprint {
                     channels: band.map_or(u64::from(BLOCK_CHANNELS), |_| u64::MAX),
                 }
             }
-            Kernel::ConvDepthwise => Tiles::Slabs(PIXEL_THREADS * THREAD_ELEMENTS),
+            Kernel::ConvDepthwise => match Strip::of(tactic) {
+                Some(strip) => {
+                    let each = u64::from(strip.channels(taps_across(operator)));
+                    Tiles::Strips {
+                        run: strip.run.into(),
+                        depth: strip.depth.into(),
+                        lots: u64::from(shape(operator).dim(1)).div_ceil(each),
+                    }
+                }
+                None => Tiles::Slabs(PIXEL_THREADS * THREAD_ELEMENTS),
+            },
             Kernel::Recurrent if operator.class.family == Family::TensorCore => {
                 let (samples, blocks) = RECURRENT;
                 resizable = false;
+                cluster = blocks;
                 Tiles::Samples { samples, blocks }
             }
             Kernel::Squeeze => {
@@ -184,6 +234,18 @@ impl Footprint {
             most,
             room: of_kernel(operator, &board.architecture),
             resizable,
+            step,
+            cluster,
+            crowding: match tactic.kernel {
+                Kernel::Elementwise | Kernel::Copy => MOVING,
+                Kernel::Resize => BLENDING,
+                Kernel::Pool | Kernel::Generic => LOOKING,
+                _ => 100,
+            },
+            loaded: match tactic.kernel {
+                Kernel::ConvAffine => 2 * channels * u64::from(depth(operator).map_or(0, |(k, _)| k)),
+                _ => 0,
+            },
         }
     }
 
@@ -198,7 +260,7 @@ impl Footprint {
         let axis = |axis: usize| u64::from(if axis < shape.rank() { shape.dim(axis) } else { 1 }).max(1);
         let tiles = match self.cut {
             Tiles::Product { pixels, channels, each } => {
-                let (all_pixels, all_channels) = product(operator, shape);
+                let (all_pixels, all_channels) = matrix(operator, shape);
                 share(all_pixels)
                     .div_ceil(pixels)
                     .saturating_mul(all_channels.div_ceil(channels))
@@ -218,6 +280,10 @@ impl Footprint {
                 many => many.div_ceil(2),
             },
             Tiles::Fixed(tiles) => u64::from(tiles),
+            Tiles::Strips { run, depth, lots } => {
+                let threads = samples * height.div_ceil(depth) * axis(3).div_ceil(run) * lots;
+                threads.div_ceil(PIXEL_THREADS)
+            }
             Tiles::Samples { samples: each, blocks } => samples.div_ceil(u64::from(each)).saturating_mul(u64::from(blocks)),
         };
         tiles.clamp(1, u64::from(u32::MAX)) as u32
@@ -235,8 +301,29 @@ pub fn shape(operator: &Operator) -> Shape {
     operator.outputs.first().map_or(Shape::SCALAR, |v| v.layout.shape)
 }
 
+/// Taps along a row of an operator's window, 1 without one.
+pub fn taps_across(operator: &Operator) -> u32 {
+    let taps = operator.calls.iter().find_map(|call| match &call.primitive {
+        Primitive::Conv { window, .. } => Some(window.kernel[usize::from(window.axes.max(1)) - 1]),
+        _ => None,
+    });
+    taps.unwrap_or(1)
+}
+
+/// Input channels of an operator's product, and its taps; `None` without one.
+pub fn depth(operator: &Operator) -> Option<(u32, u32)> {
+    operator.calls.iter().find_map(|call| match (&call.primitive, call.inputs.get(1)) {
+        (Primitive::Conv { window, .. }, Some(Operand::View(weights))) => Some((weights.layout.shape.dim(1), window.taps() as u32)),
+        (Primitive::MatMul, Some(Operand::View(weights))) => {
+            let shape = weights.layout.shape;
+            Some((shape.dim(shape.rank().saturating_sub(2)), 1))
+        }
+        _ => None,
+    })
+}
+
 /// Pixels and channels of a product's output: rows and columns of a matrix product.
-fn product(operator: &Operator, shape: Shape) -> (u64, u64) {
+fn matrix(operator: &Operator, shape: Shape) -> (u64, u64) {
     let matrix = operator.calls.iter().any(|c| c.primitive == Primitive::MatMul);
     let channels = u64::from(shape.dim(if matrix { shape.rank().saturating_sub(1) } else { 1 })).max(1);
     (shape.elements() / channels, channels)

@@ -4,6 +4,7 @@
 //! registers and 2,048 threads; others have less shared memory (CUDA C++ Programming Guide, table of technical specifications). Kernels
 //! that fill a unit with one block keep all others with shared memory out of it, which is most of what streams feel of each other.
 
+use super::footprint::{depth, shape, taps_across};
 use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
 use crate::plan::tactic::conv_fma::FmaTile;
@@ -11,7 +12,9 @@ use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_narrow::NarrowTile;
 use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_patch::PatchTile;
+use crate::plan::tactic::conv_warps::{self, Share};
 use crate::plan::tactic::conv_wgmma::WgmmaTile;
+use crate::plan::tactic::depthwise_strip::Strip;
 use crate::plan::tactic::stem::StemTile;
 use crate::plan::tactic::stream_wgmma::StreamTile;
 
@@ -73,16 +76,24 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         }),
         Kernel::ConvNarrow => NarrowTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(u64::from(16 / e.warps), u64::from(e.threads()), 128)),
         Kernel::ConvParts => PartTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 128, u64::from(e.shared()))),
-        Kernel::ConvWarps if tactic.tile.1 == 16 => block(256, 192, 13 << 10),
-        Kernel::ConvWarps => block(256, 256, 42 << 10),
-        Kernel::ConvDepthwise => block(128, 128, 8 << 10),
+        Kernel::ConvWarps => {
+            let (threads, registers) = conv_warps(operator);
+            block(threads, registers, if tactic.tile.1 == 16 { 13 << 10 } else { 42 << 10 })
+        }
+        Kernel::ConvDepthwise => match Strip::of(tactic) {
+            Some(strip) if strip.run == 2 => block(128, if taps_across(operator) == 3 { 76 } else { 116 }, 0),
+            Some(_) => block(128, 160, 0),
+            None => block(128, 128, 8 << 10),
+        },
         Kernel::Recurrent => block(256, 128, 17 << 10),
         Kernel::Squeeze => block(256, 120, 11 << 10),
+        // Heads of few channels have a kernel of their own.
+        Kernel::Attention if narrow(operator) => block(128, 64, 4 << 10),
         Kernel::Attention => block(256, 48, 4 << 10),
         Kernel::AttentionMma => block(256, 128, 78 << 10),
         Kernel::AttentionWgmma => block(128, 168, 73 << 10),
         Kernel::PairMma => block(128, 112, 31 << 10),
-        Kernel::Reduce => block(256, 128, 9 << 10),
+        Kernel::Reduce => block(256, 80, 9 << 10),
         Kernel::Normalise => block(128, 96, 1 << 10),
         Kernel::GroupNormalise => block(512, 64, 99 << 10),
         Kernel::Elementwise | Kernel::Copy => block(256, 64, 0),
@@ -90,4 +101,31 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::MatVec => block(128, 152, 9 << 10),
         _ => block(128, 72, 0),
     }
+}
+
+/// Most channels of a head that count as few.
+const NARROW: u32 = 16;
+
+/// Whether an attention's heads have few channels.
+fn narrow(operator: &Operator) -> bool {
+    let all = shape(operator);
+    all.rank() > 0 && all.dim(all.rank() - 1) <= NARROW
+}
+
+/// Threads of a block whose warps share out K, and registers of each.
+fn conv_warps(operator: &Operator) -> (u64, u64) {
+    let (channels, taps) = depth(operator).unwrap_or((conv_warps::MAX_CHANNELS, 1));
+    let share = if taps > 1 { Share::Taps } else { Share::Single };
+    let (pieces, warps) = share.pieces(channels);
+    let (pixels, outputs) = operator.tactic.tile;
+    // Sums are finished eight at a time.
+    let finishing = (u64::from(pixels) * u64::from(outputs) / 8).next_multiple_of(32);
+    let registers = match (taps, pieces) {
+        (2.., _) => 168,
+        (_, 0..=1) => 128,
+        (_, 2) if pixels < 32 => 128,
+        (_, 2) => 192,
+        _ => 248,
+    };
+    ((u64::from(warps) * 32).max(finishing), registers)
 }
