@@ -202,7 +202,8 @@ fn write_outputs(folder: &Path, outputs: Vec<(String, Tensor, bool)>) -> anyhow:
         let dtype = if widened { "int64" } else { tensor.dtype().name() };
         listed.insert(
             name,
-            json!({ "file": relative(&file), "shape": tensor.shape().dims(), "dtype": dtype }),
+            // A path that is no text is told as near as text comes to it.
+            json!({ "file": relative(&file).to_string_lossy(), "shape": tensor.shape().dims(), "dtype": dtype }),
         );
     }
     Ok(listed)

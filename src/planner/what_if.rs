@@ -1,6 +1,7 @@
 //! Task sets as they might be: one tenant fewer, more pictures, another board. What that does to a frame is for a compilation to say.
 
 use super::tasks::{CameraSpec, Tasks};
+use crate::limits::MAX_CAMERAS;
 use std::str::FromStr;
 
 /// A change of a task set.
@@ -42,6 +43,14 @@ pub enum ChangeError {
     /// Its network takes tensors.
     #[error("`{0}` has neither cameras nor crops: its batch is its network's")]
     Pictures(String),
+    /// More pictures than a plan has cameras.
+    #[error("`{name}` cannot have {count} pictures: a plan has at most {MAX_CAMERAS} cameras")]
+    Cameras {
+        /// The tenant.
+        name: String,
+        /// What was asked for.
+        count: u32,
+    },
 }
 
 impl FromStr for Change {
@@ -111,6 +120,12 @@ impl Change {
                     return Ok(changed);
                 }
                 let last = tenant.cameras.last().cloned().ok_or_else(|| ChangeError::Pictures(name.clone()))?;
+                if *count as usize > MAX_CAMERAS {
+                    return Err(ChangeError::Cameras {
+                        name: name.clone(),
+                        count: *count,
+                    });
+                }
                 let like = changed.cameras.iter().find(|c| c.name == last).cloned();
                 tenant.cameras.truncate(*count as usize);
                 for number in tenant.cameras.len() + 1..=*count as usize {
@@ -183,6 +198,11 @@ mod tests {
                 .cameras
                 .iter()
                 .all(|name| wider.cameras.iter().filter(|c| c.name == *name).count() == 1)
+        );
+        let many = change("batch:surface:999999999", "urban").unwrap_err();
+        assert_eq!(
+            many.to_string(),
+            "`surface` cannot have 999999999 pictures: a plan has at most 16 cameras"
         );
         let crops = change("batch:signal:2", "urban").unwrap();
         assert_eq!(crops.sets["urban"].tenants[2].card.input.crops.as_ref().unwrap().count, Some(2));

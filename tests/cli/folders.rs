@@ -122,3 +122,26 @@ fn what_has_no_end_or_no_writer_is_refused_at_once() {
     ));
     assert!(text.contains("zero.npy") && text.contains("not a regular file"), "{text}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_folder_whose_name_is_no_text_gets_the_results_all_the_same() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    std::fs::write(dir.join("net.onnx"), raw::reshaping()).unwrap();
+    let body: Vec<u8> = [1.0f32; 6].iter().flat_map(|v| v.to_le_bytes()).collect();
+    std::fs::write(dir.join("x.npy"), npy("<f4", "(2, 3)", &body)).unwrap();
+    let shape: Vec<u8> = [3i64, -1].iter().flat_map(|v| v.to_le_bytes()).collect();
+    std::fs::write(dir.join("s.npy"), npy("<i8", "(2,)", &shape)).unwrap();
+    let out = std::ffi::OsStr::from_bytes(b"o\xff");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_platoon"))
+        .current_dir(dir)
+        .args(["infer", "--model", "net.onnx", "--input", "x=x.npy", "--input", "shape=s.npy", "--out"])
+        .arg(out)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout(&output).contains("double_y_0.npy"));
+    assert!(dir.join(out).join("double_y_0.npy").is_file());
+}
