@@ -35,13 +35,11 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry of a plan, in the file `<task set>.plan`; characters of the name that a file should not have become `_`.
+    /// The entry of a plan, in the file that [`plan_file`] names.
     pub fn of(plan: &Plan) -> Entry {
-        let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
-        let stem: String = plan.task_set.chars().map(plain).collect();
         Entry {
             task_set: plan.task_set.clone(),
-            file: format!("{stem}.plan"),
+            file: plan_file(&plan.task_set),
             digest: Digest::of(&file::encode(plan)),
         }
     }
@@ -51,6 +49,17 @@ impl Entry {
     pub fn awaiting(&self) -> String {
         format!("{}.{}", self.file, self.digest)
     }
+}
+
+/// Most bytes of a plan file's name: behind it come a dot and 64 digits while it is written ([`Entry::awaiting`]), and file systems
+/// take 255.
+pub const MAX_PLAN_FILE: usize = 190;
+
+/// The file of a task set's plan: `<task set>.plan`, with `_` for characters of the name that a file should not have.
+pub fn plan_file(task_set: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
+    let stem: String = task_set.chars().map(plain).collect();
+    format!("{stem}.plan")
 }
 
 /// Why a table is refused.

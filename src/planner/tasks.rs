@@ -26,6 +26,7 @@ pub mod crops;
 use super::card::{Card, Decode};
 use super::document::{Document, TomlError};
 use crate::limits::{MAX_CAMERAS, MAX_CYCLE, MAX_IMAGE_SIDE, MAX_PLANS, MAX_SLOTS, MAX_TENANTS};
+use crate::plan::table::{MAX_PLAN_FILE, plan_file};
 use crate::task::{Rate, Urgency};
 use crate::units::Nanos;
 use serde::Deserialize;
@@ -156,9 +157,17 @@ fn parse(document: &Document) -> Result<Tasks, TomlError> {
     let tables = table.sets.into_inner();
     let count = format!("`sets` must hold 1 to {MAX_PLANS} task sets");
     document.need((1..=MAX_PLANS).contains(&tables.len()), &place, count)?;
-    let mut sets = BTreeMap::new();
+    let mut sets: BTreeMap<String, TaskSetSpec> = BTreeMap::new();
     for (name, set) in tables {
+        let span = name.span();
         let name = document.name("sets", name)?;
+        let file = plan_file(&name);
+        let reason = format!("the name of a task set must leave its plan's file at most {MAX_PLAN_FILE} bytes: make it shorter");
+        document.need(file.len() <= MAX_PLAN_FILE, &span, reason)?;
+        if let Some(other) = sets.keys().find(|other| plan_file(other.as_str()) == file) {
+            let reason = format!("the plans of task sets `{other}` and `{name}` would both be `{file}`: rename one");
+            return Err(document.invalid(&span, reason));
+        }
         sets.insert(name, task_set(document, set, &cameras)?);
     }
     if !sets.contains_key(table.default.get_ref()) {
@@ -295,6 +304,22 @@ mod tests {
 
     const HEAD: &str = "default = \"day\"\n[[cameras]]\nname = \"front\"\nmax_width = 640\nmax_height = 480\n";
     const TENANT: &str = "[[sets.day.tenants]]\nname = \"a\"\nmodel = \"card.toml\"\ncameras = [\"front\"]\n";
+
+    #[test]
+    fn task_sets_whose_plans_would_be_one_file_are_refused_where_they_stand() {
+        let set = |name: &str| TENANT.replace("sets.day", &format!("sets.\"{name}\""));
+        let refused = |other: &str| load(&format!("{HEAD}{TENANT}{}", set(other))).unwrap_err().to_string();
+        let both = load(&format!("{HEAD}{TENANT}{}{}", set("a/b"), set("a_b")))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            both.contains("`a/b`") && both.contains("`a_b`") && both.contains("a_b.plan"),
+            "{both}"
+        );
+        let long = refused(&"q".repeat(186));
+        assert!(long.contains("at most 190 bytes") && long.contains("tasks.toml"), "{long}");
+        assert!(load(&format!("{HEAD}{TENANT}{}", set(&"q".repeat(185)))).is_ok());
+    }
 
     fn load(text: &str) -> Result<Tasks, TomlError> {
         let folder = tempfile::tempdir().unwrap();

@@ -137,7 +137,16 @@ fn a_folder_whose_name_is_no_text_gets_the_results_all_the_same() {
     let out = std::ffi::OsStr::from_bytes(b"o\xff");
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_platoon"))
         .current_dir(dir)
-        .args(["infer", "--model", "net.onnx", "--input", "x=x.npy", "--input", "shape=s.npy", "--out"])
+        .args([
+            "infer",
+            "--model",
+            "net.onnx",
+            "--input",
+            "x=x.npy",
+            "--input",
+            "shape=s.npy",
+            "--out",
+        ])
         .arg(out)
         .output()
         .unwrap();
