@@ -660,12 +660,8 @@ fn plans_are_made_inspected_verified_and_found_by_the_doctor() {
 fn infer_fixes_shapes_and_writes_tensors_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    std::fs::write(dir.join("net.onnx"), raw::reshaping()).unwrap();
     let values = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.5];
-    let body: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    std::fs::write(dir.join("x.npy"), npy("<f4", "(2, 3)", &body)).unwrap();
-    let shape: Vec<u8> = [3i64, -1].iter().flat_map(|v| v.to_le_bytes()).collect();
-    std::fs::write(dir.join("s.npy"), npy("<i8", "(2,)", &shape)).unwrap();
+    let body = folders::reshaping(dir, values);
     let given = ["infer", "--model", "net.onnx", "--out", "out", "--input", "x=x.npy"];
     let output = platoon(dir, &[&given[..], &["--input", "shape=s.npy"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));

@@ -7,6 +7,16 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("what is said is text")
 }
 
+/// A network that doubles `x.npy` in the shape of `s.npy`, as `net.onnx`, and both: the bytes of `x`.
+pub fn reshaping(dir: &Path, values: [f32; 6]) -> Vec<u8> {
+    std::fs::write(dir.join("net.onnx"), raw::reshaping()).unwrap();
+    let body: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    std::fs::write(dir.join("x.npy"), npy("<f4", "(2, 3)", &body)).unwrap();
+    let shape: Vec<u8> = [3i64, -1].iter().flat_map(|v| v.to_le_bytes()).collect();
+    std::fs::write(dir.join("s.npy"), npy("<i8", "(2,)", &shape)).unwrap();
+    body
+}
+
 #[test]
 fn plans_of_another_task_file_go_with_a_word() {
     let dir = tempfile::tempdir().unwrap();
@@ -129,11 +139,7 @@ fn a_folder_whose_name_is_no_text_gets_the_results_all_the_same() {
     use std::os::unix::ffi::OsStrExt;
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    std::fs::write(dir.join("net.onnx"), raw::reshaping()).unwrap();
-    let body: Vec<u8> = [1.0f32; 6].iter().flat_map(|v| v.to_le_bytes()).collect();
-    std::fs::write(dir.join("x.npy"), npy("<f4", "(2, 3)", &body)).unwrap();
-    let shape: Vec<u8> = [3i64, -1].iter().flat_map(|v| v.to_le_bytes()).collect();
-    std::fs::write(dir.join("s.npy"), npy("<i8", "(2,)", &shape)).unwrap();
+    reshaping(dir, [1.0; 6]);
     let out = std::ffi::OsStr::from_bytes(b"o\xff");
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_platoon"))
         .current_dir(dir)

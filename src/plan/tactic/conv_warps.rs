@@ -14,6 +14,8 @@ pub const PIECE_CHANNELS: u32 = 32;
 /// Most pieces of a warp, and of one that shares the channels of single pixels.
 const WARP_PIECES: u32 = 4;
 const SINGLE_PIECES: u32 = 6;
+/// Sums that a thread finishes at a time.
+const FINISHED: u32 = 8;
 /// Warps that share the channels of a convolution of one tap.
 const SHARERS: u32 = 8;
 /// Most input channels of such a convolution.
@@ -54,6 +56,15 @@ pub const MENU: &[WarpsTile] = &[
     tile((32, 32), 1),
     tile((32, 32), 2),
 ];
+
+impl WarpsTile {
+    /// Threads of a block with a tile of pixels and channels, of whose warps so many have a part of K: warps without one are left
+    /// away, as far as the sums of a tile, finished eight at a time, do not need their threads.
+    pub fn threads(tile: (u16, u16), warps: u32) -> u32 {
+        let finishing = u32::from(tile.0) * u32::from(tile.1) / FINISHED;
+        (warps * 32).max(finishing.next_multiple_of(32))
+    }
+}
 
 /// What a kernel's warps share out, and what happens to pixels before they multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

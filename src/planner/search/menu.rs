@@ -129,11 +129,7 @@ impl Menu {
 fn widths(operator: usize, tactic: Tactic, costs: &Costs<'_>) -> Vec<u16> {
     let mut widths = vec![0];
     if costs.resizable(operator, tactic) {
-        let (units, most, step) = (
-            costs.machine().units,
-            costs.abreast(operator, tactic),
-            costs.step(operator, tactic).max(1),
-        );
+        let (units, most, step) = (costs.machine().units, costs.abreast(operator, tactic), costs.step(operator, tactic));
         let parts = EIGHTHS.iter().map(|e| (units * e / 8).max(1) / step * step);
         let parts = parts.filter(|&w| w > 0 && w < most);
         match costs.machine().backend {

@@ -4,7 +4,8 @@
 //! waves in which its blocks run. The time of a chunk or of another width follows from the same blocks, unless it was
 //! measured itself.
 
-use super::footprint::{Footprint, shape};
+use super::extents::shape;
+use super::footprint::Footprint;
 use super::machine::{GRAIN, Machine, WHOLE};
 use super::room::Room;
 use crate::board::BoardRecord;

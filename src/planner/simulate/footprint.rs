@@ -4,18 +4,18 @@
 //! Counted from the tactic's tile and the output's shape, the way the kernels cut their work. On the CPU backend a block is
 //! a worker's turn on an operator.
 
+use super::extents::{depth, matrix, shape, window};
 use super::room::{Room, WHOLE_UNIT, of_kernel};
 use crate::board::{BackendKind, BoardRecord};
-use crate::plan::format::{Family, Kernel, Operand, Operator};
+use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::conv_patch::{COLUMNS, Kept, PatchTile};
 use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
-use crate::plan::tactic::depthwise_strip::Strip;
+use crate::plan::tactic::depthwise_strip::{Strip, form};
 use crate::plan::tactic::group_normalise::Slabs;
 use crate::plan::tactic::squeeze;
 use crate::plan::tactic::stem::{BLOCK_CHANNELS, StemTile};
 use crate::primitive::{Primitive, Region};
-use crate::tensor::Shape;
 
 /// Elements that a thread of a plain kernel works on.
 const THREAD_ELEMENTS: u64 = 8;
@@ -173,7 +173,7 @@ impl Footprint {
             }
             Kernel::ConvDepthwise => match Strip::of(tactic) {
                 Some(strip) => {
-                    let each = u64::from(strip.channels(taps_across(operator)));
+                    let each = u64::from(strip.channels(window(operator).and_then(form).map_or(1, |(taps, _)| taps)));
                     Tiles::Strips {
                         run: strip.run.into(),
                         depth: strip.depth.into(),
@@ -294,37 +294,4 @@ impl Footprint {
         operator.tactic.kernel == Kernel::ConvPatch
             && PatchTile::of(operator.tactic).is_some_and(|e| matches!(e.kept, Kept::Weights { .. }))
     }
-}
-
-/// Shape of the first output.
-pub fn shape(operator: &Operator) -> Shape {
-    operator.outputs.first().map_or(Shape::SCALAR, |v| v.layout.shape)
-}
-
-/// Taps along a row of an operator's window, 1 without one.
-pub fn taps_across(operator: &Operator) -> u32 {
-    let taps = operator.calls.iter().find_map(|call| match &call.primitive {
-        Primitive::Conv { window, .. } => Some(window.kernel[usize::from(window.axes.max(1)) - 1]),
-        _ => None,
-    });
-    taps.unwrap_or(1)
-}
-
-/// Input channels of an operator's product, and its taps; `None` without one.
-pub fn depth(operator: &Operator) -> Option<(u32, u32)> {
-    operator.calls.iter().find_map(|call| match (&call.primitive, call.inputs.get(1)) {
-        (Primitive::Conv { window, .. }, Some(Operand::View(weights))) => Some((weights.layout.shape.dim(1), window.taps() as u32)),
-        (Primitive::MatMul, Some(Operand::View(weights))) => {
-            let shape = weights.layout.shape;
-            Some((shape.dim(shape.rank().saturating_sub(2)), 1))
-        }
-        _ => None,
-    })
-}
-
-/// Pixels and channels of a product's output: rows and columns of a matrix product.
-fn matrix(operator: &Operator, shape: Shape) -> (u64, u64) {
-    let matrix = operator.calls.iter().any(|c| c.primitive == Primitive::MatMul);
-    let channels = u64::from(shape.dim(if matrix { shape.rank().saturating_sub(1) } else { 1 })).max(1);
-    (shape.elements() / channels, channels)
 }

@@ -5,13 +5,14 @@
 //! frame schedule --Frame--> flat tables --Simulator--> frame time, ends, Trace (spans, residue)
 //! ```
 //! Several streams share a pool of units (SMs or workers) and the memory's bandwidth; a launch is so many blocks that stay
-//! where they are until they are done. `engine` says the rules, `bays` keeps the units, `footprint` and `room` know the kernels,
+//! where they are until they are done. `engine` says the rules, `bays` keeps the units, `footprint` and `room` know the kernels, from `extents`,
 //! `costs` says where the figures of operators come from, `calibration` where those of the rules.
 
 mod bays;
 mod calibration;
 mod costs;
 mod engine;
+mod extents;
 mod footprint;
 mod frame;
 mod machine;

@@ -4,7 +4,7 @@
 //! registers and 2,048 threads; others have less shared memory (CUDA C++ Programming Guide, table of technical specifications). Kernels
 //! that fill a unit with one block keep all others with shared memory out of it, which is most of what streams feel of each other.
 
-use super::footprint::{depth, shape, taps_across};
+use super::extents::{depth, shape, window};
 use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
 use crate::plan::tactic::conv_fma::FmaTile;
@@ -12,9 +12,9 @@ use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_narrow::NarrowTile;
 use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_patch::PatchTile;
-use crate::plan::tactic::conv_warps::{self, Share};
+use crate::plan::tactic::conv_warps::{self, Share, WarpsTile};
 use crate::plan::tactic::conv_wgmma::WgmmaTile;
-use crate::plan::tactic::depthwise_strip::Strip;
+use crate::plan::tactic::depthwise_strip::{Strip, form};
 use crate::plan::tactic::stem::StemTile;
 use crate::plan::tactic::stream_wgmma::StreamTile;
 
@@ -81,7 +81,15 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
             block(threads, registers, if tactic.tile.1 == 16 { 13 << 10 } else { 42 << 10 })
         }
         Kernel::ConvDepthwise => match Strip::of(tactic) {
-            Some(strip) if strip.run == 2 => block(128, if taps_across(operator) == 3 { 76 } else { 116 }, 0),
+            Some(strip) if strip.run == 2 => block(
+                128,
+                if window(operator).and_then(form).is_some_and(|(taps, _)| taps == 3) {
+                    76
+                } else {
+                    116
+                },
+                0,
+            ),
             Some(_) => block(128, 160, 0),
             None => block(128, 128, 8 << 10),
         },
@@ -117,15 +125,13 @@ fn conv_warps(operator: &Operator) -> (u64, u64) {
     let (channels, taps) = depth(operator).unwrap_or((conv_warps::MAX_CHANNELS, 1));
     let share = if taps > 1 { Share::Taps } else { Share::Single };
     let (pieces, warps) = share.pieces(channels);
-    let (pixels, outputs) = operator.tactic.tile;
-    // Sums are finished eight at a time.
-    let finishing = (u64::from(pixels) * u64::from(outputs) / 8).next_multiple_of(32);
+    let tile = operator.tactic.tile;
     let registers = match (taps, pieces) {
         (2.., _) => 168,
         (_, 0..=1) => 128,
-        (_, 2) if pixels < 32 => 128,
+        (_, 2) if tile.0 < 32 => 128,
         (_, 2) => 192,
         _ => 248,
     };
-    ((u64::from(warps) * 32).max(finishing), registers)
+    (WarpsTile::threads(tile, warps).into(), registers)
 }

@@ -4,7 +4,7 @@
 //! with the same weights.
 
 use super::conv_mma::{Convolution, Packed, channels, convolution, hexadecimal, pack_weights};
-use super::epilogue::{GROUP, pack_bias};
+use super::epilogue::pack_bias;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::{Operator, View};
 use crate::plan::tactic::conv_mma::K_BLOCK;
@@ -112,15 +112,12 @@ impl Kernel for ConvWarps {
             warp_pieces,
             warps,
         };
-        // Warps without a part of K are left away, as far as the sums of a tile do not need their threads.
-        let finishing = u32::from(tile.0) * u32::from(tile.1) / GROUP as u32;
-        let threads = (warps * 32).max(finishing.next_multiple_of(32));
         Ok(vec![Launch::new(
             "conv_warps",
             self.entry.function(share, warp_pieces),
             units,
             width,
-            threads,
+            WarpsTile::threads(tile, warps),
             &params,
         )])
     }
