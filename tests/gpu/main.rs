@@ -13,7 +13,7 @@
 //! | `faults` | what goes wrong on the device |
 //! | `refused` | what cannot be prepared |
 //! | `tensors` | tensor inputs in the GPU's memory |
-//! | `tiles` | the tiles that dense layers have on GPUs without `wgmma` |
+//! | `tiles` | the tiles of dense layers |
 //!
 //! `PLATOON_KERNELS` names the folder of kernel archives, by default `plans/kernels`.
 #![cfg(all(feature = "cuda", feature = "bench"))]

@@ -1,9 +1,9 @@
-//! The tiles of `mma.sync`, which GPUs without `wgmma` run dense layers with: each is launched, and gives the bits of the others.
+//! The tiles of dense layers, those of `mma.sync` and those of `wgmma`: each is launched, and gives the bits of the others.
 //!
-//! On a GPU with `wgmma` they run layers whose steps or distances its copy engine does not know.
+//! On a GPU with `wgmma` those of `mma.sync` run layers whose steps or distances its copy engine does not know.
 
 use crate::data::{self, Chance};
-use crate::gpu::Beside;
+use crate::gpu::{self, Beside};
 use crate::network::{self, Machine, Tensors};
 use crate::onnx::{Graph, ints};
 use platoon::plan::check;
@@ -41,6 +41,13 @@ const fn layer(x: [i64; 4], outputs: i64, [kernel, stride, apart, pad]: [i64; 4]
     }
 }
 
+impl Layer {
+    fn output(&self) -> [i64; 4] {
+        let side = |n: i64| (n + 2 * self.pad - self.apart * (self.kernel - 1) - 1) / self.stride + 1;
+        [self.x[0], self.outputs, side(self.x[2]), side(self.x[3])]
+    }
+}
+
 /// Pixels in whole pieces of channels, sums that are cut into ranges, single channels; then few channels of maps that are large
 /// enough for taps to share a patch.
 const LAYERS: [Layer; 12] = [
@@ -58,10 +65,37 @@ const LAYERS: [Layer; 12] = [
     layer([1, 8, 21, 17], 5, [2, 1, 1, 0]),
 ];
 
-fn model() -> Vec<u8> {
+/// Products for `wgmma`: tiles in several turns, K blocks of an even and an odd number, K in one chain and in several, channels that
+/// no tile divides, windows that reach far outside.
+const PRODUCTS: [Layer; 10] = [
+    layer([2, 192, 61, 67], 256, [1, 1, 1, 0]),
+    layer([4, 320, 50, 50], 512, [1, 1, 1, 0]),
+    layer([3, 128, 90, 91], 200, [1, 1, 1, 0]),
+    layer([3, 1024, 20, 20], 256, [1, 1, 1, 0]),
+    layer([8, 768, 14, 14], 384, [1, 1, 1, 0]),
+    layer([8, 1536, 14, 14], 1024, [1, 1, 1, 0]),
+    layer([2, 128, 57, 58], 256, [3, 1, 1, 1]),
+    layer([2, 96, 60, 60], 256, [3, 1, 25, 25]),
+    layer([1, 72, 40, 40], 136, [3, 2, 1, 1]),
+    layer([16, 64, 56, 56], 256, [1, 1, 1, 0]),
+];
+
+/// What follows a layer.
+#[derive(Clone, Copy)]
+enum Tail {
+    /// A function that no bounds express.
+    Sigmoid,
+    /// One that they do.
+    Relu,
+    /// A sum with a tensor of the output's shape.
+    Joined,
+}
+
+/// Layers side by side, which have the tails in turn.
+fn model(layers: &[Layer], tails: &[Tail]) -> Vec<u8> {
     let mut random = Chance::new(5);
     let mut graph = Graph::default();
-    for (i, layer) in LAYERS.iter().enumerate() {
+    for ((i, layer), &tail) in layers.iter().enumerate().zip(tails.iter().cycle()) {
         let names = |parts: &[&str]| parts.iter().map(|p| format!("{p}{i}")).collect::<Vec<_>>().join(" ");
         let (x, kernel) = (layer.x, layer.kernel);
         let scale = 1.0 / (x[1] as f32 * (kernel * kernel) as f32).sqrt();
@@ -80,23 +114,28 @@ fn model() -> Vec<u8> {
                     ints("dilations", &[layer.apart; 2]),
                 ],
             )
-            .node("Sigmoid", &names(&["c"]), &names(&["y"]), &[])
             .output(&format!("y{i}"));
+        graph = match tail {
+            Tail::Sigmoid => graph.node("Sigmoid", &names(&["c"]), &names(&["y"]), &[]),
+            Tail::Relu => graph.node("Relu", &names(&["c"]), &names(&["y"]), &[]),
+            Tail::Joined => graph
+                .input(&format!("j{i}"), &layer.output())
+                .node("Add", &names(&["c", "j"]), &names(&["y"]), &[]),
+        };
     }
     graph.file()
 }
 
-/// The tiles of an operator.
-fn tiles(plan: &Plan, operator: &Operator, machine: &Machine) -> Vec<Tactic> {
+/// The tiles of an operator among those of some kernels.
+fn tiles(plan: &Plan, operator: &Operator, machine: &Machine, kernels: &[Kernel]) -> Vec<Tactic> {
     let offered = menu(plan, operator, Target::of(&machine.board));
-    let by_mma = |t: &Tactic| matches!(t.kernel, Kernel::ConvMma | Kernel::ConvNarrow);
-    offered.into_iter().filter(by_mma).collect()
+    offered.into_iter().filter(|t| kernels.contains(&t.kernel)).collect()
 }
 
 /// Gives every layer that has such tiles the `round`-th of them, or the last; how many layers there are, and how many have one of
 /// their own in that round.
-fn under(plan: &mut Plan, machine: &Machine, round: usize) -> (usize, usize) {
-    let offered: Vec<_> = plan.operators.iter().map(|o| tiles(plan, o, machine)).collect();
+fn under(plan: &mut Plan, machine: &Machine, kernels: &[Kernel], round: usize) -> (usize, usize) {
+    let offered: Vec<_> = plan.operators.iter().map(|o| tiles(plan, o, machine, kernels)).collect();
     for (operator, tiles) in plan.operators.iter_mut().zip(&offered) {
         if let Some(&tactic) = tiles.get(round).or(tiles.last()) {
             operator.tactic = tactic;
@@ -109,7 +148,26 @@ fn under(plan: &mut Plan, machine: &Machine, round: usize) -> (usize, usize) {
 #[test]
 fn every_tile_of_mma_runs_and_gives_the_same_bits() {
     let test = "gpu_every_tile_of_mma_runs_and_gives_the_same_bits";
-    let Some(beside) = Beside::of(test, &model()) else { return };
+    let file = model(&LAYERS, &[Tail::Sigmoid]);
+    check_tiles(test, &file, LAYERS.len(), &[Kernel::ConvMma, Kernel::ConvNarrow]);
+}
+
+#[test]
+fn every_tile_of_wgmma_runs_and_gives_the_same_bits() {
+    let test = "gpu_every_tile_of_wgmma_runs_and_gives_the_same_bits";
+    let Some(facts) = gpu::need(test) else { return };
+    if facts.architecture() != "sm_90a" {
+        return data::ran(test, "not on this GPU, which has no `wgmma`");
+    }
+    let kernels = [Kernel::ConvWgmma, Kernel::ConvPatch];
+    for tails in [[Tail::Relu, Tail::Joined, Tail::Sigmoid], [Tail::Joined, Tail::Sigmoid, Tail::Relu]] {
+        check_tiles(test, &model(&PRODUCTS, &tails), PRODUCTS.len(), &kernels);
+    }
+}
+
+/// Runs the layers of a file under all tiles that some kernels offer.
+fn check_tiles(test: &str, file: &[u8], count: usize, kernels: &[Kernel]) {
+    let Some(beside) = Beside::of(test, file) else { return };
     let Beside { machine, reference, .. } = &beside;
     let options = CompileOptions {
         dtype: DType::F16,
@@ -126,8 +184,8 @@ fn every_tile_of_mma_runs_and_gives_the_same_bits() {
     for round in 0.. {
         let mut changed = compiled.clone();
         let mut plan = compiled.plan.clone();
-        let (layers, fresh) = under(&mut plan, machine, round);
-        assert_eq!(layers, LAYERS.len(), "layers that `mma.sync` multiplies");
+        let (layers, fresh) = under(&mut plan, machine, kernels, round);
+        assert_eq!(layers, count, "layers that the kernels multiply");
         if fresh == 0 {
             break;
         }
@@ -141,6 +199,6 @@ fn every_tile_of_mma_runs_and_gives_the_same_bits() {
         let first = first.get_or_insert_with(|| found.clone());
         assert_eq!(network::bits_differ(&found, first), None, "round {round}");
     }
-    assert!(ran >= 5 * LAYERS.len(), "only {ran} tiles ran");
-    data::ran(test, &format!("{} layers under {ran} tiles", LAYERS.len()));
+    assert!(ran >= 5 * count, "only {ran} tiles ran");
+    data::ran(test, &format!("{count} layers under {ran} tiles"));
 }

@@ -49,6 +49,8 @@ pub enum Sharing {
         warpgroups: u16,
         /// How weights are kept, if they are.
         kept: Option<Kept>,
+        /// Two blocks whose tiles lie side by side along the channels load pixels for each other.
+        pair: bool,
     },
 }
 
@@ -84,7 +86,26 @@ const fn pingpong(tile: (u16, u16), warpgroups: u16, stages: u16, chains: Chains
         stages,
         blocks: 1,
         chains,
-        sharing: Sharing::PingPong { warpgroups, kept: None },
+        sharing: Sharing::PingPong {
+            warpgroups,
+            kept: None,
+            pair: false,
+        },
+    })
+}
+
+/// The same in pairs of blocks.
+const fn pair(tile: (u16, u16), warpgroups: u16, stages: u16, chains: Chains) -> Option<WgmmaTile> {
+    Some(WgmmaTile {
+        tile,
+        stages,
+        blocks: 1,
+        chains,
+        sharing: Sharing::PingPong {
+            warpgroups,
+            kept: None,
+            pair: true,
+        },
     })
 }
 
@@ -98,6 +119,7 @@ const fn kept(channels: u16, k_blocks: u16, warpgroups: u16, stages: u16, buffer
         sharing: Sharing::PingPong {
             warpgroups,
             kept: Some(Kept { k_blocks, buffers }),
+            pair: false,
         },
     })
 }
@@ -165,6 +187,9 @@ const MENU: &[Option<WgmmaTile>] = &[
     pingpong((64, 128), 3, 7, Chains::One),
     pingpong((128, 64), 2, 7, Chains::InTurn),
     pingpong((64, 128), 2, 7, Chains::InTurn),
+    pair((128, 128), 2, 5, Chains::One),
+    pair((128, 64), 2, 7, Chains::InTurn),
+    pair((64, 128), 2, 7, Chains::InTurn),
 ];
 
 impl WgmmaTile {
@@ -177,10 +202,11 @@ impl WgmmaTile {
             Chains::InTurn => "turns",
             Chains::Cluster => "cluster",
         };
-        if let Sharing::PingPong { warpgroups, kept } = self.sharing {
+        if let Sharing::PingPong { warpgroups, kept, pair } = self.sharing {
+            let pair = if pair { "_pair" } else { "" };
             return match kept {
                 Some(Kept { k_blocks, .. }) => format!("conv_wgmma_kept_{}_k{k_blocks}_g{warpgroups}_s{stages}_{chains}", tile.1),
-                None => format!("conv_wgmma_pingpong_{}x{}_g{warpgroups}_s{stages}_{chains}", tile.0, tile.1),
+                None => format!("conv_wgmma_pingpong_{}x{}_g{warpgroups}_s{stages}_{chains}{pair}", tile.0, tile.1),
             };
         }
         let any = if plain { "" } else { "_any" };
@@ -192,7 +218,7 @@ impl WgmmaTile {
     /// between warpgroups.
     pub fn threads(&self) -> u32 {
         match self.sharing {
-            Sharing::PingPong { warpgroups, kept } => u32::from(warpgroups) * 128 + if kept.is_some() { 64 } else { 128 },
+            Sharing::PingPong { warpgroups, kept, .. } => u32::from(warpgroups) * 128 + if kept.is_some() { 64 } else { 128 },
             Sharing::Together => u32::from(self.tile.0) / 64 * 128 + if self.blocks == 1 { 64 } else { 32 },
         }
     }
@@ -202,6 +228,14 @@ impl WgmmaTile {
         match self.sharing {
             Sharing::PingPong { kept, .. } => kept,
             Sharing::Together => None,
+        }
+    }
+
+    /// Blocks that load pixels for each other: 2 or 1.
+    pub fn mates(&self) -> u32 {
+        match self.sharing {
+            Sharing::PingPong { pair: true, .. } => 2,
+            _ => 1,
         }
     }
 
@@ -312,6 +346,8 @@ pub fn fits(entry: &WgmmaTile, product: &Product<'_>, split_k: u16) -> Result<()
     // In frames, where pixels have just been written, tiles that read them once for each tap are slower than alone, and patches are not.
     let alternate = matches!(entry.sharing, Sharing::PingPong { .. }) && entry.chains == Chains::InTurn;
     need(!alternate || product.window.taps() == 1, Misfit::Tile)?;
+    let tiles_across = product.out.extents[3].div_ceil(u32::from(entry.tile.1));
+    need(tiles_across.is_multiple_of(entry.mates()), Misfit::Tile)?;
     need(entry.chains != Chains::Cluster || split_k <= MAX_SPLITS, Misfit::Tile)?;
     need(held && (split_k == 1) == (entry.chains == Chains::One), Misfit::Tile)
 }
@@ -338,6 +374,8 @@ impl WgmmaTile {
         const FINISH: u64 = 200;
         /// What a cluster's exchange costs.
         const EXCHANGE: u64 = 800;
+        /// What two blocks that load for each other lose until both are there.
+        const MEET: u64 = 2400;
         /// From asking for a K block until its stage is free again, if nothing else is asked for.
         const LATENCY: u64 = 1400;
         /// What it costs to load a K block of weights that stay, before the first tile.
@@ -361,9 +399,10 @@ impl WgmmaTile {
         };
         let blocks = match self.sharing {
             // What is behind one tile's products hides behind the next one's.
-            Sharing::PingPong { kept: None, .. } => {
+            Sharing::PingPong { kept: None, pair, .. } => {
+                let (block, start) = if pair { (block * 7 / 8, START + MEET) } else { (block, START) };
                 let products = k_blocks(product) * block.max(LATENCY / u64::from(self.stages - 1));
-                return START + tiles.div_ceil(PROCESSORS) * products.max(last) + last;
+                return start + tiles.div_ceil(PROCESSORS) * products.max(last) + last;
             }
             // Warpgroups that take tiles of their own are like blocks.
             Sharing::PingPong { warpgroups, .. } => u64::from(warpgroups),
@@ -395,13 +434,20 @@ mod tests {
             };
             let (tile, stages) = (entry.tile, entry.stages);
             let line = match entry.sharing {
-                Sharing::PingPong { warpgroups, kept: Some(k) } => {
+                Sharing::PingPong {
+                    warpgroups, kept: Some(k), ..
+                } => {
                     format!(
                         "\nCONV_KEPT_{list}({}, {}, {warpgroups}, {stages}, {})\n",
                         tile.1, k.k_blocks, k.buffers
                     )
                 }
-                Sharing::PingPong { warpgroups, kept: None } => {
+                Sharing::PingPong {
+                    warpgroups,
+                    kept: None,
+                    pair,
+                } => {
+                    let list = if pair { format!("PAIR_{list}") } else { list.to_string() };
                     format!("\nCONV_PINGPONG_{list}({}, {}, {warpgroups}, {stages})\n", tile.0, tile.1)
                 }
                 Sharing::Together => format!("\nCONV_WGMMA_{list}({}, {}, {stages}, {})\n", tile.0, tile.1, entry.blocks),

@@ -122,6 +122,10 @@ impl Footprint {
                 } else {
                     most = board.units.max(1).saturating_mul(entry.map_or(1, |e| u32::from(e.blocks)));
                 }
+                if let Some(mates @ 2..) = entry.map(WgmmaTile::mates) {
+                    (step, cluster) = (mates, mates);
+                    most = board.units / mates * mates;
+                }
                 if entry.is_some_and(|e| e.kept().is_some()) {
                     step = ranges();
                     most = (board.units / step * step).max(1);

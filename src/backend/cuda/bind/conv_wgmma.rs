@@ -68,7 +68,7 @@ impl WgmmaTile {
         let [pixels, channels] = [self.tile.0, self.tile.1].map(u32::from);
         let stages = u32::from(self.stages) * (pixels + channels) * K_BYTES;
         match self.sharing {
-            Sharing::PingPong { warpgroups, kept } => {
+            Sharing::PingPong { warpgroups, kept, .. } => {
                 let outputs = u32::from(warpgroups) * pixels * channels * 2;
                 match kept {
                     Some(Kept { k_blocks, buffers }) => {
@@ -323,7 +323,7 @@ fn pixel_map(tensor: &ChannelsLast, params: &Params, rows: u32) -> TiledMap {
 
 impl ConvWgmma {
     /// The launch of an entry whose warpgroups have tiles of their own; none where its tail or its pixels want another, or weights
-    /// that are kept have no block for every tile of channels.
+    /// that are kept have no block for every tile of channels, or the width has no room for a pair.
     fn pingpong(&self, at: &Addresses<'_>, params: Params, width: u16) -> Result<Option<Launch>, BindError> {
         let epilogue = &params.epilogue;
         let flat = epilogue.flags & flags::FLAT != 0 && params.run_stride == 0 && epilogue.output.pixel > 0;
@@ -331,10 +331,10 @@ impl ConvWgmma {
             0 => at.multiprocessors,
             width => width,
         };
-        let kept = self.entry.kept().is_some();
+        let (kept, mates) = (self.entry.kept().is_some(), self.entry.mates());
         let blocks = match kept {
             true => (places / params.channel_tiles).min(params.run_tiles) * params.channel_tiles,
-            false => places.min(params.tiles),
+            false => places.min(params.tiles) / mates * mates,
         };
         let function = is_clip(epilogue) || (!kept && epilogue.flags & flags::JOINS == 0);
         if !function || !flat || !is_plain(epilogue, params.channels) || blocks == 0 {
@@ -356,6 +356,7 @@ impl ConvWgmma {
         let launch = Launch::new(unit, self.entry.function(true), blocks, 0, self.entry.threads(), &params);
         Ok(Some(Launch {
             shared: self.entry.shared(),
+            cluster: mates,
             ..launch
         }))
     }

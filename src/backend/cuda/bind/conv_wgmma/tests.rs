@@ -22,6 +22,14 @@ fn blocks_of_every_entry_fit_an_sm() {
 }
 
 #[test]
+fn pairs_can_be_undone() {
+    for entry in WgmmaTile::all().filter(|e| e.mates() == 2) {
+        assert!(entry.kept().is_none() && entry.blocks == 1, "{entry:?}");
+        assert!(entry.together().is_some_and(|e| e.mates() == 1), "{entry:?}");
+    }
+}
+
+#[test]
 fn blocks_find_places_at_once() {
     let entry = |chains, blocks| WgmmaTile {
         tile: (128, 64),
