@@ -80,48 +80,44 @@ const fn entry(tile: (u16, u16), stages: u16, blocks: u16, chains: Chains) -> Op
 }
 
 /// Warpgroups with tiles of their own.
-const fn pingpong(tile: (u16, u16), warpgroups: u16, stages: u16, chains: Chains) -> Option<WgmmaTile> {
+const fn alternating(tile: (u16, u16), stages: u16, chains: Chains, sharing: Sharing) -> Option<WgmmaTile> {
     Some(WgmmaTile {
         tile,
         stages,
         blocks: 1,
         chains,
-        sharing: Sharing::PingPong {
-            warpgroups,
-            kept: None,
-            pair: false,
-        },
+        sharing,
     })
+}
+
+/// Those that load their weights with their pixels.
+const fn pingpong(tile: (u16, u16), warpgroups: u16, stages: u16, chains: Chains) -> Option<WgmmaTile> {
+    let sharing = Sharing::PingPong {
+        warpgroups,
+        kept: None,
+        pair: false,
+    };
+    alternating(tile, stages, chains, sharing)
 }
 
 /// The same in pairs of blocks.
 const fn pair(tile: (u16, u16), warpgroups: u16, stages: u16, chains: Chains) -> Option<WgmmaTile> {
-    Some(WgmmaTile {
-        tile,
-        stages,
-        blocks: 1,
-        chains,
-        sharing: Sharing::PingPong {
-            warpgroups,
-            kept: None,
-            pair: true,
-        },
-    })
+    let sharing = Sharing::PingPong {
+        warpgroups,
+        kept: None,
+        pair: true,
+    };
+    alternating(tile, stages, chains, sharing)
 }
 
-/// The same, and weights of so many channels and K blocks are kept.
+/// Those that keep weights of so many channels and K blocks.
 const fn kept(channels: u16, k_blocks: u16, warpgroups: u16, stages: u16, buffers: u16) -> Option<WgmmaTile> {
-    Some(WgmmaTile {
-        tile: (64, channels),
-        stages,
-        blocks: 1,
-        chains: Chains::One,
-        sharing: Sharing::PingPong {
-            warpgroups,
-            kept: Some(Kept { k_blocks, buffers }),
-            pair: false,
-        },
-    })
+    let sharing = Sharing::PingPong {
+        warpgroups,
+        kept: Some(Kept { k_blocks, buffers }),
+        pair: false,
+    };
+    alternating((64, channels), stages, Chains::One, sharing)
 }
 
 const fn one(tile: (u16, u16), stages: u16, blocks: u16) -> Option<WgmmaTile> {
