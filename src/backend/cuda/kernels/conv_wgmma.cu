@@ -285,7 +285,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         const bool pixels = warp != S::WORKERS / WARP;
         Tile t = tile_at<S>(p, first);
         Blocks blocks = own_blocks<CHAINS>(p, t, rank);
-        Walk walk = walk_from<S>(p, t, blocks.begin);
+        Walk walk = walk_from(p, t.pixel, blocks.begin);
         WeightRuns weights = weight_runs<S>(p, t, blocks.begin);
         u32 ahead = 0;
         if (lane == 0 && !pixels && first < p.tiles) ahead = load_ahead<S>(weights, blocks.count(), base);
@@ -294,7 +294,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             if (i != first) {
                 t = tile_at<S>(p, i);
                 blocks = own_blocks<CHAINS>(p, t, rank);
-                walk = walk_from<S>(p, t, blocks.begin);
+                walk = walk_from(p, t.pixel, blocks.begin);
                 weights = weight_runs<S>(p, t, blocks.begin);
                 if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();  // the sums before have left the stages
             }

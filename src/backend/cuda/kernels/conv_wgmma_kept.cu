@@ -55,22 +55,14 @@ __device__ __forceinline__ void load_weights(const ConvWgmmaParams& p, u32 chann
 // Fills stages with the K blocks of a tile.
 template <class S>
 __device__ __forceinline__ void load_pixels(const ConvWgmmaParams& p, u32 pixel, u32 base, Ring<S::STAGES>& ring) {
-    const Walk w = walk_from<S>(p, Tile{pixel, 0, 0}, 0);
-    u32 block = 0, down = 0, across = 0;
+    Walk walk = walk_from(p, pixel, 0);
 #pragma unroll 1
     for (u32 k = 0; k < p.k_blocks; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         barrier_wait(full + 8, ring.parity ^ 1);
         barrier_arrive_expecting(full, S::IMAGE_BYTES);
-        copy_im2col(base + S::IMAGES + ring.stage * S::IMAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
-                    static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
-        if (++block == p.channel_blocks) {
-            block = 0;
-            if (++across == p.kernel_columns) {
-                across = 0;
-                ++down;
-            }
-        }
+        walk.load(p, base + S::IMAGES + ring.stage * S::IMAGE_BYTES, full);
+        walk.step(p);
     }
 }
 

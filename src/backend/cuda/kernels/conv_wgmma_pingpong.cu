@@ -7,7 +7,8 @@
 // load weights, pixels and what is joined, and leave their registers to the two that multiply.
 //
 // Blocks may work in pairs, on tiles of the same pixels and neighbouring channels: each loads every second K block of the pixels, for
-// both. So what leaves the second cache is a quarter less, which bounds products whose tiles are no wider than 128.
+// both, so that a quarter less leaves the second cache. Measured, products gain by it where a block has many tiles; where it has one or
+// two, they lose 0.5 to 1 us at the start, where the blocks wait for each other.
 
 #include "conv_wgmma_pingpong.cuh"
 
@@ -66,23 +67,17 @@ __device__ __forceinline__ void leave_stage(u32 empty) {
 
 // Loads a block's share of a tile's pixels: of the K blocks that both blocks of the pair have, counted over all tiles, every second.
 template <class S>
-__device__ __forceinline__ void load_for_both(const ConvWgmmaParams& p, const Walk& w, u32 count, bool mine, u32 base, Ring<S::STAGES>& ring) {
-    u32 block = w.block, down = w.down, across = w.across;
+__device__ __forceinline__ void load_for_both(const ConvWgmmaParams& p, Walk walk, u32 count, bool mine, u32 base, Ring<S::STAGES>& ring) {
 #pragma unroll 1
     for (u32 k = 0; k < count; ++k, ring.advance(), mine = !mine) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         if (mine) {
             if (!ring.fresh) barrier_wait(full + 8, ring.parity ^ 1);
-            copy_im2col_to_both(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
-                                static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
+            walk.at(p, [&](i32 channel, i32 x, i32 y, i32 sample, u16 across, u16 down) {
+                copy_im2col_to_both(base + ring.stage * S::STAGE_BYTES, &p.image, full, channel, x, y, sample, across, down);
+            });
         }
-        if (++block == p.channel_blocks) {
-            block = 0;
-            if (++across == p.kernel_columns) {
-                across = 0;
-                ++down;
-            }
-        }
+        walk.step(p);
     }
 }
 
@@ -195,7 +190,7 @@ __device__ __forceinline__ void load_all(const ConvPingPongParams& f, u32 base, 
         if (warp == 0) {
             load<S, Loads::WEIGHTS>(p, Walk{}, weight_runs<S>(p, t, blocks.begin), blocks.count(), ahead, base, ring);
         } else if (warp == 1) {
-            const Walk walk = walk_from<S>(p, t, blocks.begin);
+            const Walk walk = walk_from(p, t.pixel, blocks.begin);
             if constexpr (S::PAIR) {
                 load_for_both<S>(p, walk, blocks.count(), mine, base, ring);
                 mine ^= blocks.count() % 2 != 0;
@@ -229,11 +224,11 @@ __device__ __forceinline__ void convolve(const ConvPingPongParams& f) {
         prefetch_map(&f.output);
         if (is_join(p.epilogue)) prefetch_map(&f.joined);
         for (u32 i = 0; i < S::STAGES + S::WARPGROUPS * S::BUFFERS; ++i) {
-            barrier_init(base + S::BARRIERS + i * 16, 1);          // full: the copies
-            barrier_init(base + S::BARRIERS + i * 16 + 8, WARPS);  // empty: the warps of a warpgroup
+            // Stages of a pair are left by a warpgroup of each block.
+            const u32 leaving = S::PAIR && i < S::STAGES ? 2 * WARPS : WARPS;
+            barrier_init(base + S::BARRIERS + i * 16, 1);            // full: the copies
+            barrier_init(base + S::BARRIERS + i * 16 + 8, leaving);  // empty: the warps of a warpgroup
         }
-        // Stages of a pair are left by a warpgroup of each block.
-        for (u32 i = 0; S::PAIR && i < S::STAGES; ++i) barrier_init(base + S::BARRIERS + i * 16 + 8, 2 * WARPS);
         for (u32 i = 0; i < S::WARPGROUPS; ++i) barrier_init(base + S::ORDER_BARRIERS + i * 8, WARPS);
         barrier_init_fence();
     }
