@@ -186,6 +186,8 @@ const MENU: &[Option<WgmmaTile>] = &[
     pair((128, 128), 2, 5, Chains::One),
     pair((128, 64), 2, 7, Chains::InTurn),
     pair((64, 128), 2, 7, Chains::InTurn),
+    pingpong((128, 160), 2, 4, Chains::One),
+    pair((128, 160), 2, 4, Chains::One),
 ];
 
 impl WgmmaTile {

@@ -20,11 +20,32 @@ struct ConvPingPongParams {
 
 static_assert(sizeof(ConvPingPongParams) == sizeof(ConvWgmmaParams) + 256, "mirrored in bind/conv_wgmma.rs");
 
-// Bytes of a tile's rows of a strip, and of a whole tile.
+// A tile's channels are stored and joined in strips of one width, half as wide where its channels are not whole wide ones: so one map
+// serves them all, and a buffer has no bytes that are never stored.
 template <class S>
-constexpr u32 STRIP_OF_TILE = S::TILE_M * STRIP_ROW_BYTES;
+constexpr u32 TILE_STRIP = S::TILE_N % STRIP == 0 ? STRIP : STRIP / 2;
 template <class S>
-constexpr u32 BUFFER_BYTES = S::TILE_N / STRIP * STRIP_OF_TILE<S>;
+constexpr u32 TILE_STRIPS = S::TILE_N / TILE_STRIP<S>;
+
+// Bytes of a row of a strip, of a tile's rows of one, and of a whole tile.
+template <class S>
+constexpr u32 TILE_ROW_BYTES = TILE_STRIP<S> * 2;
+template <class S>
+constexpr u32 STRIP_OF_TILE = S::TILE_M * TILE_ROW_BYTES<S>;
+template <class S>
+constexpr u32 BUFFER_BYTES = TILE_STRIPS<S> * STRIP_OF_TILE<S>;
+
+// Parts of a tile, 64 pixels each, and how many of them functions are applied to at once: to as many values whatever a strip's width.
+template <class S>
+constexpr u32 PARTS = S::TILE_M / WARPGROUP_ROWS;
+template <class S>
+constexpr u32 PARTS_AT_ONCE = STRIP / TILE_STRIP<S> < PARTS<S> ? STRIP / TILE_STRIP<S> : PARTS<S>;
+
+// Strips of a tile that has the channels from `channel` on.
+template <class S>
+__device__ __forceinline__ u32 live_strips(const ConvWgmmaParams& p, u32 channel) {
+    return min((p.channels - channel + TILE_STRIP<S> - 1) / TILE_STRIP<S>, TILE_STRIPS<S>);
+}
 
 // Sums of a thread: of each 64 pixels of a tile, those of all its channels.
 template <class S>
@@ -64,17 +85,17 @@ struct Buffer {
 // Brings what is joined to a tile into its buffer.
 template <class S>
 __device__ __forceinline__ void load_joined_tile(const ConvPingPongParams& f, u32 pixel, u32 channel, const Buffer<S>& b) {
-    const u32 strips = min((f.product.channels - channel + STRIP - 1) / STRIP, S::TILE_N / STRIP);
+    const u32 strips = live_strips<S>(f.product, channel);
     barrier_wait(b.barrier + 8, b.parity ^ 1);
     barrier_arrive_expecting(b.barrier, strips * STRIP_OF_TILE<S>);
 #pragma unroll 1
     for (u32 i = 0; i < strips; ++i) {
-        copy_box(b.place + i * STRIP_OF_TILE<S>, &f.joined, b.barrier, static_cast<i32>(channel + i * STRIP), static_cast<i32>(pixel));
+        copy_box(b.place + i * STRIP_OF_TILE<S>, &f.joined, b.barrier, static_cast<i32>(channel + i * TILE_STRIP<S>), static_cast<i32>(pixel));
     }
 }
 
 // Adds what the strip holds to the halves of a fragment, as `join` does.
-template <u32 COUNT>
+template <u32 CHANNELS, u32 COUNT>
 __device__ __forceinline__ void join_strip(u32 (&halves)[COUNT], u32 strip, bool relu, u32 lane) {
     const u32 row = lane % 16, piece = lane / 16;
 #pragma unroll
@@ -82,7 +103,7 @@ __device__ __forceinline__ void join_strip(u32 (&halves)[COUNT], u32 strip, bool
         u32 other[4];
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(other[0]), "=r"(other[1]), "=r"(other[2]), "=r"(other[3])
-                     : "r"(strip + strip_piece(row, piece + j / 2))
+                     : "r"(strip + strip_piece<CHANNELS>(row, piece + j / 2))
                      : "memory");
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
@@ -100,63 +121,72 @@ struct OwnRows {
 // Where the rows of a part (64 pixels) of strip `c` lie.
 template <class S>
 __device__ __forceinline__ u32 strip_at(const OwnRows& rows, u32 part, u32 c) {
-    return rows.place + c * STRIP_OF_TILE<S> + part * WARPGROUP_ROWS * STRIP_ROW_BYTES;
+    return rows.place + c * STRIP_OF_TILE<S> + part * WARPGROUP_ROWS * TILE_ROW_BYTES<S>;
 }
 
-// Has them stored, when all lanes have written them.
-template <class S>
-__device__ __forceinline__ void store_strip(const ConvPingPongParams& f, const OwnRows& rows, u32 part, u32 c, u32 lane) {
+// Has those of some parts stored, when all lanes have written them.
+template <class S, u32 COUNT>
+__device__ __forceinline__ void store_strips(const ConvPingPongParams& f, const OwnRows& rows, u32 part, u32 c, u32 lane) {
     copy_fence();
     __syncwarp();
     if (lane != 0) return;
-    store_box(&f.output, strip_at<S>(rows, part, c), static_cast<i32>(rows.channel + c * STRIP), static_cast<i32>(rows.pixel + part * WARPGROUP_ROWS));
+#pragma unroll
+    for (u32 i = part; i < part + COUNT; ++i) {
+        store_box(&f.output, strip_at<S>(rows, i, c), static_cast<i32>(rows.channel + c * TILE_STRIP<S>),
+                  static_cast<i32>(rows.pixel + i * WARPGROUP_ROWS));
+    }
 }
 
 // Rounds the sums of a part, from strip `C` on, bounds them and joins what is joined. Where no function follows, they are stored at once.
 template <class S, u32 C = 0>
 __device__ __forceinline__ void round_strips(const ConvPingPongParams& f, const float (&sums)[S::TILE_N / 2], const OwnRows& rows, u32 part, u32 lane) {
-    static_assert(S::TILE_N % STRIP == 0, "tiles are whole strips");
+    constexpr u32 WIDTH = TILE_STRIP<S>;
+    static_assert(S::TILE_N % WIDTH == 0, "tiles are whole strips");
     const Epilogue& e = f.product.epilogue;
-    const u32 strip = strip_at<S>(rows, part, C), first = rows.channel + C * STRIP;
+    const u32 strip = strip_at<S>(rows, part, C), first = rows.channel + C * WIDTH;
     if (first >= f.product.channels) return;
-    float2 bias[STRIP / GROUP];
+    float2 bias[WIDTH / GROUP];
     load_biases(bias, e, first, f.product.channels, lane);
-    u32 halves[STRIP / 4];
-    fragment_to_halves<C * STRIP / 2, STRIP / 2>(halves, sums, bias, e);
-    if (is_join(e)) join_strip(halves, strip, e.flags & EPILOGUE_JOINS_RELU, lane);
-    halves_to_strip(halves, strip, lane);
-    if (!S::FUNCTIONS || is_clip(e)) store_strip<S>(f, rows, part, C, lane);
-    if constexpr (C + 1 < S::TILE_N / STRIP) round_strips<S, C + 1>(f, sums, rows, part, lane);
+    u32 halves[WIDTH / 4];
+    fragment_to_halves<C * WIDTH / 2, WIDTH / 2>(halves, sums, bias, e);
+    if (is_join(e)) join_strip<WIDTH>(halves, strip, e.flags & EPILOGUE_JOINS_RELU, lane);
+    halves_to_strip<WIDTH>(halves, strip, lane);
+    if (!S::FUNCTIONS || is_clip(e)) store_strips<S, 1>(f, rows, part, C, lane);
+    if constexpr (C + 1 < TILE_STRIPS<S>) round_strips<S, C + 1>(f, sums, rows, part, lane);
 }
 
-// Applies `f` to what a strip holds of a warp's rows, `ROWS` of a lane's at a time: one warp waits for its own instructions.
-template <u32 ROWS, class F>
+// Applies `f` to what a strip holds of a warp's rows of some parts, `ROWS` of a lane's at a time: one warp waits for its own instructions.
+template <class S, u32 ROWS, class F>
 __device__ __forceinline__ void map_strip(u32 strip, u32 lane, const F& f) {
-    constexpr u32 PIECES = STRIP / GROUP, STEP = 32 / PIECES;
+    constexpr u32 WIDTH = TILE_STRIP<S>, PIECES = WIDTH / GROUP, STEP = 32 / PIECES;
+    const auto place = [&](u32 row) {
+        const u32 part = PARTS_AT_ONCE<S> == 1 ? 0 : row / WARP_ROWS;
+        return strip + part * WARPGROUP_ROWS * TILE_ROW_BYTES<S> + strip_piece<WIDTH>(row - part * WARP_ROWS, lane % PIECES);
+    };
 #pragma unroll 1
-    for (u32 first = lane / PIECES; first < WARP_ROWS; first += ROWS * STEP) {
+    for (u32 first = lane / PIECES; first < PARTS_AT_ONCE<S> * WARP_ROWS; first += ROWS * STEP) {
         uint4 values[ROWS];
 #pragma unroll
-        for (u32 i = 0; i < ROWS; ++i) values[i] = load_strip(strip + strip_piece(first + i * STEP, lane % PIECES));
+        for (u32 i = 0; i < ROWS; ++i) values[i] = load_strip(place(first + i * STEP));
 #pragma unroll
         for (u32 i = 0; i < ROWS; ++i) values[i] = each_half(values[i], f);
 #pragma unroll
-        for (u32 i = 0; i < ROWS; ++i) store_strip_piece(strip + strip_piece(first + i * STEP, lane % PIECES), values[i]);
+        for (u32 i = 0; i < ROWS; ++i) store_strip_piece(place(first + i * STEP), values[i]);
     }
 }
 
 // The same with a launch's function that is no clip.
+template <class S>
 __device__ __forceinline__ void apply_to_strip(const Epilogue& e, u32 strip, u32 lane) {
     with_unusual(
-        e, [&](const auto& f) { map_strip<1>(strip, lane, f); },
-        [&] { with_usual(e, [&](const auto& f) { map_strip<4>(strip, lane, f); }); });
+        e, [&](const auto& f) { map_strip<S, 1>(strip, lane, f); },
+        [&] { with_usual(e, [&](const auto& f) { map_strip<S, 4>(strip, lane, f); }); });
 }
 
 // Finishes the `turn`th tile of a warpgroup.
 template <class S>
 __device__ __forceinline__ void finish_tile(const ConvPingPongParams& f, const TileSums<S>& sums, u32 base, u32 group, u32 turn, u32 pixel, u32 channel,
                                             u32 warp_row, u32 lane) {
-    constexpr u32 PARTS = S::TILE_M / WARPGROUP_ROWS, STRIPS = S::TILE_N / STRIP;
     const Epilogue& e = f.product.epilogue;
     const Buffer<S> buffer(base, group, turn);
     if (is_join(e)) {
@@ -165,17 +195,19 @@ __device__ __forceinline__ void finish_tile(const ConvPingPongParams& f, const T
         if (lane == 0) stores_have_read<S::BUFFERS - 1>();
         __syncwarp();
     }
-    const OwnRows rows = {buffer.place + warp_row * STRIP_ROW_BYTES, pixel + warp_row, channel};
+    const OwnRows rows = {buffer.place + warp_row * TILE_ROW_BYTES<S>, pixel + warp_row, channel};
 #pragma unroll
-    for (u32 part = 0; part < PARTS; ++part) round_strips<S>(f, sums[part], rows, part, lane);
+    for (u32 part = 0; part < PARTS<S>; ++part) round_strips<S>(f, sums[part], rows, part, lane);
     if (S::FUNCTIONS && !is_clip(e)) {
         // What functions there are is long and stands here once.
-        const u32 strips = min(STRIPS, (f.product.channels - channel + STRIP - 1) / STRIP);
+        constexpr u32 TIMES = PARTS<S> / PARTS_AT_ONCE<S>;
+        const u32 strips = live_strips<S>(f.product, channel);
         __syncwarp();
 #pragma unroll 1
-        for (u32 i = 0; i < PARTS * strips; ++i) {
-            apply_to_strip(e, strip_at<S>(rows, i % PARTS, i / PARTS), lane);
-            store_strip<S>(f, rows, i % PARTS, i / PARTS, lane);
+        for (u32 i = 0; i < TIMES * strips; ++i) {
+            const u32 part = i % TIMES * PARTS_AT_ONCE<S>, c = i / TIMES;
+            apply_to_strip<S>(e, strip_at<S>(rows, part, c), lane);
+            store_strips<S, PARTS_AT_ONCE<S>>(f, rows, part, c, lane);
         }
     }
     if (lane == 0) {

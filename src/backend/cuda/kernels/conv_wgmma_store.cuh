@@ -58,9 +58,14 @@ struct Bounds {
     }
 };
 
-// Byte of a strip where a piece of 8 channels of a row lies: pieces are permuted, so that the same piece of 8 rows meets
-// different banks.
-__device__ __forceinline__ u32 strip_piece(u32 row, u32 piece) { return row * STRIP_ROW_BYTES + (piece ^ row % 8) * 16; }
+// Byte of a strip of so many channels where a piece of 8 of them of a row lies: pieces are permuted, so that the same piece of 8 rows
+// meets different banks. This is the copy engine's swizzle over as many bytes as a row has.
+template <u32 CHANNELS = STRIP>
+__device__ __forceinline__ u32 strip_piece(u32 row, u32 piece) {
+    constexpr u32 ROW_BYTES = CHANNELS * 2, PIECES = CHANNELS / GROUP;
+    static_assert(PIECES == 8 || PIECES == 4, "rows of 128 or 64 bytes");
+    return row * ROW_BYTES + (piece ^ row * ROW_BYTES / STRIP_ROW_BYTES % PIECES) * 16;
+}
 
 // How a warp stores a strip of `WIDTH` columns: in turns, each lane 8 channels of a row.
 template <u32 WIDTH>
@@ -135,16 +140,15 @@ __device__ __forceinline__ void fragment_to_halves(u32 (&halves)[COUNT / 2], con
     }
 }
 
-// Writes the halves of a fragment to the strip.
-template <u32 COUNT>
+// Writes the halves of a fragment to the strip, of which a row has room for so many channels.
+template <u32 CHANNELS = STRIP, u32 COUNT>
 __device__ __forceinline__ void halves_to_strip(const u32 (&halves)[COUNT], u32 strip, u32 lane) {
     // Lanes 8 i .. 8 i + 7 name the rows of the i-th 8 by 8 matrix: upper and lower rows of two groups of columns.
     const u32 row = lane % 16, piece = lane / 16;
 #pragma unroll
     for (u32 j = 0; j < COUNT; j += 4) {
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(strip + strip_piece(row, piece + j / 2)),
-                     "r"(halves[j]),
-                     "r"(halves[j + 1]), "r"(halves[j + 2]), "r"(halves[j + 3])
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(strip + strip_piece<CHANNELS>(row, piece + j / 2)),
+                     "r"(halves[j]), "r"(halves[j + 1]), "r"(halves[j + 2]), "r"(halves[j + 3])
                      : "memory");
     }
 }
