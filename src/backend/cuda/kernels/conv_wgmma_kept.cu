@@ -114,7 +114,9 @@ __device__ __forceinline__ void work(const ConvPingPongParams& f, const Walkway&
         if (ordered) barrier_wait(base + S::ORDER_BARRIERS + group * 8, (group == 0 ? turn + 1 : turn) % 2);
         TileSums<S> sums;
         multiply_kept<S>(sums[0], p.k_blocks, turn > 0, next, base, lane, ring);
-        finish_tile<S>(f, sums, base, group, turn, p.first_pixel + row * S::TILE_M, way.channel, first_row % WARPGROUP_ROWS, lane);
+        const Buffer<S> buffer(base, group, turn);
+        round_tile<S>(f, sums, buffer, rows_of<S>(buffer, p.first_pixel + row * S::TILE_M, way.channel, first_row % WARPGROUP_ROWS), lane);
+        end_tile<S>(f, base, group, turn, lane);
     }
     if (lane == 0) stores_have_ended();
 }

@@ -6,6 +6,8 @@
 // ping-pong.) Stages pass in order, so the second tile begins when the last stage of the first is there. Warps of a third warpgroup
 // load weights, pixels and what is joined, and leave their registers to the two that multiply.
 //
+// Behind a block's last tile there is nothing to multiply: all warpgroups share out its function, which takes as long as some K blocks.
+//
 // Blocks may work in pairs, on tiles of the same pixels and neighbouring channels: each loads every second K block of the pixels, for
 // both, so that a quarter less leaves the second cache. Measured, products gain by it where a block has many tiles; where it has one or
 // two, they lose 0.5 to 1 us at the start, where the blocks wait for each other.
@@ -128,40 +130,69 @@ __device__ __forceinline__ u32 stages_of(const ConvWgmmaParams& p, u32 number) {
     return live_blocks(p, tile_at<S>(p, i)).count();
 }
 
-// What a warpgroup does: every `WARPGROUPS`th tile of the block.
+// Multiplies a tile, whose stages begin with the ring's, and sums its chains.
+template <class S, Chains CHAINS>
+__device__ __forceinline__ void sum_tile(const ConvWgmmaParams& p, TileSums<S>& sums, const Blocks& live, u32 next, u32 base, u32 lane,
+                                         Ring<S::STAGES>& ring) {
+    if constexpr (CHAINS == Chains::ONE) {
+        multiply_tile<S>(sums, live.count(), next, base, lane, ring);
+    } else {
+        multiply_tile<S>(sums, chain_blocks(p, live, 0).count(), 0, base, lane, ring);
+#pragma unroll 1
+        for (u32 chain = 1; chain < p.splits; ++chain) {
+            TileSums<S> more;
+            multiply_tile<S>(more, chain_blocks(p, live, chain).count(), chain + 1 == p.splits ? next : 0, base, lane, ring);
+#pragma unroll
+            for (u32 half = 0; half < PARTS<S>; ++half) {
+#pragma unroll
+                for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[half][j] = __fadd_rn(sums[half][j], more[half][j]);
+            }
+        }
+    }
+}
+
+// Says to the same warp of the other warpgroups that it has rounded its rows of the block's last tile, or waits for that.
+template <class S>
+__device__ __forceinline__ void last_rows_are_rounded(u32 warp) {
+    asm volatile("barrier.cta.arrive %0, %1;" ::"r"(1 + warp), "n"(S::WARPGROUPS * WARP) : "memory");
+}
+template <class S>
+__device__ __forceinline__ void wait_for_last_rows(u32 warp) {
+    asm volatile("barrier.cta.sync %0, %1;" ::"r"(1 + warp), "n"(S::WARPGROUPS * WARP) : "memory");
+}
+
+// What a warpgroup does: every `WARPGROUPS`th tile of the block. Behind the last one nothing is multiplied that its function could hide
+// behind: the others, which have nothing left to do, take their share of its strips.
 template <class S, Chains CHAINS>
 __device__ __forceinline__ void work(const ConvPingPongParams& f, u32 base, u32 group, u32 warp_row, u32 lane) {
     const ConvWgmmaParams& p = f.product;
     const u32 own = base + S::ORDER_BARRIERS + group * 8, next = base + S::ORDER_BARRIERS + (group + 1) % S::WARPGROUPS * 8;
+    const u32 last = (p.tiles - 1 - blockIdx.x) / gridDim.x, warp = warp_row / WARP_ROWS;
+    const bool function = has_function<S>(p.epilogue);
     u32 before = 0;  // stages of the block's tiles before a tile
     for (u32 i = 0; i < group; ++i) before += stages_of<S>(p, i);
 #pragma unroll 1
-    for (u32 turn = 0; blockIdx.x + (turn * S::WARPGROUPS + group) * gridDim.x < p.tiles; ++turn) {
-        const u32 number = turn * S::WARPGROUPS + group;
-        const Tile t = tile_at<S>(p, blockIdx.x + number * gridDim.x);
-        const Blocks live = blocks_of(p, t);
-        Ring<S::STAGES> ring = {before % S::STAGES, before / S::STAGES % 2};
+    for (u32 number = group; number < last + (function ? S::WARPGROUPS : 1); number += S::WARPGROUPS) {
+        const u32 tile = min(number, last), turn = tile / S::WARPGROUPS;
+        const Tile t = tile_at<S>(p, blockIdx.x + tile * gridDim.x);
+        const Buffer<S> buffer(base, tile % S::WARPGROUPS, turn);
+        const OwnRows rows = rows_of<S>(buffer, t.pixel, t.channel, warp_row);
+        if (number <= last) {
+            const Blocks live = blocks_of(p, t);
+            Ring<S::STAGES> ring = {before % S::STAGES, before / S::STAGES % 2};
 #pragma unroll 1
-        for (u32 i = 0; i < S::WARPGROUPS; ++i) before += stages_of<S>(p, number + i);
-        // A barrier tells a phase only from the next one, so a warpgroup does not ask for its stages before it is its turn.
-        barrier_wait(own, (group == 0 ? turn + 1 : turn) % 2);
-        TileSums<S> sums;
-        if constexpr (CHAINS == Chains::ONE) {
-            multiply_tile<S>(sums, live.count(), next, base, lane, ring);
+            for (u32 i = 0; i < S::WARPGROUPS; ++i) before += stages_of<S>(p, number + i);
+            // A barrier tells a phase only from the next one, so a warpgroup does not ask for its stages before it is its turn.
+            barrier_wait(own, (group == 0 ? turn + 1 : turn) % 2);
+            TileSums<S> sums;
+            sum_tile<S, CHAINS>(p, sums, live, next, base, lane, ring);
+            round_tile<S>(f, sums, buffer, rows, lane);
+            if (function && number == last) last_rows_are_rounded<S>(warp);
         } else {
-            multiply_tile<S>(sums, chain_blocks(p, live, 0).count(), 0, base, lane, ring);
-#pragma unroll 1
-            for (u32 chain = 1; chain < p.splits; ++chain) {
-                TileSums<S> more;
-                multiply_tile<S>(more, chain_blocks(p, live, chain).count(), chain + 1 == p.splits ? next : 0, base, lane, ring);
-#pragma unroll
-                for (u32 half = 0; half < S::TILE_M / WARPGROUP_ROWS; ++half) {
-#pragma unroll
-                    for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[half][j] = __fadd_rn(sums[half][j], more[half][j]);
-                }
-            }
+            wait_for_last_rows<S>(warp);
         }
-        finish_tile<S>(f, sums, base, group, turn, t.pixel, t.channel, warp_row, lane);
+        if (function) apply_to_tile<S>(f, rows, number - tile, number < last ? 1 : S::WARPGROUPS, lane);
+        end_tile<S>(f, base, group, turn, lane);
     }
     if (lane == 0) stores_have_ended();
 }

@@ -183,36 +183,52 @@ __device__ __forceinline__ void apply_to_strip(const Epilogue& e, u32 strip, u32
         [&] { with_usual(e, [&](const auto& f) { map_strip<S, 4>(strip, lane, f); }); });
 }
 
-// Finishes the `turn`th tile of a warpgroup.
+// A warp's rows of a tile that is stored from a buffer.
 template <class S>
-__device__ __forceinline__ void finish_tile(const ConvPingPongParams& f, const TileSums<S>& sums, u32 base, u32 group, u32 turn, u32 pixel, u32 channel,
-                                            u32 warp_row, u32 lane) {
-    const Epilogue& e = f.product.epilogue;
-    const Buffer<S> buffer(base, group, turn);
-    if (is_join(e)) {
+__device__ __forceinline__ OwnRows rows_of(const Buffer<S>& buffer, u32 pixel, u32 channel, u32 warp_row) {
+    return {buffer.place + warp_row * TILE_ROW_BYTES<S>, pixel + warp_row, channel};
+}
+
+// Whether a launch has a function that is applied to strips.
+template <class S>
+__device__ __forceinline__ bool has_function(const Epilogue& e) {
+    return S::FUNCTIONS && !is_clip(e);
+}
+
+// Brings the sums of a tile into its buffer, and has them stored if no function follows.
+template <class S>
+__device__ __forceinline__ void round_tile(const ConvPingPongParams& f, const TileSums<S>& sums, const Buffer<S>& buffer, const OwnRows& rows, u32 lane) {
+    if (is_join(f.product.epilogue)) {
         barrier_wait(buffer.barrier, buffer.parity);
     } else {
         if (lane == 0) stores_have_read<S::BUFFERS - 1>();
         __syncwarp();
     }
-    const OwnRows rows = {buffer.place + warp_row * TILE_ROW_BYTES<S>, pixel + warp_row, channel};
 #pragma unroll
     for (u32 part = 0; part < PARTS<S>; ++part) round_strips<S>(f, sums[part], rows, part, lane);
-    if (S::FUNCTIONS && !is_clip(e)) {
-        // What functions there are is long and stands here once.
-        constexpr u32 TIMES = PARTS<S> / PARTS_AT_ONCE<S>;
-        const u32 strips = live_strips<S>(f.product, channel);
-        __syncwarp();
+    __syncwarp();
+}
+
+// Applies a launch's function to a tile and has it stored, a strip of some parts at a time: to every `step`th from `first` on.
+// What functions there are is long: kernels call this in one place.
+template <class S>
+__device__ __forceinline__ void apply_to_tile(const ConvPingPongParams& f, const OwnRows& rows, u32 first, u32 step, u32 lane) {
+    constexpr u32 TIMES = PARTS<S> / PARTS_AT_ONCE<S>;
+    const u32 strips = live_strips<S>(f.product, rows.channel);
 #pragma unroll 1
-        for (u32 i = 0; i < TIMES * strips; ++i) {
-            const u32 part = i % TIMES * PARTS_AT_ONCE<S>, c = i / TIMES;
-            apply_to_strip<S>(e, strip_at<S>(rows, part, c), lane);
-            store_strips<S, PARTS_AT_ONCE<S>>(f, rows, part, c, lane);
-        }
+    for (u32 i = first; i < TIMES * strips; i += step) {
+        const u32 part = i % TIMES * PARTS_AT_ONCE<S>, c = i / TIMES;
+        apply_to_strip<S>(f.product.epilogue, strip_at<S>(rows, part, c), lane);
+        store_strips<S, PARTS_AT_ONCE<S>>(f, rows, part, c, lane);
     }
+}
+
+// Ends the `turn`th tile of a warpgroup, all of whose stores have been asked for.
+template <class S>
+__device__ __forceinline__ void end_tile(const ConvPingPongParams& f, u32 base, u32 group, u32 turn, u32 lane) {
     if (lane == 0) {
         stores_commit();
-        if (is_join(e) && turn + 1 >= S::BUFFERS) {
+        if (is_join(f.product.epilogue) && turn + 1 >= S::BUFFERS) {
             stores_have_read<S::BUFFERS - 1>();
             barrier_arrive(Buffer<S>(base, group, turn + 1 - S::BUFFERS).barrier + 8);
         }
