@@ -66,8 +66,8 @@ const LAYERS: [Layer; 12] = [
 ];
 
 /// Products for `wgmma`: tiles in several turns, K blocks of an even and an odd number, K in one chain and in several, channels that
-/// no tile divides, windows that reach far outside.
-const PRODUCTS: [Layer; 10] = [
+/// no tile divides, that end inside a strip or are an odd number, windows that reach far outside.
+const PRODUCTS: [Layer; 13] = [
     layer([2, 192, 61, 67], 256, [1, 1, 1, 0]),
     layer([4, 320, 50, 50], 512, [1, 1, 1, 0]),
     layer([3, 128, 90, 91], 200, [1, 1, 1, 0]),
@@ -78,6 +78,9 @@ const PRODUCTS: [Layer; 10] = [
     layer([2, 96, 60, 60], 256, [3, 1, 25, 25]),
     layer([1, 72, 40, 40], 136, [3, 2, 1, 1]),
     layer([16, 64, 56, 56], 256, [1, 1, 1, 0]),
+    layer([5, 256, 59, 43], 488, [1, 1, 1, 0]),
+    layer([2, 768, 18, 19], 232, [1, 1, 1, 0]),
+    layer([1, 896, 21, 20], 147, [1, 1, 1, 0]),
 ];
 
 /// What follows a layer.
@@ -85,6 +88,8 @@ const PRODUCTS: [Layer; 10] = [
 enum Tail {
     /// A function that no bounds express.
     Sigmoid,
+    /// One that is usual in networks.
+    Gelu,
     /// One that they do.
     Relu,
     /// A sum with a tensor of the output's shape.
@@ -117,6 +122,7 @@ fn model(layers: &[Layer], tails: &[Tail]) -> Vec<u8> {
             .output(&format!("y{i}"));
         graph = match tail {
             Tail::Sigmoid => graph.node("Sigmoid", &names(&["c"]), &names(&["y"]), &[]),
+            Tail::Gelu => graph.node("Gelu", &names(&["c"]), &names(&["y"]), &[]),
             Tail::Relu => graph.node("Relu", &names(&["c"]), &names(&["y"]), &[]),
             Tail::Joined => graph
                 .input(&format!("j{i}"), &layer.output())
@@ -160,7 +166,7 @@ fn every_tile_of_wgmma_runs_and_gives_the_same_bits() {
         return data::ran(test, "not on this GPU, which has no `wgmma`");
     }
     let kernels = [Kernel::ConvWgmma, Kernel::ConvPatch];
-    for tails in [[Tail::Relu, Tail::Joined, Tail::Sigmoid], [Tail::Joined, Tail::Sigmoid, Tail::Relu]] {
+    for tails in [[Tail::Gelu, Tail::Joined, Tail::Relu], [Tail::Joined, Tail::Gelu, Tail::Sigmoid]] {
         check_tiles(test, &model(&PRODUCTS, &tails), PRODUCTS.len(), &kernels);
     }
 }

@@ -188,6 +188,7 @@ const MENU: &[Option<WgmmaTile>] = &[
     pair((64, 128), 2, 7, Chains::InTurn),
     pingpong((128, 160), 2, 4, Chains::One),
     pair((128, 160), 2, 4, Chains::One),
+    turns((128, 80), 8, 1),
 ];
 
 impl WgmmaTile {

@@ -313,12 +313,12 @@ __device__ __forceinline__ void store_plain_group(const Epilogue& e, const float
     }
 }
 
-// Picks `COUNT` of a fragment's values; `index` counts in `COUNT` and is the same in all lanes.
+// Picks `COUNT` of a fragment's values, and zeros behind the last; `index` counts in `COUNT` and is the same in all lanes.
 template <u32 COUNT, u32 N, u32 INDEX = 0>
 __device__ __forceinline__ void pick(float (&values)[COUNT], const float (&sums)[N], u32 index) {
     if (index == INDEX) {
 #pragma unroll
-        for (u32 i = 0; i < COUNT; ++i) values[i] = sums[INDEX * COUNT + i];
+        for (u32 i = 0; i < COUNT; ++i) values[i] = INDEX * COUNT + i < N ? sums[INDEX * COUNT + i] : 0.0f;
     } else if constexpr ((INDEX + 1) * COUNT < N) {
         pick<COUNT, N, INDEX + 1>(values, sums, index);
     }
@@ -330,8 +330,9 @@ template <u32 N, class PlaceAt>
 __device__ __forceinline__ void store_general(const Epilogue& e, const float (&sums)[N], u32 live, const PlaceAt& place_at,
                                               u32 strip, u32 channel, u32 channels, u32 lane) {
     constexpr u32 GROUPS = NARROW / GROUP, AT_ONCE = 32 / GROUPS;
+    channels = min(channels, channel + N * 2);
 #pragma unroll 1
-    for (u32 c = 0; c < N * 2 && channel + c < channels; c += NARROW) {
+    for (u32 c = 0; channel + c < channels; c += NARROW) {
         const u32 own = channel + c + lane % GROUPS * GROUP;
         float bias[GROUP];
         if (own < channels) load_bias(bias, e, own);

@@ -29,7 +29,10 @@ fn tiles_of_own_are_whole_strips_at_whole_swizzles() {
         let ([pixels, channels], strip) = ([entry.tile.0, entry.tile.1].map(u32::from), entry.strip());
         assert!(channels.is_multiple_of(strip), "{entry:?}");
         assert!((STRIP[0] * strip * 2).is_multiple_of(1024), "{entry:?}: a warp's rows of a strip");
-        assert!((channels * K_BYTES).is_multiple_of(1024) && (pixels * K_BYTES).is_multiple_of(1024), "{entry:?}");
+        assert!(
+            (channels * K_BYTES).is_multiple_of(1024) && (pixels * K_BYTES).is_multiple_of(1024),
+            "{entry:?}"
+        );
     }
 }
 
