@@ -77,7 +77,7 @@ impl WgmmaTile {
         let stages = u32::from(self.stages) * (pixels + channels) * K_BYTES;
         match self.sharing {
             Sharing::PingPong { warpgroups, kept, .. } => {
-                let outputs = u32::from(warpgroups) * pixels * channels * 2;
+                let outputs = u32::from(warpgroups) * self.own_pixels() * channels * 2;
                 match kept {
                     Some(Kept { k_blocks, buffers }) => {
                         let operands = (u32::from(k_blocks) * channels + u32::from(self.stages) * pixels) * K_BYTES;
@@ -353,7 +353,7 @@ impl ConvWgmma {
         let map = |tensor: &ChannelsLast, rows: u32| at.maps.tiled(&pixel_map(tensor, &params, rows, self.entry.strip()));
         let output = map(&epilogue.output, STRIP[0])?;
         let joined = match joins {
-            true if epilogue.joined.pixel > 0 => map(&epilogue.joined, self.entry.tile.0.into())?,
+            true if epilogue.joined.pixel > 0 => map(&epilogue.joined, self.entry.own_pixels())?,
             true => return Ok(None),
             false => TensorMap([0; 16]),
         };

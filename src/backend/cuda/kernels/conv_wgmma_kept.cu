@@ -14,7 +14,7 @@ constexpr u32 BARRIER_BYTES = 512;
 // N channels of at most `BLOCKS` K blocks, warpgroups, the stages that they share, and tiles of each that are stored or joined at once.
 template <u32 N, u32 BLOCKS, u32 GROUPS, u32 DEPTH, u32 PLACES>
 struct Shape {
-    static constexpr u32 TILE_M = WARPGROUP_ROWS, TILE_N = N, STAGES = DEPTH, WARPGROUPS = GROUPS, BUFFERS = PLACES;
+    static constexpr u32 TILE_M = WARPGROUP_ROWS, OWN_M = TILE_M, TILE_N = N, STAGES = DEPTH, WARPGROUPS = GROUPS, BUFFERS = PLACES;
     static constexpr u32 WORKERS = GROUPS * WARPGROUP;  // threads that multiply
     static constexpr u32 THREADS = WORKERS + 2 * WARP;
     static constexpr u32 WEIGHT_BYTES = N * K_BYTES, IMAGE_BYTES = WARPGROUP_ROWS * K_BYTES;

@@ -4,7 +4,7 @@
 // from, where the warps add to it. So no warp waits for memory. Pixels follow each other at one distance, and tails are stored the
 // plain way (bind/conv_wgmma.rs).
 //
-// A shape `S` says TILE_M pixels, TILE_N channels, WARPGROUPS that multiply, whether it has FUNCTIONS that bounds do not express (nothing
+// A shape `S` says TILE_M pixels, TILE_N channels, OWN_M of the pixels that a warpgroup has, WARPGROUPS that multiply, whether it has FUNCTIONS that bounds do not express (nothing
 // is joined to theirs), how many BUFFERS each warpgroup has for tiles that are stored or joined, where these OUTPUTS lie, their BUFFER_BARRIERS (two of a buffer, 16 bytes apart) and the ORDER_BARRIERS of the warpgroups.
 #pragma once
 
@@ -31,13 +31,13 @@ constexpr u32 TILE_STRIPS = S::TILE_N / TILE_STRIP<S>;
 template <class S>
 constexpr u32 TILE_ROW_BYTES = TILE_STRIP<S> * 2;
 template <class S>
-constexpr u32 STRIP_OF_TILE = S::TILE_M * TILE_ROW_BYTES<S>;
+constexpr u32 STRIP_OF_TILE = S::OWN_M * TILE_ROW_BYTES<S>;
 template <class S>
 constexpr u32 BUFFER_BYTES = TILE_STRIPS<S> * STRIP_OF_TILE<S>;
 
 // Parts of a tile, 64 pixels each, and how many of them functions are applied to at once: to as many values whatever a strip's width.
 template <class S>
-constexpr u32 PARTS = S::TILE_M / WARPGROUP_ROWS;
+constexpr u32 PARTS = S::OWN_M / WARPGROUP_ROWS;
 template <class S>
 constexpr u32 PARTS_AT_ONCE = STRIP / TILE_STRIP<S> < PARTS<S> ? STRIP / TILE_STRIP<S> : PARTS<S>;
 
@@ -49,7 +49,7 @@ __device__ __forceinline__ u32 live_strips(const ConvWgmmaParams& p, u32 channel
 
 // Sums of a thread: of each 64 pixels of a tile, those of all its channels.
 template <class S>
-using TileSums = float[S::TILE_M / WARPGROUP_ROWS][S::TILE_N / 2];
+using TileSums = float[S::OWN_M / WARPGROUP_ROWS][S::TILE_N / 2];
 
 // Stores a box of shared memory where a two-axis map says.
 __device__ __forceinline__ void store_box(const TensorMap* map, u32 from, i32 inner, i32 outer) {
