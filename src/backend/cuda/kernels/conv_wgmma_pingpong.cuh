@@ -94,8 +94,29 @@ __device__ __forceinline__ void load_joined_tile(const ConvPingPongParams& f, u3
     }
 }
 
+// Byte of a strip where a piece of 8 channels of a row lies, as `strip_piece` says for wide ones: the copy engine's swizzle over as many
+// bytes as a row has. The same piece of 8 rows meets different banks.
+template <u32 WIDTH>
+__device__ __forceinline__ u32 piece_of(u32 row, u32 piece) {
+    constexpr u32 ROW_BYTES = WIDTH * 2, PIECES = WIDTH / GROUP;
+    static_assert(PIECES == 8 || PIECES == 4, "rows of 128 or 64 bytes");
+    return row * ROW_BYTES + (piece ^ row * ROW_BYTES / STRIP_ROW_BYTES % PIECES) * 16;
+}
+
+// Writes the halves of a fragment to a strip, a matrix of 8 by 8 for each 8 lanes, which name its rows.
+template <u32 WIDTH, u32 COUNT>
+__device__ __forceinline__ void write_strip(const u32 (&halves)[COUNT], u32 strip, u32 lane) {
+    const u32 row = lane % 16, piece = lane / 16;
+#pragma unroll
+    for (u32 j = 0; j < COUNT; j += 4) {
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(strip + piece_of<WIDTH>(row, piece + j / 2)),
+                     "r"(halves[j]), "r"(halves[j + 1]), "r"(halves[j + 2]), "r"(halves[j + 3])
+                     : "memory");
+    }
+}
+
 // Adds what the strip holds to the halves of a fragment, as `join` does.
-template <u32 CHANNELS, u32 COUNT>
+template <u32 WIDTH, u32 COUNT>
 __device__ __forceinline__ void join_strip(u32 (&halves)[COUNT], u32 strip, bool relu, u32 lane) {
     const u32 row = lane % 16, piece = lane / 16;
 #pragma unroll
@@ -103,7 +124,7 @@ __device__ __forceinline__ void join_strip(u32 (&halves)[COUNT], u32 strip, bool
         u32 other[4];
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(other[0]), "=r"(other[1]), "=r"(other[2]), "=r"(other[3])
-                     : "r"(strip + strip_piece<CHANNELS>(row, piece + j / 2))
+                     : "r"(strip + piece_of<WIDTH>(row, piece + j / 2))
                      : "memory");
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
@@ -150,7 +171,7 @@ __device__ __forceinline__ void round_strips(const ConvPingPongParams& f, const 
     u32 halves[WIDTH / 4];
     fragment_to_halves<C * WIDTH / 2, WIDTH / 2>(halves, sums, bias, e);
     if (is_join(e)) join_strip<WIDTH>(halves, strip, e.flags & EPILOGUE_JOINS_RELU, lane);
-    halves_to_strip<WIDTH>(halves, strip, lane);
+    write_strip<WIDTH>(halves, strip, lane);
     if (!S::FUNCTIONS || is_clip(e)) store_strips<S, 1>(f, rows, part, C, lane);
     if constexpr (C + 1 < TILE_STRIPS<S>) round_strips<S, C + 1>(f, sums, rows, part, lane);
 }
@@ -161,7 +182,7 @@ __device__ __forceinline__ void map_strip(u32 strip, u32 lane, const F& f) {
     constexpr u32 WIDTH = TILE_STRIP<S>, PIECES = WIDTH / GROUP, STEP = 32 / PIECES;
     const auto place = [&](u32 row) {
         const u32 part = PARTS_AT_ONCE<S> == 1 ? 0 : row / WARP_ROWS;
-        return strip + part * WARPGROUP_ROWS * TILE_ROW_BYTES<S> + strip_piece<WIDTH>(row - part * WARP_ROWS, lane % PIECES);
+        return strip + part * WARPGROUP_ROWS * TILE_ROW_BYTES<S> + piece_of<WIDTH>(row - part * WARP_ROWS, lane % PIECES);
     };
 #pragma unroll 1
     for (u32 first = lane / PIECES; first < PARTS_AT_ONCE<S> * WARP_ROWS; first += ROWS * STEP) {

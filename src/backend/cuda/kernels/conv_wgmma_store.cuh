@@ -58,14 +58,9 @@ struct Bounds {
     }
 };
 
-// Byte of a strip of so many channels where a piece of 8 of them of a row lies: pieces are permuted, so that the same piece of 8 rows
-// meets different banks. This is the copy engine's swizzle over as many bytes as a row has.
-template <u32 CHANNELS = STRIP>
-__device__ __forceinline__ u32 strip_piece(u32 row, u32 piece) {
-    constexpr u32 ROW_BYTES = CHANNELS * 2, PIECES = CHANNELS / GROUP;
-    static_assert(PIECES == 8 || PIECES == 4, "rows of 128 or 64 bytes");
-    return row * ROW_BYTES + (piece ^ row * ROW_BYTES / STRIP_ROW_BYTES % PIECES) * 16;
-}
+// Byte of a strip where a piece of 8 channels of a row lies: pieces are permuted, so that the same piece of 8 rows meets
+// different banks.
+__device__ __forceinline__ u32 strip_piece(u32 row, u32 piece) { return row * STRIP_ROW_BYTES + (piece ^ row % 8) * 16; }
 
 // How a warp stores a strip of `WIDTH` columns: in turns, each lane 8 channels of a row.
 template <u32 WIDTH>
@@ -140,15 +135,16 @@ __device__ __forceinline__ void fragment_to_halves(u32 (&halves)[COUNT / 2], con
     }
 }
 
-// Writes the halves of a fragment to the strip, of which a row has room for so many channels.
-template <u32 CHANNELS = STRIP, u32 COUNT>
+// Writes the halves of a fragment to the strip.
+template <u32 COUNT>
 __device__ __forceinline__ void halves_to_strip(const u32 (&halves)[COUNT], u32 strip, u32 lane) {
     // Lanes 8 i .. 8 i + 7 name the rows of the i-th 8 by 8 matrix: upper and lower rows of two groups of columns.
     const u32 row = lane % 16, piece = lane / 16;
 #pragma unroll
     for (u32 j = 0; j < COUNT; j += 4) {
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(strip + strip_piece<CHANNELS>(row, piece + j / 2)),
-                     "r"(halves[j]), "r"(halves[j + 1]), "r"(halves[j + 2]), "r"(halves[j + 3])
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(strip + strip_piece(row, piece + j / 2)),
+                     "r"(halves[j]),
+                     "r"(halves[j + 1]), "r"(halves[j + 2]), "r"(halves[j + 3])
                      : "memory");
     }
 }
@@ -313,12 +309,12 @@ __device__ __forceinline__ void store_plain_group(const Epilogue& e, const float
     }
 }
 
-// Picks `COUNT` of a fragment's values, and zeros behind the last; `index` counts in `COUNT` and is the same in all lanes.
+// Picks `COUNT` of a fragment's values; `index` counts in `COUNT` and is the same in all lanes.
 template <u32 COUNT, u32 N, u32 INDEX = 0>
 __device__ __forceinline__ void pick(float (&values)[COUNT], const float (&sums)[N], u32 index) {
     if (index == INDEX) {
 #pragma unroll
-        for (u32 i = 0; i < COUNT; ++i) values[i] = INDEX * COUNT + i < N ? sums[INDEX * COUNT + i] : 0.0f;
+        for (u32 i = 0; i < COUNT; ++i) values[i] = sums[INDEX * COUNT + i];
     } else if constexpr ((INDEX + 1) * COUNT < N) {
         pick<COUNT, N, INDEX + 1>(values, sums, index);
     }
@@ -330,9 +326,8 @@ template <u32 N, class PlaceAt>
 __device__ __forceinline__ void store_general(const Epilogue& e, const float (&sums)[N], u32 live, const PlaceAt& place_at,
                                               u32 strip, u32 channel, u32 channels, u32 lane) {
     constexpr u32 GROUPS = NARROW / GROUP, AT_ONCE = 32 / GROUPS;
-    channels = min(channels, channel + N * 2);
 #pragma unroll 1
-    for (u32 c = 0; channel + c < channels; c += NARROW) {
+    for (u32 c = 0; c < N * 2 && channel + c < channels; c += NARROW) {
         const u32 own = channel + c + lane % GROUPS * GROUP;
         float bias[GROUP];
         if (own < channels) load_bias(bias, e, own);
