@@ -22,6 +22,8 @@ use std::sync::Arc;
 const OTHERS: (usize, u64) = (2, 120);
 /// The same where measurements will judge.
 const OTHERS_MEASURED: (usize, u64) = (4, 150);
+/// Parts of the board for which the fastest tactics are offered, too.
+const NARROW: [u32; 3] = [8, 4, 2];
 
 fn space(room: Room) -> Space {
     match room {
@@ -48,30 +50,12 @@ fn best(plan: &Plan, operator: &Operator, target: Target, options: &CompileOptio
     measured.map(|(tactic, _)| tactic).or(menu.into_iter().next())
 }
 
-/// Tactics that may be better than an operator's own beside other tenants, fastest first: all give the same bits.
-fn others(plan: &Plan, operator: &Operator, target: Target, options: &CompileOptions) -> Vec<Tactic> {
-    let (Some(times), false) = (&options.times, options.generic_kernels) else {
-        return Vec::new();
-    };
-    let time = |tactic: Tactic| {
-        times.of(
-            plan,
-            &Operator {
-                tactic,
-                ..operator.clone()
-            },
-        )
-    };
-    let mut timed: Vec<(Nanos, Tactic)> = tactic::menu(plan, operator, target)
-        .into_iter()
-        .filter(|&t| t != operator.tactic)
-        .filter_map(|t| Some((time(t)?, t)))
-        .collect();
+/// The timed tactics of an operator beside its own, fastest first: all give the same bits.
+fn timed(plan: &Plan, operator: &Operator, target: Target, times: &dyn Fn(Tactic) -> Option<Nanos>) -> Vec<(Nanos, Tactic)> {
+    let menu = tactic::menu(plan, operator, target).into_iter().filter(|&t| t != operator.tactic);
+    let mut timed: Vec<(Nanos, Tactic)> = menu.filter_map(|t| Some((times(t)?, t))).collect();
     timed.sort_by_key(|(time, _)| *time);
-    let (most, percent) = if options.refine { OTHERS_MEASURED } else { OTHERS };
-    let slowest = time(operator.tactic).map_or(Nanos(0), |own| Nanos(own.0 * percent / 100));
-    timed.retain(|(time, _)| *time <= slowest);
-    timed.into_iter().take(most).map(|(_, tactic)| tactic).collect()
+    timed
 }
 
 /// Weight files as the plan records them, their sections, and their contents.
@@ -159,9 +143,10 @@ pub(super) fn emit(
         needs: &lowered.needs,
     };
     let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
-    let offers = offers(&plan, target, options);
     let machine = Machine::of(board);
-    let costs = costs(&plan, board, machine.calibrated(options.calibration), &offers, &measured);
+    let calibrated = machine.calibrated(options.calibration);
+    let offers = offers(&plan, board, calibrated, options);
+    let costs = costs(&plan, board, calibrated, &offers, &measured);
     let found = search::search(&problem, &costs, options.searcher, effort, &|at, of| options.progress.tell(at, of))?;
     let scheduled = Scheduled {
         plan: &plan,
@@ -214,13 +199,39 @@ pub(super) fn best_effort(board: &BoardRecord, options: &CompileOptions) -> bool
     options.best_effort || board.name == "host"
 }
 
-/// For each operator the tactics that a search may run it with beside its own: none for most searchers.
-fn offers(plan: &Plan, target: Target, options: &CompileOptions) -> Vec<Vec<Tactic>> {
-    let of = |operator: &Operator| match options.searcher {
-        Searcher::Platoon => others(plan, operator, target, options),
-        _ => Vec::new(),
+/// For each operator the tactics that a search may run it with beside its own, fastest first: none for most searchers. They are
+/// those that are hardly slower, and those that are fastest on a share of the board, where what fills it alone has no room.
+fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options: &CompileOptions) -> Vec<Vec<Tactic>> {
+    let none = vec![Vec::new(); plan.operators.len()];
+    let (Some(times), false) = (&options.times, options.generic_kernels || options.searcher != Searcher::Platoon) else {
+        return none;
     };
-    plan.operators.iter().map(of).collect()
+    let measured = |o: &Operator| times.of(plan, o);
+    let with = |operator: &Operator, tactic| Operator {
+        tactic,
+        ..operator.clone()
+    };
+    let all = plan
+        .operators
+        .iter()
+        .map(|o| timed(plan, o, Target::of(board), &|t| measured(&with(o, t))));
+    let all: Vec<Vec<(Nanos, Tactic)>> = all.collect();
+    let tactics: Vec<Vec<Tactic>> = all.iter().map(|own| own.iter().map(|(_, t)| *t).collect()).collect();
+    let costs = costs(plan, board, machine, &tactics, &measured);
+    let (most, percent) = if options.refine { OTHERS_MEASURED } else { OTHERS };
+    let of = |(index, own): (usize, &Vec<(Nanos, Tactic)>)| {
+        let operator = &plan.operators[index];
+        let slowest = measured(operator).map_or(0, |own| own.0 * percent / 100);
+        let hardly_slower = own.iter().take_while(|(time, _)| time.0 <= slowest).take(most);
+        let mut offered: Vec<Tactic> = hardly_slower.map(|(_, tactic)| *tactic).collect();
+        for part in NARROW {
+            let width = u16::try_from(board.units / part).unwrap_or(u16::MAX).max(1);
+            let narrow = costs.narrow(index, width).filter(|t| *t != operator.tactic && !offered.contains(t));
+            offered.extend(narrow);
+        }
+        offered
+    };
+    all.iter().enumerate().map(of).collect()
 }
 
 /// What the operators of a plan cost on a board's machine, under their own tactics and those that are offered.

@@ -8,8 +8,8 @@ use crate::primitive::Region;
 use crate::tensor::Shape;
 use std::ops::Range;
 
-/// Launch widths as parts of the board's units, in eighths.
-const EIGHTHS: [u32; 6] = [1, 2, 3, 4, 6, 8];
+/// Launch widths as parts of the board's units, in sixteenths.
+const SIXTEENTHS: [u32; 10] = [1, 2, 3, 4, 6, 8, 10, 12, 14, 16];
 /// Pieces that an axis is cut into; each band of rows is at least [`LEAST_ROWS`] high.
 const PIECES: [u32; 3] = [2, 3, 4];
 /// Least rows of a band.
@@ -102,6 +102,19 @@ impl Menu {
         (&one.ways, &one.cuts) == (&other.ways, &other.cuts) && costs(one) == costs(other)
     }
 
+    /// The way that takes an operator in one piece least time on so many units, its own tactic first among equals; where none finds room
+    /// there, the one with the fewest blocks.
+    pub fn within(&self, operator: usize, units: u32) -> u8 {
+        let own = &self.operators[operator];
+        let price = |&way: &usize| {
+            let cost = &self.costs[own.first[way] as usize];
+            let held = cost.abreast();
+            if held <= units { (0, cost.alone()) } else { (held, cost.alone()) }
+        };
+        let ways = 0..own.ways.len().min(usize::from(u8::MAX) + 1);
+        ways.min_by_key(price).unwrap_or(0) as u8
+    }
+
     /// Chunks of an operator under a cut.
     pub fn chunks(&self, operator: usize, cut: u8) -> u32 {
         self.operators[operator].cuts[usize::from(cut)].len() as u32
@@ -130,7 +143,7 @@ fn widths(operator: usize, tactic: Tactic, costs: &Costs<'_>) -> Vec<u16> {
     let mut widths = vec![0];
     if costs.resizable(operator, tactic) {
         let (units, most, step) = (costs.machine().units, costs.abreast(operator, tactic), costs.step(operator, tactic));
-        let parts = EIGHTHS.iter().map(|e| (units * e / 8).max(1) / step * step);
+        let parts = SIXTEENTHS.iter().map(|e| (units * e / 16).max(1) / step * step);
         let parts = parts.filter(|&w| w > 0 && w < most);
         match costs.machine().backend {
             BackendKind::Cuda => widths.extend(parts.filter_map(|w| u16::try_from(w).ok())),

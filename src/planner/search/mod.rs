@@ -16,6 +16,7 @@ mod own;
 mod pointers;
 mod rivals;
 mod sample;
+mod shares;
 mod workshop;
 mod zones;
 
@@ -183,7 +184,7 @@ fn run(
     match searcher {
         Searcher::Sequential | Searcher::Streams | Searcher::Random | Searcher::Measured => {}
         Searcher::Barriers => rivals::barriers(judge, plain, lots),
-        Searcher::Shares => rivals::shares(judge, plain),
+        Searcher::Shares => shares::shares(judge, plain),
         Searcher::Spatial => rivals::gacer(judge, plain, granularity(false, true)),
         Searcher::Temporal => rivals::gacer(judge, plain, granularity(true, false)),
         Searcher::Gacer => rivals::gacer(judge, plain, granularity(true, true)),

@@ -5,7 +5,7 @@
 
 use super::candidate::{Candidate, Edge, Place};
 use super::judge::{Judge, Score};
-use super::rivals;
+use super::{rivals, shares};
 use crate::planner::lots::Lots;
 
 /// The threshold at the start, in thousandths of the score.
@@ -14,8 +14,6 @@ const THRESHOLD: u64 = 10;
 pub const STARTS: usize = 5;
 /// Most operators in a row whose width changes at once.
 const RUN: usize = 12;
-/// Launch widths of an operator at most, the full one among them.
-const LEVELS: usize = 7;
 /// Nanoseconds from which on an operator counts as slow.
 const SLOW: u64 = 10_000;
 /// Most waits between two tenants in a set.
@@ -29,8 +27,10 @@ pub enum Kind {
     Way,
     /// Another tactic or launch width for some operators in a row.
     Ways,
-    /// One launch width for all operators of a tenant that have it.
+    /// A share of the board for a tenant's operators.
     Share,
+    /// Shares for all tenants that together are the board.
+    Divide,
     /// Another way to cut an operator.
     Cut,
     /// A new wait between two tenants.
@@ -159,6 +159,7 @@ pub fn change(judge: &Judge<'_>, candidate: &mut Candidate, kind: Kind, lots: &m
         Kind::Way => way(judge, candidate, 1, lots),
         Kind::Ways => way(judge, candidate, RUN, lots),
         Kind::Share => share(judge, candidate, lots),
+        Kind::Divide => divide(judge, candidate, lots),
         Kind::Cut => cut(judge, candidate, lots),
         Kind::AddEdge => add_edge(judge, candidate, set, lots),
         Kind::RemoveEdge => remove_edge(candidate, set, lots),
@@ -197,16 +198,27 @@ fn way(judge: &Judge<'_>, candidate: &mut Candidate, run: usize, lots: &mut Lots
     }
 }
 
-/// A tenant's virtual resource: one width, counted from the widest, for all its operators or for the slow ones of them.
+/// A tenant's virtual resource: a share of the board for all its operators, or for the slow ones of them.
 fn share(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
     let tenant = lots.below(judge.field.operators.len());
-    let (level, least) = (lots.below(LEVELS), [0, SLOW][lots.below(2)]);
-    for operator in &judge.field.operators[tenant] {
-        let index = operator.index();
-        let slow = judge.menu.costs[judge.menu.cost(index, 0, 0) as usize].alone() >= least;
-        if slow && level < judge.menu.widths(index) {
-            candidate.ways[index] = level as u8;
+    let (part, least) = (1 + lots.below(shares::PARTS as usize) as u32, [0, SLOW][lots.below(2)]);
+    let before = candidate.ways.clone();
+    shares::share(judge, candidate, tenant, part);
+    for operator in judge.field.operators[tenant].iter().map(|o| o.index()) {
+        if judge.menu.costs[judge.menu.cost(operator, 0, 0) as usize].alone() < least {
+            candidate.ways[operator] = before[operator];
         }
+    }
+}
+
+/// Shares for all tenants that together are the board.
+fn divide(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
+    let tenants = judge.field.operators.len();
+    let mut borders: Vec<u32> = (1..tenants).map(|_| lots.below(shares::PARTS as usize + 1) as u32).collect();
+    borders.extend([0, shares::PARTS]);
+    borders.sort_unstable();
+    for (tenant, border) in borders.windows(2).enumerate() {
+        shares::share(judge, candidate, tenant, (border[1] - border[0]).max(1));
     }
 }
 

@@ -47,44 +47,6 @@ pub fn gacer(judge: &mut Judge<'_>, start: &Candidate, granularity: Granularity)
     }
 }
 
-/// Competitive sharing (Yu et al. 2022): every tenant has a virtual resource, which is the launch width of its operators;
-/// together they may be more than the board. Coordinate descent over the tenants' shares.
-pub fn shares(judge: &mut Judge<'_>, start: &Candidate) {
-    let tenants = judge.field.operators.len();
-    let levels = |judge: &Judge<'_>, tenant: usize| {
-        let own = judge.field.operators[tenant].iter();
-        own.map(|o| judge.menu.widths(o.index())).max().unwrap_or(1)
-    };
-    let mut candidate = start.clone();
-    let mut score = judge.score(&candidate);
-    loop {
-        let before = score;
-        for tenant in 0..tenants {
-            let old = candidate.ways.clone();
-            let mut best = (score, old.clone());
-            for level in 0..levels(judge, tenant) {
-                if judge.left() == 0 {
-                    return;
-                }
-                candidate.ways.clone_from(&old);
-                for operator in &judge.field.operators[tenant] {
-                    // A level above an operator's widths leaves it as wide as it is by itself.
-                    let own = judge.menu.widths(operator.index());
-                    candidate.ways[operator.index()] = if level < own { level as u8 } else { 0 };
-                }
-                let found = judge.score(&candidate);
-                if found < best.0 {
-                    best = (found, candidate.ways.clone());
-                }
-            }
-            (score, candidate.ways) = best;
-        }
-        if score >= before {
-            return;
-        }
-    }
-}
-
 /// AutoMT's way (Yu et al. 2021): one representation of all tenants' work, its issue order and barriers, and a seeded
 /// search that changes it at random: barriers come, go and move, the streams' ranks change.
 pub fn barriers(judge: &mut Judge<'_>, start: &Candidate, lots: &mut Lots) {

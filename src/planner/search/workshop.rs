@@ -23,7 +23,7 @@ pub const DIRECTIONS: [&str; 9] = [
 /// Kinds of changes behind the directions but the last, in their order.
 const KINDS: [&[Kind]; DIRECTIONS.len() - 1] = [
     &[Kind::Way, Kind::Ways],
-    &[Kind::Share, Kind::Plain],
+    &[Kind::Share, Kind::Share, Kind::Divide, Kind::Plain],
     &[Kind::Cut],
     &[Kind::AddEdge, Kind::MoveEdge, Kind::RemoveEdge, Kind::Delay],
     &[Kind::Insert, Kind::Remove, Kind::Shift, Kind::Shift],

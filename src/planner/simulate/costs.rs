@@ -80,6 +80,12 @@ impl Cost {
             .saturating_add((waves.saturating_mul(long.time)).saturating_mul(wanted) / ONE)
     }
 
+    /// Its blocks that lie on the board at once, if nothing else does.
+    pub fn abreast(&self) -> u32 {
+        let [long, short] = self.groups;
+        (long.blocks + short.blocks).min(self.most)
+    }
+
     /// Unit time that its blocks hold together of either kind of room, in parts of a unit and nanoseconds.
     pub fn held(&self) -> [u128; 2] {
         let all = self.groups.iter().map(|g| u128::from(g.blocks) * u128::from(g.time)).sum::<u128>();
@@ -197,6 +203,17 @@ impl<'a> Costs<'a> {
     pub fn abreast(&self, operator: usize, tactic: Tactic) -> u32 {
         let known = self.under(operator, tactic);
         known.blocks.min(known.abreast(&self.machine))
+    }
+
+    /// The tactic that takes an operator in one piece least time with so many blocks at most, of those that it may run with; `None` where
+    /// all have more.
+    pub fn narrow(&self, operator: usize, width: u16) -> Option<Tactic> {
+        let whole = [Region::whole(shape(&self.operators[operator]))];
+        let timed = self.known[operator].iter().filter_map(|known| {
+            let cost = *self.chunks(operator, &whole, known.tactic, width).first()?;
+            (cost.abreast() <= u32::from(width)).then_some((cost.alone(), known.tactic))
+        });
+        timed.min_by_key(|(time, _)| *time).map(|(_, tactic)| tactic)
     }
 
     /// An operator under one of its tactics; under its own for any other.
