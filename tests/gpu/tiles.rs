@@ -5,7 +5,7 @@
 use crate::data::{self, Chance};
 use crate::gpu::{self, Beside};
 use crate::network::{self, Machine, Tensors};
-use crate::onnx::{Graph, ints};
+use crate::onnx::{Graph, int, ints};
 use platoon::plan::check;
 use platoon::plan::format::{Kernel, Operator, Plan, Tactic};
 use platoon::plan::tactic::{Target, menu};
@@ -83,6 +83,18 @@ const PRODUCTS: [Layer; 13] = [
     layer([1, 896, 21, 20], 147, [1, 1, 1, 0]),
 ];
 
+/// Convolutions of patches: tiles of 14 and of 8 rows of an even and an odd number, of which a block has one or several, blocks of input
+/// channels that leave the ring of weights an even and an odd number of stages, K in one chain and in several.
+const PATCHES: [Layer; 7] = [
+    layer([2, 128, 57, 58], 256, [3, 1, 1, 1]),
+    layer([3, 128, 65, 72], 256, [3, 1, 1, 1]),
+    layer([1, 512, 14, 24], 128, [3, 1, 1, 1]),
+    layer([1, 320, 22, 20], 256, [3, 1, 1, 1]),
+    layer([1, 200, 9, 18], 384, [3, 1, 1, 1]),
+    layer([8, 512, 14, 14], 512, [3, 1, 1, 1]),
+    layer([5, 384, 30, 9], 128, [3, 1, 1, 0]),
+];
+
 /// What follows a layer.
 #[derive(Clone, Copy)]
 enum Tail {
@@ -94,6 +106,10 @@ enum Tail {
     Relu,
     /// A sum with a tensor of the output's shape.
     Joined,
+    /// The greatest of every 2 by 2 results of a function that bounds express, which a convolution reads.
+    Pooled,
+    /// A function that bounds express, stored behind 3 channels of another tensor: nothing is aligned.
+    Sliced,
 }
 
 /// Layers side by side, which have the tails in turn.
@@ -124,6 +140,26 @@ fn model(layers: &[Layer], tails: &[Tail]) -> Vec<u8> {
             Tail::Sigmoid => graph.node("Sigmoid", &names(&["c"]), &names(&["y"]), &[]),
             Tail::Gelu => graph.node("Gelu", &names(&["c"]), &names(&["y"]), &[]),
             Tail::Relu => graph.node("Relu", &names(&["c"]), &names(&["y"]), &[]),
+            Tail::Pooled => graph
+                .node("Relu", &names(&["c"]), &names(&["p"]), &[])
+                .node(
+                    "MaxPool",
+                    &names(&["p"]),
+                    &names(&["q"]),
+                    &[ints("kernel_shape", &[2; 2]), ints("strides", &[2; 2])],
+                )
+                .constant(&format!("v{i}"), &[64, layer.outputs, 1, 1], || {
+                    random.signed() / (layer.outputs as f32).sqrt()
+                })
+                .node("Conv", &names(&["q", "v"]), &names(&["y"]), &[]),
+            Tail::Sliced => {
+                let [samples, _, rows, columns] = layer.output();
+                graph
+                    .input(&format!("s{i}"), &[samples, 3, rows, columns])
+                    .node("Relu", &names(&["c"]), &names(&["p"]), &[])
+                    .node("Relu", &names(&["s"]), &names(&["t"]), &[])
+                    .node("Concat", &names(&["t", "p"]), &names(&["y"]), &[int("axis", 1)])
+            }
             Tail::Joined => graph
                 .input(&format!("j{i}"), &layer.output())
                 .node("Add", &names(&["c", "j"]), &names(&["y"]), &[]),
@@ -155,24 +191,69 @@ fn under(plan: &mut Plan, machine: &Machine, kernels: &[Kernel], round: usize) -
 fn every_tile_of_mma_runs_and_gives_the_same_bits() {
     let test = "gpu_every_tile_of_mma_runs_and_gives_the_same_bits";
     let file = model(&LAYERS, &[Tail::Sigmoid]);
-    check_tiles(test, &file, LAYERS.len(), &[Kernel::ConvMma, Kernel::ConvNarrow]);
+    check_tiles(test, &file, LAYERS.len(), &Runs::whole(&[Kernel::ConvMma, Kernel::ConvNarrow]));
 }
 
 #[test]
 fn every_tile_of_wgmma_runs_and_gives_the_same_bits() {
     let test = "gpu_every_tile_of_wgmma_runs_and_gives_the_same_bits";
-    let Some(facts) = gpu::need(test) else { return };
-    if facts.architecture() != "sm_90a" {
-        return data::ran(test, "not on this GPU, which has no `wgmma`");
+    if !has_wgmma(test) {
+        return;
     }
-    let kernels = [Kernel::ConvWgmma, Kernel::ConvPatch];
+    let runs = Runs::whole(&[Kernel::ConvWgmma, Kernel::ConvPatch]);
     for tails in [[Tail::Gelu, Tail::Joined, Tail::Relu], [Tail::Joined, Tail::Gelu, Tail::Sigmoid]] {
-        check_tiles(test, &model(&PRODUCTS, &tails), PRODUCTS.len(), &kernels);
+        check_tiles(test, &model(&PRODUCTS, &tails), PRODUCTS.len(), &runs);
+    }
+}
+
+#[test]
+fn every_tile_of_patches_runs_at_any_width_and_gives_the_same_bits() {
+    let test = "gpu_every_tile_of_patches_runs_at_any_width_and_gives_the_same_bits";
+    if !has_wgmma(test) {
+        return;
+    }
+    // All blocks; an odd number of them, each with many tiles; one, which has no mate.
+    let runs = Runs {
+        kernels: &[Kernel::ConvPatch],
+        widths: &[0, 7, 1],
+    };
+    for tails in [
+        [Tail::Pooled, Tail::Relu, Tail::Sliced],
+        [Tail::Relu, Tail::Sliced, Tail::Pooled],
+        [Tail::Sliced, Tail::Pooled, Tail::Joined],
+        [Tail::Joined, Tail::Gelu, Tail::Sigmoid],
+    ] {
+        check_tiles(test, &model(&PATCHES, &tails), PATCHES.len(), &runs);
+    }
+}
+
+/// True if this machine has a GPU with `wgmma`.
+fn has_wgmma(test: &str) -> bool {
+    let Some(facts) = gpu::need(test) else { return false };
+    let has = facts.architecture() == "sm_90a";
+    if !has {
+        data::ran(test, "not on this GPU, which has no `wgmma`");
+    }
+    has
+}
+
+/// How layers are run.
+struct Runs<'a> {
+    /// Under the tiles of these kernels.
+    kernels: &'a [Kernel],
+    /// Launch widths.
+    widths: &'a [u16],
+}
+
+impl Runs<'_> {
+    /// As wide as they are.
+    fn whole(kernels: &[Kernel]) -> Runs<'_> {
+        Runs { kernels, widths: &[0] }
     }
 }
 
 /// Runs the layers of a file under all tiles that some kernels offer.
-fn check_tiles(test: &str, file: &[u8], count: usize, kernels: &[Kernel]) {
+fn check_tiles(test: &str, file: &[u8], count: usize, runs: &Runs<'_>) {
     let Some(beside) = Beside::of(test, file) else { return };
     let Beside { machine, reference, .. } = &beside;
     let options = CompileOptions {
@@ -188,22 +269,26 @@ fn check_tiles(test: &str, file: &[u8], count: usize, kernels: &[Kernel]) {
     let mut first: Option<Tensors> = None;
     let mut ran = 0;
     for round in 0.. {
-        let mut changed = compiled.clone();
         let mut plan = compiled.plan.clone();
-        let (layers, fresh) = under(&mut plan, machine, kernels, round);
+        let (layers, fresh) = under(&mut plan, machine, runs.kernels, round);
         assert_eq!(layers, count, "layers that the kernels multiply");
         if fresh == 0 {
             break;
         }
         ran += fresh;
-        changed.plan = check::check(plan).unwrap_or_else(|e| panic!("{e}")).into_inner();
-        let found = machine.run(changed, &inputs).unwrap_or_else(|e| panic!("round {round}: {e}"));
-        for (name, expected) in &expected {
-            let how = network::difference(&found[name], expected, 0.0, CLOSE);
-            assert_eq!(how, None, "round {round}, `{name}`");
+        for &width in runs.widths {
+            let mut changed = compiled.clone();
+            plan.operators.iter_mut().for_each(|o| o.width = width);
+            changed.plan = check::check(plan.clone()).unwrap_or_else(|e| panic!("{e}")).into_inner();
+            let how = format!("round {round}, width {width}");
+            let found = machine.run(changed, &inputs).unwrap_or_else(|e| panic!("{how}: {e}"));
+            for (name, expected) in &expected {
+                let difference = network::difference(&found[name], expected, 0.0, CLOSE);
+                assert_eq!(difference, None, "{how}, `{name}`");
+            }
+            let first = first.get_or_insert_with(|| found.clone());
+            assert_eq!(network::bits_differ(&found, first), None, "{how}");
         }
-        let first = first.get_or_insert_with(|| found.clone());
-        assert_eq!(network::bits_differ(&found, first), None, "round {round}");
     }
     assert!(ran >= 5 * count, "only {ran} tiles ran");
     data::ran(test, &format!("{count} layers under {ran} tiles"));
