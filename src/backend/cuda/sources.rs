@@ -140,7 +140,6 @@ pub const HEADERS: &[Header] = &[
     header!("conv_wgmma_pingpong.cuh"),
     header!("conv_wgmma_store.cuh"),
     header!("conv_wgmma_tile.cuh"),
-    header!("conv_wgmma_walk.cuh"),
     header!("conv_wide.cuh"),
     header!("copy_single.cuh"),
     header!("divide.cuh"),

@@ -31,10 +31,7 @@ pub enum Kept {
         chains: u16,
     },
     /// The patches of all input channels; weights stream past them (`conv_deep.cu`). Each warpgroup has channels of its own.
-    Patches {
-        /// Blocks that load weights for each other: 2 or 1.
-        mates: u16,
-    },
+    Patches,
     /// As there, but warpgroups take 64 channels of a wide tile in turn, and the next tile's patches are on their way (`conv_wide.cu`).
     Wide,
 }
@@ -73,15 +70,7 @@ const fn patches(rows: u16, warpgroups: u16) -> PatchTile {
     PatchTile {
         rows,
         warpgroups,
-        kept: Kept::Patches { mates: 1 },
-    }
-}
-
-const fn patches_pair(rows: u16, warpgroups: u16) -> PatchTile {
-    PatchTile {
-        rows,
-        warpgroups,
-        kept: Kept::Patches { mates: 2 },
+        kept: Kept::Patches,
     }
 }
 
@@ -106,8 +95,6 @@ pub const MENU: &[PatchTile] = &[
     patches(8, 1),
     patches(8, 2),
     wide(28),
-    patches_pair(14, 2),
-    patches_pair(8, 2),
 ];
 
 impl PatchTile {
@@ -123,8 +110,7 @@ impl PatchTile {
             Kept::Weights { blocks, stages, chains } => {
                 format!("conv_patch_r{rows}_k{blocks}_s{stages}_g{warpgroups}_c{chains}_{store}")
             }
-            Kept::Patches { mates: 2.. } => format!("conv_deep_pair_r{rows}_g{warpgroups}_{store}"),
-            Kept::Patches { .. } => format!("conv_deep_r{rows}_g{warpgroups}_{store}"),
+            Kept::Patches => format!("conv_deep_r{rows}_g{warpgroups}_{store}"),
             Kept::Wide => format!("conv_wide_{}", self.pixels()),
         }
     }
@@ -133,7 +119,7 @@ impl PatchTile {
     pub fn channels(&self) -> u32 {
         match self.kept {
             Kept::Weights { .. } | Kept::Wide => CHANNELS,
-            Kept::Patches { .. } => CHANNELS * u32::from(self.warpgroups),
+            Kept::Patches => CHANNELS * u32::from(self.warpgroups),
         }
     }
 
@@ -145,23 +131,6 @@ impl PatchTile {
     /// True for a wide tile.
     pub fn is_wide(&self) -> bool {
         matches!(self.kept, Kept::Wide)
-    }
-
-    /// Blocks that load weights for each other, a cluster: 2 or 1.
-    pub fn mates(&self) -> u32 {
-        match self.kept {
-            Kept::Patches { mates } => u32::from(mates),
-            _ => 1,
-        }
-    }
-
-    /// The entry of the same tiles for a launch that has no room or no tiles for a pair: the same bits.
-    pub fn without_mate(&self) -> Option<&'static PatchTile> {
-        let alone = PatchTile {
-            kept: Kept::Patches { mates: 1 },
-            ..*self
-        };
-        MENU.iter().find(|e| **e == alone)
     }
 
     /// The entry for a launch whose tail is not one that a wide tile stores: the same bits.
@@ -180,20 +149,16 @@ impl PatchTile {
         (tactic.kernel == Kernel::ConvPatch && tactic.tile == entry.tile()).then_some(entry)
     }
 
-    /// Tiles of a product; those of pairs with the ones that are there for a mate's sake.
+    /// Tiles of a product.
     fn tiles(&self, product: &Product<'_>) -> u64 {
         if self.is_wide() {
             let [samples, rows, _, channels] = product.out.extents;
             let pixels = conv_wide::Layout::of(conv_wide::Image::of(product), self.pixels(), samples, rows).map_or(0, |l| l.count());
             return pixels * u64::from(channels / CHANNELS);
         }
-        self.pixel_tiles(product).next_multiple_of(self.mates().into()) * u64::from(product.out.extents[3].div_ceil(self.channels()))
-    }
-
-    /// Tiles of its pixels, 8 columns wide.
-    fn pixel_tiles(&self, product: &Product<'_>) -> u64 {
-        let [samples, rows, columns, _] = product.out.extents.map(u64::from);
-        samples * rows.div_ceil(u64::from(self.rows)) * columns.div_ceil(u64::from(COLUMNS))
+        let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
+        let pixels = samples * rows.div_ceil(u64::from(self.rows)) * columns.div_ceil(u64::from(COLUMNS));
+        pixels * channels.div_ceil(u64::from(self.channels()))
     }
 }
 
@@ -221,8 +186,7 @@ pub fn fits(entry: &PatchTile, product: &Product<'_>, split_k: u16) -> Result<()
             need(split_k == chains, Misfit::Class)?;
             need(held == u32::from(blocks), Misfit::Tile)
         }
-        Kept::Patches { mates } => {
-            need(entry.pixel_tiles(product) >= u64::from(mates), Misfit::Tile)?;
+        Kept::Patches => {
             // One patch leaves room for the weights; and every warpgroup turns its tile round in a patch.
             let several = held >= 2.max(u32::from(entry.warpgroups)) && held <= MAX_BLOCKS;
             need(several && product.out.extents[3].is_multiple_of(entry.channels()), Misfit::Tile)
@@ -250,9 +214,9 @@ pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
             };
             let rounds = entry.tiles(product).div_ceil(PROCESSORS);
             let cost = rounds * u64::from(entry.rows) * u64::from(entry.channels());
-            // Of the same products, wide tiles leave shared memory the most time, and pairs wait for each other at the start.
-            let behind = (!entry.is_wide(), entry.mates());
-            ((!matches!(entry.kept, Kept::Weights { .. }), cost, behind), tactic)
+            // Of the same products, wide tiles leave shared memory the most time.
+            let narrow = !entry.is_wide();
+            ((!matches!(entry.kept, Kept::Weights { .. }), cost, narrow), tactic)
         });
     cheapest_first(costs)
 }
@@ -273,28 +237,13 @@ mod tests {
             let PatchTile { rows, warpgroups, kept } = entry;
             let line = match kept {
                 Kept::Weights { blocks, stages, chains } => format!("\nCONV_PATCH({rows}, {blocks}, {stages}, {warpgroups}, {chains})\n"),
-                Kept::Patches { mates: 2.. } => format!("\nCONV_DEEP_PAIR({rows}, {warpgroups})\n"),
-                Kept::Patches { .. } => format!("\nCONV_DEEP({rows}, {warpgroups})\n"),
+                Kept::Patches => format!("\nCONV_DEEP({rows}, {warpgroups})\n"),
                 Kept::Wide => format!("\nCONV_WIDE({})\n", entry.pixels()),
             };
             assert_eq!(sources.matches(&line).count(), 1, "{line}");
         }
-        let kernels = |l: &&str| {
-            ["CONV_PATCH(", "CONV_DEEP(", "CONV_DEEP_PAIR(", "CONV_WIDE("]
-                .iter()
-                .any(|list| l.starts_with(list))
-        };
+        let kernels = |l: &&str| ["CONV_PATCH(", "CONV_DEEP(", "CONV_WIDE("].iter().any(|list| l.starts_with(list));
         assert_eq!(sources.lines().filter(kernels).count(), MENU.len());
-    }
-
-    #[test]
-    fn pairs_can_be_undone() {
-        let pairs = MENU.iter().filter(|e| e.mates() == 2);
-        assert_eq!(pairs.clone().count(), 2);
-        for entry in pairs {
-            let alone = entry.without_mate().unwrap();
-            assert_eq!((alone.mates(), alone.tile()), (1, entry.tile()));
-        }
     }
 
     #[test]

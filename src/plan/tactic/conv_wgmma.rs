@@ -38,38 +38,26 @@ pub struct Kept {
     pub buffers: u16,
 }
 
-/// Who works on a tile that the copy engine stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Team {
-    /// One warpgroup: those of a block take turns at the tensor cores.
-    Alone,
-    /// The same, and two blocks whose tiles lie side by side along the channels load pixels for each other.
-    Pair,
-    /// All warpgroups of a block, a part of the pixels each.
-    Parts,
-}
-
 /// How the warpgroups of a block that multiply share out its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// All work on the same tile, and store it themselves.
+    /// All work on the same tile.
     Together,
-    /// Each has tiles or parts of its own, which the copy engine stores.
+    /// Each has tiles of its own, and they take turns at the tensor cores.
     PingPong {
         /// Warpgroups that multiply.
         warpgroups: u16,
         /// How weights are kept, if they are.
         kept: Option<Kept>,
-        /// Who works on a tile.
-        team: Team,
+        /// Two blocks whose tiles lie side by side along the channels load pixels for each other.
+        pair: bool,
     },
 }
 
 /// One kernel of `conv_wgmma.cu`, `conv_wgmma_pingpong.cu` or `conv_wgmma_kept.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WgmmaTile {
-    /// Pixels (64 for each warpgroup where they store themselves) and output channels of a block's tile, or of a warpgroup's where each
-    /// has its own.
+    /// Pixels (64 for each warpgroup) and output channels of a block's tile, or of a warpgroup's where each has its own.
     pub tile: (u16, u16),
     /// K blocks in shared memory at once; of the pixels alone where weights are kept.
     pub stages: u16,
@@ -91,7 +79,7 @@ const fn entry(tile: (u16, u16), stages: u16, blocks: u16, chains: Chains) -> Op
     })
 }
 
-/// Warpgroups with tiles or parts of their own.
+/// Warpgroups with tiles of their own.
 const fn alternating(tile: (u16, u16), stages: u16, chains: Chains, sharing: Sharing) -> Option<WgmmaTile> {
     Some(WgmmaTile {
         tile,
@@ -103,25 +91,23 @@ const fn alternating(tile: (u16, u16), stages: u16, chains: Chains, sharing: Sha
 }
 
 /// Those that load their weights with their pixels.
-const fn loading(tile: (u16, u16), warpgroups: u16, stages: u16, chains: Chains, team: Team) -> Option<WgmmaTile> {
+const fn pingpong(tile: (u16, u16), warpgroups: u16, stages: u16, chains: Chains) -> Option<WgmmaTile> {
     let sharing = Sharing::PingPong {
         warpgroups,
         kept: None,
-        team,
+        pair: false,
     };
     alternating(tile, stages, chains, sharing)
 }
 
-const fn pingpong(tile: (u16, u16), warpgroups: u16, stages: u16, chains: Chains) -> Option<WgmmaTile> {
-    loading(tile, warpgroups, stages, chains, Team::Alone)
-}
-
+/// The same in pairs of blocks.
 const fn pair(tile: (u16, u16), warpgroups: u16, stages: u16, chains: Chains) -> Option<WgmmaTile> {
-    loading(tile, warpgroups, stages, chains, Team::Pair)
-}
-
-const fn parts(tile: (u16, u16), warpgroups: u16, stages: u16) -> Option<WgmmaTile> {
-    loading(tile, warpgroups, stages, Chains::One, Team::Parts)
+    let sharing = Sharing::PingPong {
+        warpgroups,
+        kept: None,
+        pair: true,
+    };
+    alternating(tile, stages, chains, sharing)
 }
 
 /// Those that keep weights of so many channels and K blocks.
@@ -129,7 +115,7 @@ const fn kept(channels: u16, k_blocks: u16, warpgroups: u16, stages: u16, buffer
     let sharing = Sharing::PingPong {
         warpgroups,
         kept: Some(Kept { k_blocks, buffers }),
-        team: Team::Alone,
+        pair: false,
     };
     alternating((64, channels), stages, Chains::One, sharing)
 }
@@ -200,10 +186,6 @@ const MENU: &[Option<WgmmaTile>] = &[
     pair((128, 128), 2, 5, Chains::One),
     pair((128, 64), 2, 7, Chains::InTurn),
     pair((64, 128), 2, 7, Chains::InTurn),
-    pingpong((128, 160), 2, 4, Chains::One),
-    pair((128, 160), 2, 4, Chains::One),
-    turns((128, 80), 8, 1),
-    parts((256, 128), 2, 3),
 ];
 
 impl WgmmaTile {
@@ -216,15 +198,11 @@ impl WgmmaTile {
             Chains::InTurn => "turns",
             Chains::Cluster => "cluster",
         };
-        if let Sharing::PingPong { warpgroups, kept, team } = self.sharing {
-            let team = match team {
-                Team::Alone => "",
-                Team::Pair => "_pair",
-                Team::Parts => "_parts",
-            };
+        if let Sharing::PingPong { warpgroups, kept, pair } = self.sharing {
+            let pair = if pair { "_pair" } else { "" };
             return match kept {
                 Some(Kept { k_blocks, .. }) => format!("conv_wgmma_kept_{}_k{k_blocks}_g{warpgroups}_s{stages}_{chains}", tile.1),
-                None => format!("conv_wgmma_pingpong_{}x{}_g{warpgroups}_s{stages}_{chains}{team}", tile.0, tile.1),
+                None => format!("conv_wgmma_pingpong_{}x{}_g{warpgroups}_s{stages}_{chains}{pair}", tile.0, tile.1),
             };
         }
         let any = if plain { "" } else { "_any" };
@@ -252,22 +230,9 @@ impl WgmmaTile {
     /// Blocks that load pixels for each other: 2 or 1.
     pub fn mates(&self) -> u32 {
         match self.sharing {
-            Sharing::PingPong { team: Team::Pair, .. } => 2,
+            Sharing::PingPong { pair: true, .. } => 2,
             _ => 1,
         }
-    }
-
-    /// Pixels of a tile that a warpgroup stores by the copy engine.
-    pub fn own_pixels(&self) -> u32 {
-        let parts = match self.sharing {
-            Sharing::PingPong {
-                warpgroups,
-                team: Team::Parts,
-                ..
-            } => warpgroups,
-            _ => 1,
-        };
-        u32::from(self.tile.0 / parts)
     }
 
     /// The entry for a launch that warpgroups with tiles of their own do not serve, as its pixels or its tail are not theirs: the
@@ -429,17 +394,9 @@ impl WgmmaTile {
             _ => k_blocks(product).div_ceil(side_by_side) * (block * resident).max(LATENCY / u64::from(self.stages - 1)) + last,
         };
         let blocks = match self.sharing {
-            // Weights pass into shared memory once for all parts.
-            Sharing::PingPong { team: Team::Parts, .. } => {
-                let products = k_blocks(product) * (block * 9 / 10).max(LATENCY / u64::from(self.stages - 1));
-                return START + tiles.div_ceil(PROCESSORS) * (products + last);
-            }
             // What is behind one tile's products hides behind the next one's.
-            Sharing::PingPong { kept: None, team, .. } => {
-                let (block, start) = match team {
-                    Team::Pair => (block * 7 / 8, START + MEET),
-                    _ => (block, START),
-                };
+            Sharing::PingPong { kept: None, pair, .. } => {
+                let (block, start) = if pair { (block * 7 / 8, START + MEET) } else { (block, START) };
                 let products = k_blocks(product) * block.max(LATENCY / u64::from(self.stages - 1));
                 return start + tiles.div_ceil(PROCESSORS) * products.max(last) + last;
             }
@@ -484,14 +441,10 @@ mod tests {
                 Sharing::PingPong {
                     warpgroups,
                     kept: None,
-                    team,
+                    pair,
                 } => {
-                    let team = match team {
-                        Team::Alone => "",
-                        Team::Pair => "PAIR_",
-                        Team::Parts => "PARTS_",
-                    };
-                    format!("\nCONV_PINGPONG_{team}{list}({}, {}, {warpgroups}, {stages})\n", tile.0, tile.1)
+                    let list = if pair { format!("PAIR_{list}") } else { list.to_string() };
+                    format!("\nCONV_PINGPONG_{list}({}, {}, {warpgroups}, {stages})\n", tile.0, tile.1)
                 }
                 Sharing::Together => format!("\nCONV_WGMMA_{list}({}, {}, {stages}, {})\n", tile.0, tile.1, entry.blocks),
             };

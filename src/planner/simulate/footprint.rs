@@ -67,9 +67,8 @@ const LOOKING: u32 = 150;
 enum Tiles {
     /// So many pixels and channels, some blocks a tile.
     Product { pixels: u64, channels: u64, each: u64 },
-    /// Rows and columns of a sample, and channels; the output is so many times smaller along either axis than what is tiled. Those
-    /// of the pixels are worked on by so many blocks of a cluster, one each or none.
-    Patches { rows: u64, channels: u64, pool: u64, mates: u64 },
+    /// Rows and columns of a sample, and channels; the output is so many times smaller along either axis than what is tiled.
+    Patches { rows: u64, channels: u64, pool: u64 },
     /// Rows, pixels of them, and channels.
     Segments { rows: u64, pixels: u64, channels: u64 },
     /// So many elements.
@@ -152,19 +151,12 @@ impl Footprint {
             Kernel::ConvPatch => {
                 most = board.units.max(1);
                 let pooled = operator.calls.iter().any(|c| matches!(c.primitive, Primitive::Pool { .. }));
-                let entry = PatchTile::of(tactic);
-                let mates = entry.map_or(1, PatchTile::mates);
-                if mates > 1 {
-                    (step, cluster) = (mates, mates);
-                    most = board.units / mates * mates;
-                }
-                match entry {
+                match PatchTile::of(tactic) {
                     Some(entry) if entry.is_wide() => product(1),
                     entry => Tiles::Patches {
                         rows: entry.map_or(1, |e| u64::from(e.rows)),
                         channels,
                         pool: if pooled { 2 } else { 1 },
-                        mates: mates.into(),
                     },
                 }
             }
@@ -278,15 +270,10 @@ impl Footprint {
                     .saturating_mul(all_channels.div_ceil(channels))
                     .saturating_mul(each)
             }
-            Tiles::Patches {
-                rows,
-                channels,
-                pool,
-                mates,
-            } => {
+            Tiles::Patches { rows, channels, pool } => {
                 let down = height.div_ceil((rows / pool).max(1));
                 let across = axis(3).div_ceil(u64::from(COLUMNS) / pool);
-                (samples * down * across).next_multiple_of(mates) * axis(1).div_ceil(channels)
+                samples * down * across * axis(1).div_ceil(channels)
             }
             Tiles::Segments { rows, pixels, channels } => {
                 samples * height.div_ceil(rows) * axis(3).div_ceil(pixels) * axis(1).div_ceil(channels)

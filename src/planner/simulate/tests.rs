@@ -2,12 +2,9 @@ use super::*;
 use crate::board::{BackendKind, BoardRecord};
 use crate::ids::OperatorId;
 use crate::plan::format::{Basis, Kernel, Operator, Prediction, Tactic, Tenant};
-use crate::plan::tactic::conv_patch::{self, PatchTile};
 use crate::planner::cost::{Infeasible, estimate};
 use crate::planner::schedule::tests::{chains, tenant};
 use crate::planner::schedule::{Decisions, Problem, Schedule, apply, random, sequential, streams};
-use crate::primitive::Region;
-use crate::tensor::{Layout, Shape};
 use crate::units::Nanos;
 
 pub(super) fn board(units: u32, issue: u64) -> BoardRecord {
@@ -291,29 +288,4 @@ fn a_block_takes_more_of_a_unit_that_has_less_shared_memory() {
         part(Kernel::StreamWgmma, "sm_87"),
         "what fills a half fills a half"
     );
-}
-
-#[test]
-fn blocks_that_load_for_each_other_are_a_cluster() {
-    let world = World::new(1, 1);
-    let board = BoardRecord {
-        architecture: "sm_90a".into(),
-        ..board(131, 1)
-    };
-    let lies = |mates: u32| {
-        let mut operator = world.operators[0].clone();
-        let of_8_rows = |e: &PatchTile| e.rows == 8 && e.channels() == 128 && e.mates() == mates;
-        operator.tactic = Tactic {
-            kernel: Kernel::ConvPatch,
-            tile: (64, 128),
-            variant: conv_patch::MENU.iter().position(of_8_rows).unwrap() as u16,
-        };
-        let shape = Shape::new(&[1, 256, 21, 20]).unwrap();
-        operator.outputs[0].layout = Layout::channels_last(shape);
-        let footprint = Footprint::of(&operator, &board);
-        let tiles = footprint.tiles(&operator, &Region::whole(shape));
-        [footprint.step, footprint.cluster, footprint.most, tiles]
-    };
-    assert_eq!(lies(1), [1, 1, 131, 2 * 9]);
-    assert_eq!(lies(2), [2, 2, 130, 2 * 10], "the last of 9 tiles has a mate that loads");
 }

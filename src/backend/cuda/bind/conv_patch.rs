@@ -55,7 +55,7 @@ struct Params {
 impl PatchTile {
     /// Threads of a block: the warpgroups that multiply, and one warp that loads; two where weights stream.
     fn threads(&self) -> u32 {
-        let loaders = if matches!(self.kept, Kept::Patches { .. }) { 2 } else { 1 };
+        let loaders = if self.kept == Kept::Patches { 2 } else { 1 };
         u32::from(self.warpgroups) * 128 + loaders * 32
     }
 
@@ -79,7 +79,7 @@ impl PatchTile {
     fn shared(&self, k_blocks: u32) -> u32 {
         let (weights, patches) = match self.kept {
             Kept::Weights { blocks, stages, .. } => (TAPS * TAPS * u32::from(blocks), u32::from(stages)),
-            Kept::Patches { .. } | Kept::Wide => (self.weight_stages(k_blocks) * u32::from(self.warpgroups), k_blocks),
+            Kept::Patches | Kept::Wide => (self.weight_stages(k_blocks) * u32::from(self.warpgroups), k_blocks),
         };
         weights * WEIGHT_BYTES + patches * self.patch_bytes() + BARRIER_BYTES
     }
@@ -159,7 +159,7 @@ impl ConvPatch {
             chains: u32::from(self.operator.class.split_k.max(1)),
             weight_stages: match entry.kept {
                 Kept::Weights { .. } => 0,
-                Kept::Patches { .. } | Kept::Wide => entry.weight_stages(k_blocks),
+                Kept::Patches | Kept::Wide => entry.weight_stages(k_blocks),
             },
             epilogue,
             end: [0; 12],
@@ -178,27 +178,18 @@ impl Kernel for ConvPatch {
         {
             return Ok(vec![launch]);
         }
-        let mut entry = match self.entry.is_wide() {
+        let entry = match self.entry.is_wide() {
             true => PatchTile::without_wide(&product, self.operator.class.split_k.max(1)).ok_or(MISFIT)?,
             false => &self.entry,
         };
         let params = self.params(at, &product, entry, region)?;
-        // A pair is not cut: with room for one block, or one tile of pixels, a block loads all weights. The tile is the same.
-        if most.min(params.tiles) < entry.mates() {
-            entry = entry.without_mate().ok_or(MISFIT)?;
-        }
-        let mates = entry.mates();
         let count = match entry.kept {
             // Blocks are dealt to the channels in turn.
             Kept::Weights { .. } => {
                 let lanes = params.channel_tiles.min(most);
                 (most / lanes).min(params.tiles) * lanes
             }
-            // A pair has two tiles of pixels: the last one, if their number is odd, one and a mate that loads.
-            Kept::Patches { .. } | Kept::Wide => {
-                let pairs = params.tiles.div_ceil(mates).saturating_mul(params.channel_tiles);
-                (most / mates).min(pairs) * mates
-            }
+            Kept::Patches | Kept::Wide => most.min(params.tiles.saturating_mul(params.channel_tiles)),
         };
         let store = match is_plain(&params.epilogue, params.channels) {
             _ if self.pooled.is_some() => Store::Pooled,
@@ -207,12 +198,11 @@ impl Kernel for ConvPatch {
         };
         let unit = match entry.kept {
             Kept::Weights { .. } => "conv_patch",
-            Kept::Patches { .. } | Kept::Wide => "conv_deep",
+            Kept::Patches | Kept::Wide => "conv_deep",
         };
         let launch = Launch::new(unit, entry.function(store), count, 0, entry.threads(), &params);
         Ok(vec![Launch {
             shared: entry.shared(params.k_blocks),
-            cluster: mates,
             ..launch
         }])
     }
@@ -236,10 +226,7 @@ mod tests {
             for k_blocks in 1..=8 {
                 assert!(entry.shared(k_blocks) <= BLOCK_BYTES, "{entry:?}: {}", entry.shared(k_blocks));
                 // A product is in flight while the next one's weights are on their way.
-                assert!(
-                    !matches!(entry.kept, Kept::Patches { .. }) || entry.weight_stages(k_blocks) >= 3,
-                    "{entry:?}"
-                );
+                assert!(entry.kept != Kept::Patches || entry.weight_stages(k_blocks) >= 3, "{entry:?}");
             }
         }
     }

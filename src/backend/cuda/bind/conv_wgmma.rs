@@ -62,14 +62,6 @@ struct PingPongParams {
 }
 
 impl WgmmaTile {
-    /// Channels that warpgroups with tiles of their own store or join at a time: `TILE_STRIP` of `kernels/conv_wgmma_pingpong.cuh`.
-    fn strip(&self) -> u32 {
-        match u32::from(self.tile.1).is_multiple_of(STRIP[1]) {
-            true => STRIP[1],
-            false => STRIP[1] / 2,
-        }
-    }
-
     /// Bytes of shared memory of a block: stages, barriers, and strips or, in a cluster, the sums of as much as a tile; or of
     /// warpgroups with tiles of their own weights that are kept, stages, the tiles that are stored, and barriers.
     fn shared(&self) -> u32 {
@@ -77,7 +69,7 @@ impl WgmmaTile {
         let stages = u32::from(self.stages) * (pixels + channels) * K_BYTES;
         match self.sharing {
             Sharing::PingPong { warpgroups, kept, .. } => {
-                let outputs = u32::from(warpgroups) * self.own_pixels() * channels * 2;
+                let outputs = u32::from(warpgroups) * pixels * channels * 2;
                 match kept {
                     Some(Kept { k_blocks, buffers }) => {
                         let operands = (u32::from(k_blocks) * channels + u32::from(self.stages) * pixels) * K_BYTES;
@@ -317,16 +309,15 @@ pub(super) fn params(
     })
 }
 
-/// A map of the chunk's pixels in the output or the joined tensor, which end where the chunk does, in boxes of rows of so many channels.
-fn pixel_map(tensor: &ChannelsLast, params: &Params, rows: u32, strip: u32) -> TiledMap {
+/// A map of the chunk's pixels in the output or the joined tensor, which end where the chunk does.
+fn pixel_map(tensor: &ChannelsLast, params: &Params, rows: u32) -> TiledMap {
     TiledMap {
         address: tensor.address,
         extents: vec![u64::from(params.channels), u64::from(params.first_pixel + params.run_pixels)],
         strides: vec![tensor.pixel as u64 * 2],
-        tile: vec![strip, rows],
+        tile: vec![STRIP[1], rows],
         steps: vec![1, 1],
-        // Over as many bytes as a box has in a row.
-        swizzle: if strip == STRIP[1] { Swizzle::B128 } else { Swizzle::B64 },
+        swizzle: Swizzle::B128,
     }
 }
 
@@ -350,10 +341,9 @@ impl ConvWgmma {
             return Ok(None);
         }
         let joins = epilogue.flags & flags::JOINS != 0;
-        let map = |tensor: &ChannelsLast, rows: u32| at.maps.tiled(&pixel_map(tensor, &params, rows, self.entry.strip()));
-        let output = map(&epilogue.output, STRIP[0])?;
+        let output = at.maps.tiled(&pixel_map(&epilogue.output, &params, STRIP[0]))?;
         let joined = match joins {
-            true if epilogue.joined.pixel > 0 => map(&epilogue.joined, self.entry.own_pixels())?,
+            true if epilogue.joined.pixel > 0 => at.maps.tiled(&pixel_map(&epilogue.joined, &params, self.entry.tile.0.into()))?,
             true => return Ok(None),
             false => TensorMap([0; 16]),
         };

@@ -15,11 +15,6 @@
 #include "conv_wgmma_store.cuh"
 #include "conv_wgmma_tile.cuh"
 
-// Products of 80 columns.
-#define D_40 D_32, D_4(32), D_4(36)
-#define NAMES_40 NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
-WGMMA(80, 40, D_40, 40, 41, 42)
-
 constexpr u32 BARRIER_BYTES = 256;
 
 // A tile of M pixels and N channels, how many K blocks are in flight, and how many blocks share an SM.
@@ -220,21 +215,13 @@ __device__ __forceinline__ WarpRows warp_rows(const ConvWgmmaParams& p, const Ti
     return {pairs_before(p, p.epilogue.output, pixel), pairs_before(p, p.epilogue.joined, pixel), live};
 }
 
-// Stores the sums of a warp, the general way, which takes whole lots of channels: behind the tile's last there are zeros, and no channels.
+// Stores the sums of a warp, the general way.
 template <class S>
 __device__ __forceinline__ void store_any(const ConvWgmmaParams& p, const Tile& t, const float (&sums)[S::TILE_N / 2], u32 first_row, u32 strip,
                                           u32 lane) {
     const u32 live = t.pixels > first_row ? t.pixels - first_row : 0;
     const auto place_at = [&](u32 row) { return place_of(p, t.pixel + first_row + row, 0); };
-    constexpr u32 SUMS = S::TILE_N / 2, WHOLE = (SUMS + NARROW / 2 - 1) / (NARROW / 2) * (NARROW / 2);
-    if constexpr (SUMS == WHOLE) {
-        store_general(p.epilogue, sums, live, place_at, strip, t.channel, p.channels, lane);
-    } else {
-        float whole[WHOLE] = {};
-#pragma unroll
-        for (u32 i = 0; i < SUMS; ++i) whole[i] = sums[i];
-        store_general(p.epilogue, whole, live, place_at, strip, t.channel, min(p.channels, t.channel + S::TILE_N), lane);
-    }
+    store_general(p.epilogue, sums, live, place_at, strip, t.channel, p.channels, lane);
 }
 
 // Asks for the biases of a tile, so that they lie in the first cache when its sums are there.
@@ -298,7 +285,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         const bool pixels = warp != S::WORKERS / WARP;
         Tile t = tile_at<S>(p, first);
         Blocks blocks = own_blocks<CHAINS>(p, t, rank);
-        Walk walk = walk_from(p, t.pixel, blocks.begin);
+        Walk walk = walk_from<S>(p, t, blocks.begin);
         WeightRuns weights = weight_runs<S>(p, t, blocks.begin);
         u32 ahead = 0;
         if (lane == 0 && !pixels && first < p.tiles) ahead = load_ahead<S>(weights, blocks.count(), base);
@@ -307,7 +294,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             if (i != first) {
                 t = tile_at<S>(p, i);
                 blocks = own_blocks<CHAINS>(p, t, rank);
-                walk = walk_from(p, t.pixel, blocks.begin);
+                walk = walk_from<S>(p, t, blocks.begin);
                 weights = weight_runs<S>(p, t, blocks.begin);
                 if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();  // the sums before have left the stages
             }
@@ -436,4 +423,3 @@ CONV_WGMMA_TURNS(64, 32, 4, 3)
 CONV_WGMMA_ONE(128, 96, 6, 1)
 CONV_WGMMA_ONE(128, 160, 5, 1)
 CONV_WGMMA_TURNS(128, 96, 6, 1)
-CONV_WGMMA_TURNS(128, 80, 8, 1)

@@ -14,7 +14,7 @@ constexpr u32 BARRIER_BYTES = 512;
 // N channels of at most `BLOCKS` K blocks, warpgroups, the stages that they share, and tiles of each that are stored or joined at once.
 template <u32 N, u32 BLOCKS, u32 GROUPS, u32 DEPTH, u32 PLACES>
 struct Shape {
-    static constexpr u32 TILE_M = WARPGROUP_ROWS, OWN_M = TILE_M, TILE_N = N, STAGES = DEPTH, WARPGROUPS = GROUPS, BUFFERS = PLACES;
+    static constexpr u32 TILE_M = WARPGROUP_ROWS, TILE_N = N, STAGES = DEPTH, WARPGROUPS = GROUPS, BUFFERS = PLACES;
     static constexpr u32 WORKERS = GROUPS * WARPGROUP;  // threads that multiply
     static constexpr u32 THREADS = WORKERS + 2 * WARP;
     static constexpr u32 WEIGHT_BYTES = N * K_BYTES, IMAGE_BYTES = WARPGROUP_ROWS * K_BYTES;
@@ -55,14 +55,22 @@ __device__ __forceinline__ void load_weights(const ConvWgmmaParams& p, u32 chann
 // Fills stages with the K blocks of a tile.
 template <class S>
 __device__ __forceinline__ void load_pixels(const ConvWgmmaParams& p, u32 pixel, u32 base, Ring<S::STAGES>& ring) {
-    Walk walk = walk_from(p, pixel, 0);
+    const Walk w = walk_from<S>(p, Tile{pixel, 0, 0}, 0);
+    u32 block = 0, down = 0, across = 0;
 #pragma unroll 1
     for (u32 k = 0; k < p.k_blocks; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         barrier_wait(full + 8, ring.parity ^ 1);
         barrier_arrive_expecting(full, S::IMAGE_BYTES);
-        walk.load(p, base + S::IMAGES + ring.stage * S::IMAGE_BYTES, full);
-        walk.step(p);
+        copy_im2col(base + S::IMAGES + ring.stage * S::IMAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
+                    static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
+        if (++block == p.channel_blocks) {
+            block = 0;
+            if (++across == p.kernel_columns) {
+                across = 0;
+                ++down;
+            }
+        }
     }
 }
 
@@ -114,9 +122,7 @@ __device__ __forceinline__ void work(const ConvPingPongParams& f, const Walkway&
         if (ordered) barrier_wait(base + S::ORDER_BARRIERS + group * 8, (group == 0 ? turn + 1 : turn) % 2);
         TileSums<S> sums;
         multiply_kept<S>(sums[0], p.k_blocks, turn > 0, next, base, lane, ring);
-        const Buffer<S> buffer(base, group, turn);
-        round_tile<S>(f, sums, buffer, rows_of<S>(buffer, p.first_pixel + row * S::TILE_M, way.channel, first_row % WARPGROUP_ROWS), lane);
-        end_tile<S>(f, base, group, turn, lane);
+        finish_tile<S>(f, sums, base, group, turn, p.first_pixel + row * S::TILE_M, way.channel, first_row % WARPGROUP_ROWS, lane);
     }
     if (lane == 0) stores_have_ended();
 }

@@ -6,29 +6,19 @@
 // ping-pong.) Stages pass in order, so the second tile begins when the last stage of the first is there. Warps of a third warpgroup
 // load weights, pixels and what is joined, and leave their registers to the two that multiply.
 //
-// Behind a block's last tile there is nothing to multiply: all warpgroups share out its function, which takes as long as some K blocks.
-//
-// Or both work on one tile of twice as many pixels, half of them each: a tile's end hides behind nothing, but weights are loaded once for
-// both. So a quarter less passes into shared memory, and products whose tiles are one round of such blocks end in it.
-//
 // Blocks may work in pairs, on tiles of the same pixels and neighbouring channels: each loads every second K block of the pixels, for
-// both, so that a quarter less leaves the second cache. Measured, products gain by it where a block has many tiles; where it has one or
-// two, they lose 0.5 to 1 us at the start, where the blocks wait for each other.
+// both. So what leaves the second cache is a quarter less, which bounds products whose tiles are no wider than 128.
 
 #include "conv_wgmma_pingpong.cuh"
 
 constexpr u32 BARRIER_BYTES = 256;
 
-// Who works on a tile: a warpgroup; one of each of two blocks, which load pixels for each other; or all of a block, a part of the pixels each.
-enum class Teams { SINGLE, PAIR, PARTS };
-
-// A tile of M pixels and N channels, how many warpgroups multiply, how many K blocks are in flight, and who works on a tile.
-template <u32 M, u32 N, u32 GROUPS, u32 DEPTH, Teams TEAMS>
+// A warpgroup's tile of M pixels and N channels, how many warpgroups multiply, how many K blocks are in flight, and whether blocks
+// work in pairs.
+template <u32 M, u32 N, u32 GROUPS, u32 DEPTH, bool PAIRS>
 struct Shape {
-    static constexpr bool PAIR = TEAMS == Teams::PAIR;
+    static constexpr bool PAIR = PAIRS;
     static constexpr u32 TILE_M = M, TILE_N = N, STAGES = DEPTH, WARPGROUPS = GROUPS, BUFFERS = 1;
-    // Warpgroups of a block that share a tile, and tiles that all have at once.
-    static constexpr u32 SHARING = TEAMS == Teams::PARTS ? GROUPS : 1, AT_ONCE = GROUPS / SHARING, OWN_M = M / SHARING;
     static constexpr u32 THREADS = (WARPGROUPS + 1) * WARPGROUP;
     static constexpr u32 IMAGE_BYTES = M * K_BYTES, STAGE_BYTES = (M + N) * K_BYTES;
     static constexpr bool FUNCTIONS = true;
@@ -37,7 +27,7 @@ struct Shape {
     static_assert((GROUPS * WORK_REGISTERS + LOAD_REGISTERS) * WARPGROUP <= 65536, "there are registers for all");
     // Shared memory: stages, the warpgroups' buffers, barriers.
     static constexpr u32 OUTPUTS = DEPTH * STAGE_BYTES;
-    static constexpr u32 BARRIERS = OUTPUTS + WARPGROUPS * OWN_M * N * 2;
+    static constexpr u32 BARRIERS = OUTPUTS + WARPGROUPS * M * N * 2;
     static constexpr u32 BUFFER_BARRIERS = BARRIERS + DEPTH * 16;
     static constexpr u32 ORDER_BARRIERS = BUFFER_BARRIERS + WARPGROUPS * BUFFERS * 16;
     static_assert(DEPTH * 16 + WARPGROUPS * (BUFFERS * 16 + 8) <= BARRIER_BYTES, "barriers fit");
@@ -76,25 +66,31 @@ __device__ __forceinline__ void leave_stage(u32 empty) {
 
 // Loads a block's share of a tile's pixels: of the K blocks that both blocks of the pair have, counted over all tiles, every second.
 template <class S>
-__device__ __forceinline__ void load_for_both(const ConvWgmmaParams& p, Walk walk, u32 count, bool mine, u32 base, Ring<S::STAGES>& ring) {
+__device__ __forceinline__ void load_for_both(const ConvWgmmaParams& p, const Walk& w, u32 count, bool mine, u32 base, Ring<S::STAGES>& ring) {
+    u32 block = w.block, down = w.down, across = w.across;
 #pragma unroll 1
     for (u32 k = 0; k < count; ++k, ring.advance(), mine = !mine) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         if (mine) {
             if (!ring.fresh) barrier_wait(full + 8, ring.parity ^ 1);
-            walk.at(p, [&](i32 channel, i32 x, i32 y, i32 sample, u16 across, u16 down) {
-                copy_im2col_to_both(base + ring.stage * S::STAGE_BYTES, &p.image, full, channel, x, y, sample, across, down);
-            });
+            copy_im2col_to_both(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
+                                static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
         }
-        walk.step(p);
+        if (++block == p.channel_blocks) {
+            block = 0;
+            if (++across == p.kernel_columns) {
+                across = 0;
+                ++down;
+            }
+        }
     }
 }
 
-// Multiplies the next `count` stages into `sums`, which start anew; the warpgroup's pixels lie `rows` bytes behind a stage's first. When the last of them is there, it is the next warpgroup's turn,
+// Multiplies the next `count` stages into `sums`, which start anew. When the last of them is there, it is the next warpgroup's turn,
 // whose barrier is `next`; 0 if more stages of the tile follow.
 template <class S>
-__device__ __forceinline__ void multiply_tile(TileSums<S>& sums, u32 count, u32 rows, u32 next, u32 base, u32 lane, Ring<S::STAGES>& ring) {
-    constexpr u32 HALVES = S::OWN_M / WARPGROUP_ROWS;
+__device__ __forceinline__ void multiply_tile(TileSums<S>& sums, u32 count, u32 next, u32 base, u32 lane, Ring<S::STAGES>& ring) {
+    constexpr u32 HALVES = S::TILE_M / WARPGROUP_ROWS;
     // Set here, not by the first product: some compilers would else set them between products and wait for each.
 #pragma unroll
     for (u32 i = 0; i < HALVES; ++i) {
@@ -109,7 +105,7 @@ __device__ __forceinline__ void multiply_tile(TileSums<S>& sums, u32 count, u32 
         barrier_wait(full, ring.parity);
         if (next != 0 && k + 1 == count && lane == 0) barrier_arrive(next);
         const u32 image = base + ring.stage * S::STAGE_BYTES;
-        const u32 a = swizzled_matrix(image + rows), b = swizzled_matrix(image + S::IMAGE_BYTES);
+        const u32 a = swizzled_matrix(image), b = swizzled_matrix(image + S::IMAGE_BYTES);
         products_begin();
 #pragma unroll
         for (u32 i = 0; i < BLOCK_K / PRODUCT_K; ++i) {
@@ -137,71 +133,40 @@ __device__ __forceinline__ u32 stages_of(const ConvWgmmaParams& p, u32 number) {
     return live_blocks(p, tile_at<S>(p, i)).count();
 }
 
-// Multiplies a tile, whose stages begin with the ring's, and sums its chains.
-template <class S, Chains CHAINS>
-__device__ __forceinline__ void sum_tile(const ConvWgmmaParams& p, TileSums<S>& sums, const Blocks& live, u32 rows, u32 next, u32 base, u32 lane,
-                                         Ring<S::STAGES>& ring) {
-    if constexpr (CHAINS == Chains::ONE) {
-        multiply_tile<S>(sums, live.count(), rows, next, base, lane, ring);
-    } else {
-        multiply_tile<S>(sums, chain_blocks(p, live, 0).count(), rows, 0, base, lane, ring);
-#pragma unroll 1
-        for (u32 chain = 1; chain < p.splits; ++chain) {
-            TileSums<S> more;
-            multiply_tile<S>(more, chain_blocks(p, live, chain).count(), rows, chain + 1 == p.splits ? next : 0, base, lane, ring);
-#pragma unroll
-            for (u32 half = 0; half < PARTS<S>; ++half) {
-#pragma unroll
-                for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[half][j] = __fadd_rn(sums[half][j], more[half][j]);
-            }
-        }
-    }
-}
-
-// Says to the same warp of the other warpgroups that it has rounded its rows of the block's last tile, or waits for that.
-template <class S>
-__device__ __forceinline__ void last_rows_are_rounded(u32 warp) {
-    asm volatile("barrier.cta.arrive %0, %1;" ::"r"(1 + warp), "n"(S::AT_ONCE * WARP) : "memory");
-}
-template <class S>
-__device__ __forceinline__ void wait_for_last_rows(u32 warp) {
-    asm volatile("barrier.cta.sync %0, %1;" ::"r"(1 + warp), "n"(S::AT_ONCE * WARP) : "memory");
-}
-
-// What a warpgroup does: every `AT_ONCE`th tile of the block. Behind the last one nothing is multiplied that its function could hide
-// behind: the others, which have nothing left to do, take their share of its strips.
+// What a warpgroup does: every `WARPGROUPS`th tile of the block.
 template <class S, Chains CHAINS>
 __device__ __forceinline__ void work(const ConvPingPongParams& f, u32 base, u32 group, u32 warp_row, u32 lane) {
-    constexpr bool ALTERNATE = S::AT_ONCE > 1;
     const ConvWgmmaParams& p = f.product;
-    const u32 own = base + S::ORDER_BARRIERS + group * 8, next = ALTERNATE ? base + S::ORDER_BARRIERS + (group + 1) % S::WARPGROUPS * 8 : 0;
-    const u32 last = (p.tiles - 1 - blockIdx.x) / gridDim.x, warp = warp_row / WARP_ROWS;
-    const u32 first = ALTERNATE ? group : 0, part = ALTERNATE ? 0 : group * S::OWN_M;
-    const bool function = has_function<S>(p.epilogue);
+    const u32 own = base + S::ORDER_BARRIERS + group * 8, next = base + S::ORDER_BARRIERS + (group + 1) % S::WARPGROUPS * 8;
     u32 before = 0;  // stages of the block's tiles before a tile
-    for (u32 i = 0; ALTERNATE && i < group; ++i) before += stages_of<S>(p, i);
+    for (u32 i = 0; i < group; ++i) before += stages_of<S>(p, i);
 #pragma unroll 1
-    for (u32 number = first; number < last + (function ? S::AT_ONCE : 1); number += S::AT_ONCE) {
-        const u32 tile = min(number, last), turn = tile / S::AT_ONCE;
-        const Tile t = tile_at<S>(p, blockIdx.x + tile * gridDim.x);
-        const Buffer<S> buffer(base, ALTERNATE ? tile % S::AT_ONCE : group, turn);
-        const OwnRows rows = rows_of<S>(buffer, t.pixel + part, t.channel, warp_row);
-        if (number <= last) {
-            const Blocks live = blocks_of(p, t);
-            Ring<S::STAGES> ring = {before % S::STAGES, before / S::STAGES % 2};
+    for (u32 turn = 0; blockIdx.x + (turn * S::WARPGROUPS + group) * gridDim.x < p.tiles; ++turn) {
+        const u32 number = turn * S::WARPGROUPS + group;
+        const Tile t = tile_at<S>(p, blockIdx.x + number * gridDim.x);
+        const Blocks live = blocks_of(p, t);
+        Ring<S::STAGES> ring = {before % S::STAGES, before / S::STAGES % 2};
 #pragma unroll 1
-            for (u32 i = 0; i < S::AT_ONCE; ++i) before += stages_of<S>(p, number + i);
-            // A barrier tells a phase only from the next one, so a warpgroup does not ask for its stages before it is its turn.
-            if (ALTERNATE) barrier_wait(own, (group == 0 ? turn + 1 : turn) % 2);
-            TileSums<S> sums;
-            sum_tile<S, CHAINS>(p, sums, live, part * K_BYTES, next, base, lane, ring);
-            round_tile<S>(f, sums, buffer, rows, lane);
-            if (ALTERNATE && function && number == last) last_rows_are_rounded<S>(warp);
+        for (u32 i = 0; i < S::WARPGROUPS; ++i) before += stages_of<S>(p, number + i);
+        // A barrier tells a phase only from the next one, so a warpgroup does not ask for its stages before it is its turn.
+        barrier_wait(own, (group == 0 ? turn + 1 : turn) % 2);
+        TileSums<S> sums;
+        if constexpr (CHAINS == Chains::ONE) {
+            multiply_tile<S>(sums, live.count(), next, base, lane, ring);
         } else {
-            wait_for_last_rows<S>(warp);
+            multiply_tile<S>(sums, chain_blocks(p, live, 0).count(), 0, base, lane, ring);
+#pragma unroll 1
+            for (u32 chain = 1; chain < p.splits; ++chain) {
+                TileSums<S> more;
+                multiply_tile<S>(more, chain_blocks(p, live, chain).count(), chain + 1 == p.splits ? next : 0, base, lane, ring);
+#pragma unroll
+                for (u32 half = 0; half < S::TILE_M / WARPGROUP_ROWS; ++half) {
+#pragma unroll
+                    for (u32 j = 0; j < S::TILE_N / 2; ++j) sums[half][j] = __fadd_rn(sums[half][j], more[half][j]);
+                }
+            }
         }
-        if (function) apply_to_tile<S>(f, rows, number - tile, number < last ? 1 : S::AT_ONCE, lane);
-        end_tile<S>(f, base, group, turn, lane);
+        finish_tile<S>(f, sums, base, group, turn, t.pixel, t.channel, warp_row, lane);
     }
     if (lane == 0) stores_have_ended();
 }
@@ -230,7 +195,7 @@ __device__ __forceinline__ void load_all(const ConvPingPongParams& f, u32 base, 
         if (warp == 0) {
             load<S, Loads::WEIGHTS>(p, Walk{}, weight_runs<S>(p, t, blocks.begin), blocks.count(), ahead, base, ring);
         } else if (warp == 1) {
-            const Walk walk = walk_from(p, t.pixel, blocks.begin);
+            const Walk walk = walk_from<S>(p, t, blocks.begin);
             if constexpr (S::PAIR) {
                 load_for_both<S>(p, walk, blocks.count(), mine, base, ring);
                 mine ^= blocks.count() % 2 != 0;
@@ -238,11 +203,7 @@ __device__ __forceinline__ void load_all(const ConvPingPongParams& f, u32 base, 
                 load<S, Loads::PIXELS>(p, walk, WeightRuns{}, blocks.count(), 0, base, ring);
             }
         } else {
-#pragma unroll
-            for (u32 i = 0; i < S::SHARING; ++i) {
-                const Buffer<S> buffer(base, S::SHARING == 1 ? number % S::AT_ONCE : i, number / S::AT_ONCE);
-                load_joined_tile<S>(f, t.pixel + i * S::OWN_M, t.channel, buffer);
-            }
+            load_joined_tile<S>(f, t.pixel, t.channel, Buffer<S>(base, number % S::WARPGROUPS, number / S::WARPGROUPS));
         }
     }
     if (S::PAIR && warp == 0) {
@@ -268,11 +229,11 @@ __device__ __forceinline__ void convolve(const ConvPingPongParams& f) {
         prefetch_map(&f.output);
         if (is_join(p.epilogue)) prefetch_map(&f.joined);
         for (u32 i = 0; i < S::STAGES + S::WARPGROUPS * S::BUFFERS; ++i) {
-            // Stages of a pair are left by a warpgroup of each block, those of a shared tile by all that share it.
-            const u32 leaving = i < S::STAGES ? (S::PAIR ? 2 : S::SHARING) * WARPS : WARPS;
-            barrier_init(base + S::BARRIERS + i * 16, 1);            // full: the copies
-            barrier_init(base + S::BARRIERS + i * 16 + 8, leaving);  // empty: the warps of warpgroups
+            barrier_init(base + S::BARRIERS + i * 16, 1);          // full: the copies
+            barrier_init(base + S::BARRIERS + i * 16 + 8, WARPS);  // empty: the warps of a warpgroup
         }
+        // Stages of a pair are left by a warpgroup of each block.
+        for (u32 i = 0; S::PAIR && i < S::STAGES; ++i) barrier_init(base + S::BARRIERS + i * 16 + 8, 2 * WARPS);
         for (u32 i = 0; i < S::WARPGROUPS; ++i) barrier_init(base + S::ORDER_BARRIERS + i * 8, WARPS);
         barrier_init_fence();
     }
@@ -292,17 +253,16 @@ __device__ __forceinline__ void convolve(const ConvPingPongParams& f) {
     }
 }
 
-// Kernels of the menu (plan/tactic/conv_wgmma.rs): pixels, channels, warpgroups, stages, who works on a tile, chains.
-#define CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, TEAMS, CHAINS, NAME)                                                   \
-    extern "C" __global__ void __launch_bounds__(Shape<M, N, GROUPS, STAGES, Teams::TEAMS>::THREADS, 1)                   \
+// Kernels of the menu (plan/tactic/conv_wgmma.rs): pixels, channels, warpgroups, stages, pairs, chains.
+#define CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, PAIRS, CHAINS, NAME)                                                   \
+    extern "C" __global__ void __launch_bounds__(Shape<M, N, GROUPS, STAGES, PAIRS>::THREADS, 1)                          \
         conv_wgmma_pingpong_##M##x##N##_g##GROUPS##_s##STAGES##_##NAME(const __grid_constant__ ConvPingPongParams p) {    \
-        convolve<Shape<M, N, GROUPS, STAGES, Teams::TEAMS>, Chains::CHAINS>(p);                                           \
+        convolve<Shape<M, N, GROUPS, STAGES, PAIRS>, Chains::CHAINS>(p);                                                  \
     }
-#define CONV_PINGPONG_ONE(M, N, GROUPS, STAGES) CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, SINGLE, ONE, one)
-#define CONV_PINGPONG_TURNS(M, N, GROUPS, STAGES) CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, SINGLE, IN_TURN, turns)
-#define CONV_PINGPONG_PAIR_ONE(M, N, GROUPS, STAGES) CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, PAIR, ONE, one_pair)
-#define CONV_PINGPONG_PAIR_TURNS(M, N, GROUPS, STAGES) CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, PAIR, IN_TURN, turns_pair)
-#define CONV_PINGPONG_PARTS_ONE(M, N, GROUPS, STAGES) CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, PARTS, ONE, one_parts)
+#define CONV_PINGPONG_ONE(M, N, GROUPS, STAGES) CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, false, ONE, one)
+#define CONV_PINGPONG_TURNS(M, N, GROUPS, STAGES) CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, false, IN_TURN, turns)
+#define CONV_PINGPONG_PAIR_ONE(M, N, GROUPS, STAGES) CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, true, ONE, one_pair)
+#define CONV_PINGPONG_PAIR_TURNS(M, N, GROUPS, STAGES) CONV_PINGPONG_KERNEL(M, N, GROUPS, STAGES, true, IN_TURN, turns_pair)
 
 CONV_PINGPONG_ONE(128, 128, 2, 5)
 CONV_PINGPONG_ONE(128, 64, 3, 6)
@@ -312,6 +272,3 @@ CONV_PINGPONG_TURNS(64, 128, 2, 7)
 CONV_PINGPONG_PAIR_ONE(128, 128, 2, 5)
 CONV_PINGPONG_PAIR_TURNS(128, 64, 2, 7)
 CONV_PINGPONG_PAIR_TURNS(64, 128, 2, 7)
-CONV_PINGPONG_ONE(128, 160, 2, 4)
-CONV_PINGPONG_PAIR_ONE(128, 160, 2, 4)
-CONV_PINGPONG_PARTS_ONE(256, 128, 2, 3)

@@ -4,11 +4,13 @@
 // A shape `S` says TILE_M pixels, TILE_N channels, STAGES of the ring, and where BARRIERS lie: of a stage two, 16 bytes apart.
 #pragma once
 
-#include "conv_wgmma_walk.cuh"
+#include "conv_wgmma_params.cuh"
 #include "hopper.cuh"
 #include "ring.cuh"
 #include "wgmma.cuh"
 
+constexpr u32 BLOCK_K = 64;                  // channels of a stage
+constexpr u32 K_BYTES = BLOCK_K * 2;         // one swizzled row
 constexpr u32 PRODUCT_K = 16;                // channels of one warpgroup product
 constexpr u32 WARP = 32, WARPGROUP = 128;
 constexpr u32 WARPGROUP_ROWS = 64;
@@ -85,6 +87,27 @@ __device__ __forceinline__ void load_weights(const WeightRuns& w, u32 k, u32 bas
     copy_run(base + stage * S::STAGE_BYTES + S::IMAGE_BYTES, reinterpret_cast<const void*>(w.address + k * w.step), w.bytes, full);
 }
 
+// Where the loads of a tile's pixels begin.
+struct Walk {
+    i32 x, y, batch;
+    u32 block, down, across;
+};
+
+template <class S>
+__device__ __forceinline__ Walk walk_from(const ConvWgmmaParams& p, const Tile& t, u32 begin) {
+    const u32 line = t.pixel / p.walk_columns;
+    Walk w;
+    w.x = static_cast<i32>((t.pixel - line * p.walk_columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
+    const u32 batch = line / p.walk_rows;
+    w.batch = static_cast<i32>(batch);
+    w.y = static_cast<i32>((line - batch * p.walk_rows) * p.stride_rows) - static_cast<i32>(p.pad_rows);
+    const u32 tap = begin / p.channel_blocks;
+    w.block = begin - tap * p.channel_blocks;
+    w.down = tap / p.kernel_columns;
+    w.across = tap - w.down * p.kernel_columns;
+    return w;
+}
+
 // Fills the weights' part of the first stages; returns how many. Weights are constants, so this may run before the launches
 // that make the image have ended.
 template <class S>
@@ -101,16 +124,24 @@ enum class Loads { BOTH, WEIGHTS, PIXELS };
 
 // Fills stages with the K blocks of a tile; the first `ahead` have their weights already.
 template <class S, Loads LOADS>
-__device__ __forceinline__ void load(const ConvWgmmaParams& p, Walk walk, const WeightRuns& weights, u32 count, u32 ahead, u32 base,
+__device__ __forceinline__ void load(const ConvWgmmaParams& p, const Walk& w, const WeightRuns& weights, u32 count, u32 ahead, u32 base,
                                      Ring<S::STAGES>& ring) {
+    u32 block = w.block, down = w.down, across = w.across;
 #pragma unroll 1
     for (u32 k = 0; k < count; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         if (!ring.fresh) barrier_wait(full + 8, ring.parity ^ 1);
         if (LOADS != Loads::PIXELS && k >= ahead) load_weights<S>(weights, k, base, ring.stage);
         if constexpr (LOADS == Loads::WEIGHTS) continue;
-        walk.load(p, base + ring.stage * S::STAGE_BYTES, full);
-        walk.step(p);
+        copy_im2col(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
+                    static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
+        if (++block == p.channel_blocks) {
+            block = 0;
+            if (++across == p.kernel_columns) {
+                across = 0;
+                ++down;
+            }
+        }
     }
 }
 

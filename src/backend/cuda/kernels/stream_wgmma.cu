@@ -7,12 +7,14 @@
 // weights, which are constants, and fills the ring before it waits for the launches whose pixels the other brings. Two blocks share
 // an SM: the next launch's first stages load while this one ends.
 
-#include "conv_wgmma_walk.cuh"
+#include "conv_wgmma_params.cuh"
 #include "epilogue.cuh"
 #include "hopper.cuh"
 #include "ring.cuh"
 #include "wgmma.cuh"
 
+constexpr u32 BLOCK_K = 64;                  // channels of a stage
+constexpr u32 K_BYTES = BLOCK_K * 2;         // one swizzled row
 constexpr u32 PRODUCT_K = 16;                // channels of one warpgroup product
 constexpr u32 WARP = 32;
 constexpr u32 WARPGROUP = 128;
@@ -105,13 +107,26 @@ __device__ __forceinline__ void fill_weights(const ConvWgmmaParams& p, const Til
 // Fills the pixels' part. Their bytes may come before it is said that they will: a stage is not full until it is.
 template <class S>
 __device__ __forceinline__ void fill_pixels(const ConvWgmmaParams& p, const Tile& t, u32 begin, u32 end, u32 base, Ring<S::STAGES>& ring) {
-    Walk walk = walk_from(p, t.pixel, begin);
+    const u32 line = t.pixel / p.walk_columns;
+    const i32 x = static_cast<i32>((t.pixel - line * p.walk_columns) * p.stride_columns) - static_cast<i32>(p.pad_columns);
+    const i32 batch = static_cast<i32>(line / p.walk_rows);
+    const i32 y = static_cast<i32>((line - batch * p.walk_rows) * p.stride_rows) - static_cast<i32>(p.pad_rows);
+    u32 tap = begin / p.channel_blocks;
+    u32 block = begin - tap * p.channel_blocks;
+    u32 down = tap / p.kernel_columns, across = tap - down * p.kernel_columns;
 #pragma unroll 1
     for (u32 k = begin; k < end; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         if (!ring.fresh) barrier_wait(full + 8, ring.parity ^ 1);
-        walk.load(p, base + ring.stage * S::STAGE_BYTES + S::WEIGHT_BYTES, full);
-        walk.step(p);
+        copy_im2col(base + ring.stage * S::STAGE_BYTES + S::WEIGHT_BYTES, &p.image, full, block * BLOCK_K, x, y, batch,
+                    static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
+        if (++block == p.channel_blocks) {
+            block = 0;
+            if (++across == p.kernel_columns) {
+                across = 0;
+                ++down;
+            }
+        }
     }
 }
 

@@ -21,21 +21,6 @@ fn blocks_of_every_entry_fit_an_sm() {
     }
 }
 
-/// The copy engine's swizzles repeat after 1024 bytes or fewer, from where all that it copies begins.
-#[test]
-fn tiles_of_own_are_whole_strips_at_whole_swizzles() {
-    let own = WgmmaTile::all().filter(|e| matches!(e.sharing, Sharing::PingPong { .. }));
-    for entry in own {
-        let ([pixels, channels], strip) = ([entry.tile.0, entry.tile.1].map(u32::from), entry.strip());
-        assert!(channels.is_multiple_of(strip), "{entry:?}");
-        assert!((STRIP[0] * strip * 2).is_multiple_of(1024), "{entry:?}: a warp's rows of a strip");
-        assert!(
-            (channels * K_BYTES).is_multiple_of(1024) && (pixels * K_BYTES).is_multiple_of(1024),
-            "{entry:?}"
-        );
-    }
-}
-
 #[test]
 fn pairs_can_be_undone() {
     for entry in WgmmaTile::all().filter(|e| e.mates() == 2) {

@@ -83,8 +83,16 @@ fn windows_of_three_by_three_over_few_channels_share_patches() {
     assert!(family == Family::Wgmma && own > 0 && others == 0);
 }
 
-/// Every tactic's launch on a GPU of so many multiprocessors, 0 for any.
-fn bound(size: [u32; 2], inputs: u32, pooled: bool, form: Form, region: &Region, width: u16, multiprocessors: u32) -> Vec<Launch> {
+/// The function and blocks of every tactic's launch on a GPU of so many multiprocessors, 0 for any.
+fn launches(
+    size: [u32; 2],
+    inputs: u32,
+    pooled: bool,
+    form: Form,
+    region: &Region,
+    width: u16,
+    multiprocessors: u32,
+) -> Vec<(String, u32)> {
     let mut bench = Bench::new(2);
     let mut operator = convolution(&mut bench, size, 3, [inputs, 128], pooled, form);
     let tactics = menu(&bench.plan, &operator, WGMMA).into_iter();
@@ -99,66 +107,9 @@ fn bound(size: [u32; 2], inputs: u32, pooled: bool, form: Form, region: &Region,
             ..placed.addresses(&bench)
         };
         let [launch] = <[Launch; 1]>::try_from(kernel.launches(&at, region, width).unwrap()).unwrap();
-        launch
+        (launch.function, launch.blocks)
     };
     own.into_iter().map(bind).collect()
-}
-
-/// The function and blocks of every tactic's launch.
-fn launches(
-    size: [u32; 2],
-    inputs: u32,
-    pooled: bool,
-    form: Form,
-    region: &Region,
-    width: u16,
-    multiprocessors: u32,
-) -> Vec<(String, u32)> {
-    let all = bound(size, inputs, pooled, form, region, width, multiprocessors).into_iter();
-    all.map(|l| (l.function, l.blocks)).collect()
-}
-
-#[test]
-fn pairs_are_whole_or_have_no_mate() {
-    // Blocks of the pairs whose tiles have so many rows; 0 for blocks alone.
-    let pairs = |rows: u32, pooled, region: &Region, width| {
-        let name = |pair: &str| format!("conv_deep_{pair}r{rows}_g2_{}", if pooled { "pooled" } else { "plain" });
-        let all = bound([21, 20], 512, pooled, Form::Pixels, region, width, 132);
-        let find = |name: String| all.iter().filter(|l| l.function == name).cloned().collect::<Vec<_>>();
-        let (pairs, alone) = (find(name("pair_")), find(name("")));
-        assert_eq!(pairs.len() + alone.len(), 2, "{all:?}");
-        match pairs.as_slice() {
-            [pair] => {
-                assert!(pair.cluster == 2 && pair.blocks.is_multiple_of(2) && alone[0].cluster == 1);
-                assert_eq!(
-                    (&pair.params, pair.shared, pair.threads),
-                    (&alone[0].params, alone[0].shared, alone[0].threads)
-                );
-                pair.blocks
-            }
-            _ => {
-                assert_eq!(alone[0], alone[1]);
-                0
-            }
-        }
-    };
-    // Of 14 rows 2 by 3 tiles of a picture, of 8 rows 3 by 3.
-    let whole = Region { batch: 0..3, rows: 0..21 };
-    assert_eq!((pairs(14, false, &whole, 0), pairs(8, false, &whole, 0)), (18, 28));
-    let one = Region { batch: 1..2, rows: 0..21 };
-    assert_eq!(
-        (pairs(14, false, &one, 0), pairs(8, false, &one, 0)),
-        (6, 10),
-        "the last of 9 has a mate that loads"
-    );
-    for (width, blocks) in [(7, 6), (2, 2), (1, 0)] {
-        assert_eq!(pairs(14, false, &whole, width), blocks);
-    }
-    // Rows of a chunk: 1 by 3 tiles. Of maxima, of which a tile has half as many rows and columns, 2 by 3 and 3 by 3.
-    let band = Region { batch: 0..1, rows: 3..9 };
-    assert_eq!((pairs(14, false, &band, 0), pairs(8, false, &band, 0)), (4, 4));
-    let maxima = Region { batch: 0..1, rows: 0..10 };
-    assert_eq!((pairs(14, true, &maxima, 0), pairs(8, true, &maxima, 0)), (6, 10));
 }
 
 #[test]
