@@ -113,6 +113,14 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         true => format!("{}: no usable plans (without --frozen they would be compiled)", folder.display()),
         false => format!("{}: no usable plans", folder.display()),
     })?;
+    let made_for = &engine.deployment().table.board.name;
+    if *made_for != board.name {
+        bail!(
+            "{}: the plans are for board `{made_for}`, not for `{}`: name it with --board",
+            folder.display(),
+            board.name
+        );
+    }
     if let Some(name) = &arguments.task_set {
         let known: Vec<String> = engine.task_sets().into_iter().map(String::from).collect();
         if !known.contains(name) {
