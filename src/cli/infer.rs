@@ -17,6 +17,8 @@ use clap::Args;
 use half::f16;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes of the largest `.npy` file that is read.
@@ -29,7 +31,7 @@ Examples:
   platoon infer --model two.onnx --input a=a.npy --input b=b.pb --out out/ --dtype f16
   platoon infer --model net.onnx --input x.npy --out out/ --output scores    cut behind the tensor `scores`
 
-Inputs are .npy files (f4, f2, i4, i8, u1, b1) or ONNX tensor files (.pb). NAME may be left out where the model has one
+Inputs are .npy files (f8, f4, f2, i8, i4, i1, u1, b1) or ONNX tensor files (.pb). NAME may be left out where the model has one
 input, or where a .pb file holds the name. Inputs that give shapes (shape, axes, pads, scales, sizes, starts, k, clip
 bounds) are fixed as constants. Each output goes to DIR/<name>.npy; a line of JSON on stdout lists them.")]
 pub struct Arguments {
@@ -38,7 +40,7 @@ pub struct Arguments {
     model: PathBuf,
     /// Data of an input; once for each
     #[arg(long, value_name = "[NAME=]FILE")]
-    input: Vec<String>,
+    input: Vec<OsString>,
     /// Where the outputs are written
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -94,21 +96,25 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 /// The data of each input by name.
-fn read_inputs(given: &[String], inputs: &[ModelInput]) -> anyhow::Result<BTreeMap<String, Feed>> {
+fn read_inputs(given: &[OsString], inputs: &[ModelInput]) -> anyhow::Result<BTreeMap<String, Feed>> {
     let mut feeds = BTreeMap::new();
     for text in given {
-        // A name may hold `=`, and so may a path: the model's names decide.
+        let (bytes, text) = (text.as_bytes(), text.display());
+        // A name may hold `=`, and so may a path, which need not be text: the model's names decide.
         let named = inputs
             .iter()
-            .find_map(|i| Some((i.name.as_str(), text.strip_prefix(i.name.as_str())?.strip_prefix('=')?)));
+            .find_map(|i| Some((i.name.as_str(), bytes.strip_prefix(i.name.as_bytes())?.strip_prefix(b"=")?)));
+        let path = |bytes| Path::new(OsStr::from_bytes(bytes));
         let (name, file) = match named {
-            Some((name, file)) => (Some(name), Path::new(file)),
-            None => (None, Path::new(text.as_str())),
+            Some((name, file)) => (Some(name), path(file)),
+            None => (None, path(bytes)),
         };
+        let mut parts = bytes.splitn(2, |&b| b == b'=');
         if named.is_none()
             && !file.exists()
-            && let Some((unknown, _)) = text.split_once('=').filter(|(_, file)| Path::new(file).exists())
+            && let (Some(unknown), Some(_)) = (parts.next(), parts.next().filter(|file| path(file).exists()))
         {
+            let unknown = String::from_utf8_lossy(unknown);
             bail!("--input {text}: the model has no input `{unknown}`; it has {}", known(inputs));
         }
         let (stored, feed) = read_feed(file)?;
@@ -209,10 +215,13 @@ fn write_outputs(folder: &Path, outputs: Vec<(String, Tensor, bool)>) -> anyhow:
     Ok(listed)
 }
 
+/// Characters of an output's name that its file's name takes: file systems hold 255 bytes.
+const MAX_NAME: usize = 200;
+
 /// `name` with every character outside `[A-Za-z0-9_.-]` replaced by `_`.
 fn file_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' };
-    name.chars().map(plain).collect()
+    name.chars().take(MAX_NAME).map(plain).collect()
 }
 
 /// `file` relative to the current directory, where it lies below it.
@@ -233,6 +242,7 @@ mod tests {
             .map(|n| unused(&file_name(n), &mut taken))
             .collect();
         assert_eq!(names, ["a_b_0", "a_b_0_2", "x.y-z", "a_b_0_3"]);
+        assert_eq!(file_name(&"ё".repeat(300)), "_".repeat(MAX_NAME));
     }
 
     #[test]
@@ -245,7 +255,10 @@ mod tests {
             gives_shape: false,
         };
         let file = path.display().to_string();
-        let names = |given: &[String], inputs: &[ModelInput]| read_inputs(given, inputs).map(|f| f.into_keys().collect::<Vec<_>>());
+        let names = |given: &[String], inputs: &[ModelInput]| {
+            let given: Vec<OsString> = given.iter().map(OsString::from).collect();
+            read_inputs(&given, inputs).map(|f| f.into_keys().collect::<Vec<_>>())
+        };
         assert_eq!(names(std::slice::from_ref(&file), &[input("x")]).unwrap(), ["x"]);
         assert_eq!(names(&[format!("b={file}")], &[input("a"), input("b")]).unwrap(), ["b"]);
         let unnamed = names(std::slice::from_ref(&file), &[input("a"), input("b")])

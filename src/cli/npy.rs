@@ -24,7 +24,7 @@ pub enum NpyError {
     #[error("the header is damaged: {0}")]
     Header(&'static str),
     /// An element type that is not read.
-    #[error("elements of type {0:?} are not read: <f4, <f2, <i4, <i8, |u1 and |b1 are")]
+    #[error("elements of type {0:?} are not read: <f8, <f4, <f2, <i8, <i4, |i1, |u1 and |b1 are (convert them with NumPy's `astype`)")]
     Type(String),
     /// Too many axes or elements.
     #[error("the shape has more than {MAX_RANK} axes or too many elements")]
@@ -43,18 +43,24 @@ pub enum NpyError {
 pub fn read(bytes: &[u8]) -> Result<Feed, NpyError> {
     let (header, body) = split(bytes)?;
     let header = Header::parse(header)?;
-    let (dtype, widened) = match header.descr.as_str() {
-        "<f4" => (DType::F32, false),
-        "<f2" => (DType::F16, false),
-        "<i4" => (DType::I32, false),
-        "<i8" => (DType::I32, true),
-        "|u1" | "<u1" => (DType::U8, false),
-        "|b1" => (DType::Bool, false),
+    let stored = match header.descr.as_str() {
+        "<f8" => Stored::Double,
+        "<f4" => Stored::As(DType::F32),
+        "<f2" => Stored::As(DType::F16),
+        "<i8" => Stored::Wide,
+        "<i4" => Stored::As(DType::I32),
+        "|i1" | "<i1" => Stored::Signed,
+        "|u1" | "<u1" => Stored::As(DType::U8),
+        "|b1" => Stored::As(DType::Bool),
         _ => return Err(NpyError::Type(header.descr)),
     };
     let dims: Option<Vec<u32>> = header.shape.iter().map(|&d| u32::try_from(d).ok()).collect();
     let shape = dims.and_then(|d| Shape::new(&d)).ok_or(NpyError::Shape)?;
-    let item = if widened { 8 } else { dtype.bytes() };
+    let item = match stored {
+        Stored::As(dtype) => dtype.bytes(),
+        Stored::Double | Stored::Wide => 8,
+        Stored::Signed => 1,
+    };
     let needed = shape.elements() * item;
     if body.len() as u64 != needed {
         return Err(NpyError::Length {
@@ -70,10 +76,32 @@ pub fn read(bytes: &[u8]) -> Result<Feed, NpyError> {
         body
     };
     // Shape and length agree by now.
-    if widened {
-        return Feed::from_i64(shape, body.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b))).ok_or(NpyError::Shape);
-    }
-    Tensor::from_bytes(dtype, shape, body).map(Feed::from).ok_or(NpyError::Shape)
+    let feed = match stored {
+        Stored::As(dtype) => Tensor::from_bytes(dtype, shape, body).map(Feed::from),
+        Stored::Wide => Feed::from_i64(shape, body.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b))),
+        Stored::Double => {
+            let nearest = body.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b) as f32);
+            Tensor::new(shape, Data::F32(nearest.collect())).map(Feed::from)
+        }
+        Stored::Signed => {
+            let whole = body.iter().map(|&b| i32::from(b.cast_signed()));
+            Tensor::new(shape, Data::I32(whole.collect())).map(Feed::from)
+        }
+    };
+    feed.ok_or(NpyError::Shape)
+}
+
+/// How a file holds elements.
+#[derive(Clone, Copy)]
+enum Stored {
+    /// As tensors of this type do.
+    As(DType),
+    /// As f64, which become f32.
+    Double,
+    /// As i64, which become i32.
+    Wide,
+    /// As i8, which become i32.
+    Signed,
 }
 
 /// The bytes of a file that holds `tensor`; an i32 one as i64 with `widened`.
@@ -170,6 +198,9 @@ impl Header {
             text.expect(':')?;
             let which = match key {
                 "descr" => {
+                    if text.0.trim_start().starts_with('[') {
+                        return Err(NpyError::Type("of several fields".into()));
+                    }
                     header.descr = text.string()?.to_owned();
                     0
                 }
@@ -315,6 +346,21 @@ mod tests {
             assert_eq!(array.tensor.bytes(), [1, 3, 5, 2, 4, 6]);
         }
         assert_eq!(read(&file(4, "{}", &[])), Err(NpyError::Version(4, 0)));
+    }
+
+    #[test]
+    fn doubles_and_signed_bytes_become_what_platoon_computes_with() {
+        let header = |descr: &str| format!("{{'descr': '{descr}', 'fortran_order': True, 'shape': (2, 2), }}");
+        let body = [0.1, -2.0, 1e300, f64::NAN].map(f64::to_le_bytes).concat();
+        let array = read(&file(1, &header("<f8"), &body)).unwrap();
+        let values = array.tensor.as_f32().unwrap();
+        assert_eq!(values[..3], [0.1, f32::INFINITY, -2.0]);
+        assert!(values[3].is_nan());
+        let array = read(&file(1, &header("|i1"), &[1, 0xff, 0x80, 0x7f])).unwrap();
+        assert_eq!((array.tensor.as_i32().unwrap(), array.widened), (&[1, -128, -1, 127][..], false));
+        let fields = "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }";
+        let message = read(&file(1, fields, &[0; 4])).unwrap_err().to_string();
+        assert!(message.contains("several fields"), "{message}");
     }
 
     #[test]

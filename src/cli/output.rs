@@ -1,15 +1,14 @@
 //! What goes where: results to stdout, everything else to stderr.
 
+use anyhow::Context;
 use std::io::{self, Write};
 
 /// Writes a result to stdout, ending in a line break.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        stdout.write_all(b"\n")?;
-    }
-    Ok(stdout.flush()?)
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.write_all(end.as_bytes()));
+    written.and_then(|()| stdout.flush()).context("results cannot be written to stdout")
 }
 
 /// Writes one line to stderr, with the program's name in front; line breaks in `text` become blanks.

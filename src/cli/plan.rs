@@ -150,9 +150,7 @@ fn kernels(common: &Common, board: &BoardRecord, make: bool) -> anyhow::Result<O
     };
     if !make {
         let toolkit = serves.map_or_else(String::new, |t| format!(", by a toolkit up to {t}"));
-        output::complain(&format!(
-            "{missing}{toolkit}: --complete makes them, or `platoon kernels --arch {architecture}`"
-        ));
+        output::complain(&format!("{missing}{toolkit}, or with the plans by `platoon plan --complete`"));
         return Ok(None);
     }
     let compiler = Compiler::find(common.nvrtc.as_deref())?;

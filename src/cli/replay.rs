@@ -15,7 +15,9 @@ use crate::runtime::{self, Engine};
 use crate::scenes::{HEIGHT, WIDTH};
 use anyhow::{Context, bail};
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -45,7 +47,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     task_set: Option<String>,
     /// The recorded pictures, or a synthetic drive by its seed
-    #[arg(long, value_name = "DIR|FILE|synthetic:SEED[-LAST][@STEP]", value_parser = input)]
+    #[arg(long, value_name = "DIR|FILE|synthetic:SEED[-LAST][@STEP]", value_parser = OsStringValueParser::new().try_map(input))]
     input: Input,
     /// Most frames to run [default: all there are; 120 of a synthetic drive]
     #[arg(long, value_name = "N")]
@@ -78,8 +80,12 @@ pub struct Arguments {
     json: bool,
 }
 
-fn input(text: &str) -> Result<Input, DrivesError> {
-    text.parse()
+/// A path need not be text.
+fn input(given: OsString) -> Result<Input, DrivesError> {
+    match given.into_string() {
+        Ok(text) => text.parse(),
+        Err(path) => Ok(Input::Recorded(path.into())),
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -113,6 +119,14 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         true => format!("{}: no usable plans (without --frozen they would be compiled)", folder.display()),
         false => format!("{}: no usable plans", folder.display()),
     })?;
+    let made_for = &engine.deployment().table.board.name;
+    if *made_for != board.name {
+        bail!(
+            "{}: the plans are for board `{made_for}`, not for `{}`: name it with --board",
+            folder.display(),
+            board.name
+        );
+    }
     if let Some(name) = &arguments.task_set {
         let known: Vec<String> = engine.task_sets().into_iter().map(String::from).collect();
         if !known.contains(name) {

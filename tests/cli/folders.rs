@@ -135,28 +135,45 @@ fn what_has_no_end_or_no_writer_is_refused_at_once() {
 
 #[cfg(unix)]
 #[test]
-fn a_folder_whose_name_is_no_text_gets_the_results_all_the_same() {
+fn files_and_folders_whose_names_are_no_text_do_all_the_same() {
     use std::os::unix::ffi::OsStrExt;
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     reshaping(dir, [1.0; 6]);
     let out = std::ffi::OsStr::from_bytes(b"o\xff");
+    let input = std::ffi::OsStr::from_bytes(b"x=x\xff.npy");
+    std::fs::rename(dir.join("x.npy"), dir.join(std::ffi::OsStr::from_bytes(b"x\xff.npy"))).unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_platoon"))
         .current_dir(dir)
-        .args([
-            "infer",
-            "--model",
-            "net.onnx",
-            "--input",
-            "x=x.npy",
-            "--input",
-            "shape=s.npy",
-            "--out",
-        ])
-        .arg(out)
+        .args(["infer", "--model", "net.onnx", "--input", "shape=s.npy", "--input"])
+        .args([input, "--out".as_ref(), out])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(stdout(&output).contains("double_y_0.npy"));
     assert!(dir.join(out).join("double_y_0.npy").is_file());
+    task_file(dir, &[("only", 1)]);
+    pictures(&dir.join(out), 1, (64, 48));
+    let replay = ["replay", "--tasks", "tasks.toml", "--input"].map(std::ffi::OsStr::new);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_platoon"))
+        .current_dir(dir)
+        .args(replay)
+        .arg(out)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn results_that_do_not_reach_stdout_are_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_platoon"))
+        .current_dir(dir.path())
+        .args(["doctor", "--json"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert!(complaint(&output).contains("stdout"), "{}", stderr(&output));
 }

@@ -66,6 +66,24 @@ fn plans_for_a_gpu_are_made_without_one_and_run_on_the_processor_as_their_refere
 }
 
 #[test]
+fn plans_of_another_board_in_a_boards_folder_do_not_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    board(dir);
+    task_file(dir, &[("only", 1)]);
+    pictures(&dir.join("frames"), 1, (64, 48));
+    let made = platoon(dir, &["plan", "--board", "bench.toml", "--tasks", "tasks.toml", "--best-effort"]);
+    assert_eq!(made.status.code(), Some(0), "{}", String::from_utf8_lossy(&made.stderr));
+    std::fs::rename(dir.join("plans/bench"), dir.join("plans/host")).unwrap();
+    let refused = platoon(dir, &["replay", "--frozen", "--input", "frames"]);
+    let line = complaint(&refused);
+    assert!(
+        line.contains("`bench`") && line.contains("`host`") && line.contains("--board"),
+        "{line}"
+    );
+}
+
+#[test]
 fn what_gpus_lack_is_one_line_that_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

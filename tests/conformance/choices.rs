@@ -8,7 +8,7 @@ use platoon::plan::format::Kernel;
 use platoon::planner::CompileOptions;
 use platoon::planner::passes::PassSet;
 use platoon::primitive::{Binary, Primitive};
-use platoon::tensor::Tensor;
+use platoon::tensor::{DType, Data, Tensor};
 use std::path::{Path, PathBuf};
 
 const ROWS: i64 = 5;
@@ -191,6 +191,52 @@ fn a_guard_against_rows_that_a_mask_empties_goes_where_no_row_is_empty() {
             let (x, y) = (floats(&inputs, "x"), floats(&outputs, "y"));
             assert!(y[..8].iter().zip(&x[24..]).all(|(y, x)| (y - x).abs() < 1e-5), "{y:?}");
         }
+    }
+}
+
+#[test]
+fn rows_that_a_mask_empties_in_a_frame_get_what_their_guard_chooses() {
+    let folder = tempfile::tempdir().unwrap();
+    // As exporters guard attention: by the weights, and by the scores.
+    let by_weights = |g: Graph| g.node("IsNaN", "weights", "empty", &[]);
+    let by_scores = |g: Graph| {
+        g.node("ReduceMax", "masked", "greatest", &[ints("axes", &[1])])
+            .node("Equal", "greatest endless", "empty", &[])
+    };
+    for (guard, dtype) in [(0, DType::F32), (1, DType::F32), (0, DType::F16), (1, DType::F16)] {
+        let g = Graph::default()
+            .input("x", &[4, 8])
+            .input("kept", &[4, 4])
+            .constant("zero", &[], || 0.0)
+            .constant("endless", &[], || f32::NEG_INFINITY)
+            .node("Transpose", "x", "keys", &[ints("perm", &[1, 0])])
+            .node("MatMul", "x keys", "scores", &[])
+            .node("Greater", "kept zero", "seen", &[])
+            .node("Where", "seen zero endless", "mask", &[])
+            .node("Add", "scores mask", "masked", &[])
+            .node("Softmax", "masked", "weights", &[int("axis", -1)]);
+        let g = if guard == 0 { by_weights(g) } else { by_scores(g) };
+        let g = g
+            .node("Where", "empty zero weights", "guarded", &[])
+            .node("MatMul", "guarded x", "y", &[])
+            .output("y");
+        let options = CompileOptions {
+            dtype,
+            ..CompileOptions::default()
+        };
+        let mut random = Chance::new(5);
+        let model = written(folder.path(), g);
+        let compiled = network::compile(&model, &options).unwrap_or_else(|e| panic!("{}", network::told(&*e)));
+        let mut inputs = network::inputs_of(&compiled, || random.signed());
+        // The second row sees nothing, the third its last place alone.
+        let seen = (0..16).map(|place| if (4..11).contains(&place) { -1.0 } else { 1.0 }).collect();
+        let shape = inputs["kept"].shape();
+        inputs.insert("kept".into(), Tensor::new(shape, Data::F32(seen)).unwrap());
+        let outputs = network::run(compiled, &inputs, 2).unwrap();
+        let (x, y) = (floats(&inputs, "x"), floats(&outputs, "y"));
+        assert!(y.iter().all(|y| y.is_finite()), "{dtype}: {y:?}");
+        assert!(y[8..16].iter().all(|y| *y == 0.0), "{dtype}: {y:?}");
+        assert!(y[16..24].iter().zip(&x[24..]).all(|(y, x)| (y - x).abs() < 1e-3), "{dtype}: {y:?}");
     }
 }
 

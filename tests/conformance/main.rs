@@ -8,6 +8,7 @@ mod choices;
 mod malformed;
 mod node;
 mod passes;
+mod quantized;
 mod sequence;
 mod skips;
 

@@ -1,8 +1,9 @@
 //! Islands of f32 in a network of halves: coordinates and counts, whose digits f16 does not hold.
 //!
-//! Four kinds of values are wanted in f32:
+//! Five kinds of values are wanted in f32:
 //!
 //! - those that formulas mark ([`single`](crate::planner::graph::Value::single)), such as the turns of an angle;
+//! - sums of quantized numbers, which are marked too, and what is computed from them until they are scaled;
 //! - floats made of integers that may exceed 2048 in size, with what is computed from them, the network's inputs and constants;
 //! - the grids of places that pictures are sampled at;
 //! - f32 results, and floats that become integers or truth values, which come of inputs and integers by light functions alone.
@@ -17,7 +18,7 @@ use super::ranges::Ranges;
 use super::{Ports, ResultOf};
 use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::strided;
-use crate::primitive::{Places, Primitive, Sample, Scalar, Unary};
+use crate::primitive::{Binary, Places, Primitive, Sample, Scalar, Unary};
 use crate::tensor::DType;
 use half::f16;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +41,8 @@ enum Origin {
     Counted,
     /// The network's own primitives.
     Network,
+    /// Sums of quantized numbers, which halves hold only once they are scaled.
+    Summed,
 }
 
 /// What a function does to floats, as far as islands go.
@@ -89,7 +92,8 @@ pub fn find(graph: &Graph, foreign: &BTreeMap<ValueId, ResultOf>, ports: Ports) 
             }
             // Where elements are only moved, halves do unless others want more.
             _ if weight(graph, node) == Weight::Light => {
-                wanted.extend(node.outputs.iter().filter(|v| origins[v.index()] == Origin::Counted));
+                let scales = node.inputs.iter().any(|v| origins[v.index()] == Origin::Summed);
+                wanted.extend(node.outputs.iter().filter(|v| scales || origins[v.index()] == Origin::Counted));
             }
             _ => {}
         }
@@ -116,27 +120,38 @@ fn origins(graph: &Graph, foreign: &BTreeMap<ValueId, ResultOf>, ports: Ports) -
     for value in inputs.filter(|&v| ports == Ports::Declared && graph.value(v).dtype == DType::F32) {
         origins[value.index()] = Origin::Given;
     }
-    for node in graph.nodes.iter().filter(|n| weight(graph, n) != Weight::Heavy) {
+    for node in &graph.nodes {
+        if weight(graph, node) == Weight::Heavy {
+            let sums = node.outputs.iter().filter(|v| graph.value(**v).single);
+            sums.for_each(|v| origins[v.index()] = Origin::Summed);
+            continue;
+        }
         let of = |&value: &ValueId| match (&node.op, graph.value(value).dtype.is_float()) {
             (_, true) => Some(origins[value.index()]),
+            (Op::Primitive(Primitive::Copy), _) if origins[value.index()] == Origin::Summed => Some(Origin::Summed),
             (Op::Primitive(Primitive::Copy), _) if ranges.within(value, WHOLE) => Some(Origin::Given),
             (Op::Primitive(Primitive::Copy), _) => Some(Origin::Counted),
             _ => None,
         };
-        let origin = node.inputs.iter().filter_map(of).max().unwrap_or(Origin::Network);
+        let scales = matches!(node.op, Op::Primitive(Primitive::Binary(Binary::Mul | Binary::Div)));
+        let origin = match node.inputs.iter().filter_map(of).max() {
+            Some(Origin::Summed) if scales => Origin::Network,
+            origin => origin.unwrap_or(Origin::Network),
+        };
         node.outputs.iter().for_each(|v| origins[v.index()] = origin);
     }
     origins
 }
 
-/// Which values hold more digits in f32 than in f16: all but what the network's own primitives make, and what is picked from that.
+/// Which values hold more digits in f32 than in f16: all but what the network's own primitives make without being marked, and
+/// what is picked from that.
 fn light(graph: &Graph, origins: &[Origin]) -> Vec<bool> {
     let mut light: Vec<bool> = origins.iter().map(|&origin| origin != Origin::Network).collect();
     for node in &graph.nodes {
         let more = match weight(graph, node) {
             Weight::Light => true,
             Weight::Moving => node.inputs.iter().any(|v| graph.value(*v).dtype == DType::F32 && light[v.index()]),
-            Weight::Heavy => false,
+            Weight::Heavy => node.outputs.iter().any(|v| graph.value(*v).single),
         };
         node.outputs.iter().for_each(|v| light[v.index()] |= more);
     }

@@ -9,7 +9,7 @@ use super::fold;
 use super::host::{Elem, Host};
 use super::sequence::Sequences;
 use crate::limits::{MAX_OPERATORS, MAX_RANK};
-use crate::planner::graph::{Graph, Op, ValueId, ViewOp, broadcast};
+use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp, broadcast};
 use crate::planner::strided;
 use crate::primitive::{Binary, Primitive};
 use crate::tensor::{Layout, Shape};
@@ -102,6 +102,8 @@ pub(super) struct Builder {
     floats: BTreeMap<ValueId, Operand>,
     /// The narrow operands that values repeat.
     repeated: BTreeMap<ValueId, Operand>,
+    /// What softmaxes made, with the node of each.
+    softmaxes: BTreeMap<ValueId, usize>,
     /// Values of too many axes, by name.
     pub deep: BTreeMap<String, Deep>,
     /// Bytes that may still be folded.
@@ -122,6 +124,7 @@ impl Builder {
             single: false,
             floats: BTreeMap::new(),
             repeated: BTreeMap::new(),
+            softmaxes: BTreeMap::new(),
             deep: BTreeMap::new(),
             bytes_left: FREE_BYTES,
             work_left: MAX_WORK_IN_ALL,
@@ -212,6 +215,28 @@ impl Builder {
         }
     }
 
+    /// The scores and the axis of a softmax `x` that something is added to, or that something cuts off: a mask may have emptied
+    /// whole rows of them.
+    pub fn masked_scores(&self, x: &Operand) -> Option<(Operand, u8)> {
+        let Operand::Computed { id, elem, shape } = x else { return None };
+        let node = &self.graph.nodes[*self.softmaxes.get(id)?];
+        let Op::Primitive(Primitive::Softmax { axis }) = node.op else {
+            return None;
+        };
+        let producers = strided::producers(&self.graph);
+        let made = |value: ValueId| producers[value.index()].map(|node| &self.graph.nodes[node]);
+        let masks = |node: &Node| matches!(node.op, Op::Primitive(Primitive::Binary(Binary::Add | Binary::Min | Binary::Max)));
+        let scores = node.inputs[0];
+        (made(scores).is_some_and(masks) && !self.weighs(x)).then_some((
+            Operand::Computed {
+                id: scores,
+                elem: *elem,
+                shape: *shape,
+            },
+            axis,
+        ))
+    }
+
     /// True if `x` is a softmax of finite scores, to which no more is added than constants of which every row has a finite one.
     pub fn weighs(&self, x: &Operand) -> bool {
         let Operand::Computed { id, .. } = x else { return false };
@@ -261,6 +286,9 @@ impl Builder {
             made.push(self.computed(name, elem, shape)?);
         }
         let outputs = made.iter().map(|x| self.value(x)).collect::<Fallible<Vec<_>>>()?;
+        if let Op::Primitive(Primitive::Softmax { .. }) = op {
+            self.softmaxes.extend(outputs.iter().map(|&v| (v, self.graph.nodes.len())));
+        }
         self.graph.add_node(self.node.clone(), op, inputs, outputs);
         Ok(made)
     }

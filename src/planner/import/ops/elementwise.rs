@@ -145,6 +145,18 @@ pub(super) fn cast(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.ignore("saturate");
     node.ignore("round_mode");
     let to = Elem::from_onnx(i32::try_from(to).unwrap_or(-1)).map_err(|e| e.at("to"))?;
+    cast_to(b, x, to)
+}
+
+/// CastLike: to the type of the second input, whose elements do not matter.
+pub(super) fn cast_like(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(2, 2)?;
+    node.ignore("saturate");
+    node.ignore("round_mode");
+    cast_to(b, node.input(0)?, node.input(1)?.elem())
+}
+
+fn cast_to(b: &mut Builder, x: &Operand, to: Elem) -> Fallible<Operand> {
     if to == Elem::I8 && x.elem() != Elem::I8 {
         return Err(unsupported("INT8 but by QuantizeLinear").at("to"));
     }

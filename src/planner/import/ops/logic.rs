@@ -9,8 +9,9 @@ use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::{Elem, Host};
 use super::super::node::OnnxNode;
 use super::elementwise::{apply, convert};
+use super::reduce;
 use crate::planner::graph::{ViewOp, broadcast};
-use crate::primitive::{Binary, Scalar, Unary};
+use crate::primitive::{Binary, Primitive, ReduceKind, Scalar, Unary};
 use crate::tensor::{Data, Layout, Shape};
 
 /// The five comparisons.
@@ -252,6 +253,13 @@ pub(super) fn is_nan(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
         let truths = vec![0; x.shape().elements() as usize];
         return Ok(b.constant(Host::tensor(x.shape(), Data::Bool(truths))?));
     }
+    if let Some((scores, axis)) = b.masked_scores(x) {
+        // A row of weights is no number where the greatest score is none, or an infinity.
+        let greatest = reduce::over(b, &scores, ReduceKind::Max, &[usize::from(axis)])?;
+        let difference = b.binary(Binary::Sub, &greatest, &greatest)?;
+        let nan = convert(b, &difference, Elem::Bool)?;
+        return b.broadcast(&nan, x.shape());
+    }
     let small = apply(b, Unary::Clip(Scalar(-1.0), Scalar(1.0)), x)?;
     let difference = b.binary(Binary::Sub, &small, &small)?;
     convert(b, &difference, Elem::Bool)
@@ -276,7 +284,7 @@ pub(super) fn is_inf(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
 }
 
 /// Where: `x` where the condition holds, else `y`. Of floats a NaN or an infinity of either is taken only where it is chosen,
-/// but a NaN comes through from the other side too.
+/// but a NaN comes through from the other side too, unless it is that of a softmax whose row a mask has emptied.
 pub(super) fn choose(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(3, 3)?;
     let (condition, x, y) = (truths(node, 0)?, node.input(1)?, node.input(2)?);
@@ -299,6 +307,7 @@ pub(super) fn choose(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
         return chosen_integer(b, &mask, x, y, shape);
     }
     let mask = convert(b, &mask, x.elem())?;
+    let (x, y) = (&settled(b, x)?, &settled(b, y)?);
     // Without end above where the condition holds, and below where it does not.
     let half = b.scalar(x.elem(), 0.5)?;
     let endless = b.scalar(x.elem(), f64::INFINITY)?;
@@ -318,6 +327,15 @@ pub(super) fn choose(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
         b.binary(Binary::Max, &left, &right)?
     };
     b.broadcast(&result, shape)
+}
+
+/// `x`, or the same weights with numbers in the rows that a mask empties: what exporters guard attention by chooses 0 there.
+fn settled(b: &mut Builder, x: &Operand) -> Fallible<Operand> {
+    let Some((scores, axis)) = b.masked_scores(x) else {
+        return Ok(x.clone());
+    };
+    let scores = apply(b, Unary::Clip(Scalar(-f32::MAX), Scalar(f32::INFINITY)), &scores)?;
+    b.one(Primitive::Softmax { axis }, &[&scores], x.elem(), x.shape())
 }
 
 /// Of integers: `y + condition * (x - y)`, which is exact with numbers that wrap around.

@@ -96,6 +96,7 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "Max" => elementwise::fold(b, node, Binary::Max),
         "Clip" => elementwise::clip(b, node),
         "Cast" => elementwise::cast(b, node),
+        "CastLike" => elementwise::cast_like(b, node),
         "BatchNormalization" => return norm::batch_normalization(b, node),
         "LayerNormalization" => return norm::layer_normalization(b, node),
         "RMSNormalization" => norm::rms_normalization(b, node),

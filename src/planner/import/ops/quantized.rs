@@ -1,6 +1,7 @@
 //! Operators that compute on quantized numbers: QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger,
 //! DynamicQuantizeLinear. As QuantizeLinear and DequantizeLinear they are read as arithmetic in floats, which is exact for the
-//! integers themselves as long as sums stay below 2^24.
+//! integers themselves as long as sums stay below 2^24. Sums that are results as integers stay f32 where activations are halves,
+//! which hold neither their digits nor, beyond 65504, their size.
 
 use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed};
@@ -97,7 +98,7 @@ pub(super) fn conv_integer(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Ope
     node.arity(2, 4)?;
     let x = centred(b, node.input(0)?, node.optional(2), 1)?;
     let w = centred(b, node.input(1)?, node.optional(3), 0)?;
-    let y = conv::convolution(b, node, &[&x, &w])?;
+    let y = b.in_single(|b| conv::convolution(b, node, &[&x, &w]))?;
     convert(b, &y, Elem::I32)
 }
 
@@ -107,7 +108,7 @@ pub(super) fn mat_mul_integer(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<
     let rows = node.input(0)?.shape().rank().saturating_sub(2);
     let a = centred(b, node.input(0)?, node.optional(2), rows)?;
     let w = centred(b, node.input(1)?, node.optional(3), columns)?;
-    let y = matrix::product(b, &a, &w)?;
+    let y = b.in_single(|b| matrix::product(b, &a, &w))?;
     let whole = convert(b, &y, Elem::I32)?;
     b.remember_float(&whole, y);
     Ok(whole)
