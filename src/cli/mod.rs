@@ -18,6 +18,7 @@ mod looped;
 mod npy;
 mod options;
 mod output;
+mod paces;
 mod plan;
 mod profile;
 mod replay;

@@ -123,7 +123,8 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         if plans.iter().any(|p| p.prediction.basis == Basis::Estimated) {
             let (name, naming) = (&board.name, common.naming());
             output::print(&format!(
-                "estimated times are modelled from the rates of board {name}, not measured: on the board, `platoon profile {naming}`"
+                "estimated times are modelled from the rates of board {name}, or from how fast tactics are on other operators, not measured: on the \
+                 board, `platoon profile {naming}`"
             ))?;
         }
         output::print(&format!("written to {}", folder.display()))?;

@@ -2,6 +2,7 @@
 //! chooses by.
 
 use super::options::{ActivationType, Common};
+use super::paces;
 use super::{Outcome, compile, gpu, output};
 use crate::backend::cuda::architecture::Toolkit;
 use crate::backend::cuda::archive;
@@ -29,6 +30,7 @@ Examples:
   platoon profile --board h200 --models r50,v16:1,m3      networks of the zoo, by name and batch
   platoon profile --board h200 --models net.onnx --budget 600
   platoon profile --board host                            on this machine's processor, with all of its cores
+  platoon profile --board h200 --models r50,m3 --paces boards/paces/sm_90a   from known times, what networks that have none are planned by
 
 Needs the board's GPU, or is the board. Every operator is run on its own with every tactic that can compute it, and the medians go to
 boards/<board>/optable, from which plans are made from then on. Ended early, by --budget or by Ctrl-C, it goes on
@@ -56,10 +58,17 @@ pub struct Arguments {
     /// Print what was done as JSON
     #[arg(long)]
     json: bool,
+    /// Measure nothing: fit the paces of the board's architecture to what the tables of all its boards know of the networks, and write
+    /// them to FILE. Needs no GPU
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["budget", "date", "out", "json"])]
+    paces: Option<PathBuf>,
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let board = common.board()?;
+    if let Some(file) = &arguments.paces {
+        return paces::run(&board, &|other| plans(common, arguments, other), file);
+    }
     if common.backend(&board) != board.backend {
         bail!("board {} is measured on what runs its plans: leave --backend out", board.name);
     }

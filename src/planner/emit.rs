@@ -6,6 +6,7 @@ use super::refinery::Refinery;
 use super::report::Report;
 use super::schedule::{self, Decisions, Problem, ScheduleError};
 use super::search::{self, Effort, Idea, Workshop};
+use super::simulate::paces::Paces;
 use super::simulate::{self, Costs, Machine, Measured};
 use super::{CompileOptions, Compiled, PlannerError, Searcher};
 use crate::backend::cuda::sources;
@@ -40,17 +41,18 @@ pub(super) fn kernels(board: &BoardRecord) -> Option<Digest> {
     (board.backend == BackendKind::Cuda).then(sources::digest)
 }
 
-/// The tactic of an operator: the fastest that the board's table knows, else the first of the menu.
-fn best(plan: &Plan, operator: &Operator, target: Target, options: &CompileOptions) -> Option<Tactic> {
-    let mut menu = tactic::menu(plan, operator, target);
+/// The tactic of an operator: the fastest that the board's table knows, else the fastest by pace, else the first of the menu.
+fn best(plan: &Plan, operator: &Operator, board: &BoardRecord, options: &CompileOptions) -> Option<Tactic> {
+    let mut menu = tactic::menu(plan, operator, Target::of(board));
     if options.generic_kernels {
         return menu.pop();
     }
     let measured = options.times.as_ref().and_then(|t| t.fastest(plan, operator, &menu));
-    measured.map(|(tactic, _)| tactic).or(menu.into_iter().next())
+    let paced = || Paces::of(board)?.fastest(operator, board, &menu);
+    measured.map(|(tactic, _)| tactic).or_else(paced).or_else(|| menu.first().copied())
 }
 
-/// The timed tactics of an operator beside its own, fastest first: all give the same bits.
+/// The tactics of an operator beside its own whose times are known, fastest first: all give the same bits.
 fn timed(plan: &Plan, operator: &Operator, target: Target, times: &dyn Fn(Tactic) -> Option<Nanos>) -> Vec<(Nanos, Tactic)> {
     let menu = tactic::menu(plan, operator, target).into_iter().filter(|&t| t != operator.tactic);
     let mut timed: Vec<(Nanos, Tactic)> = menu.filter_map(|t| Some((times(t)?, t))).collect();
@@ -129,7 +131,7 @@ pub(super) fn emit(
     for index in 0..plan.operators.len() {
         // The menu depends on the class.
         plan.operators[index].class = tactic::arithmetic_class(&plan, &plan.operators[index], target);
-        if let Some(best) = best(&plan, &plan.operators[index], target, options) {
+        if let Some(best) = best(&plan, &plan.operators[index], board, options) {
             plan.operators[index].tactic = best;
         }
     }
@@ -156,7 +158,7 @@ pub(super) fn emit(
     };
     let best = found.best().ok_or(ScheduleError::Cycle)?;
     let (finished, placement) = scheduled.finish(best.searcher, &best.decisions)?;
-    let report = Report::of(&finished, &placement, board, &found);
+    let report = Report::of(&finished, &placement, board, &found, &costs);
     // Of the others, those that miss deadlines or find no room are no rivals.
     let rivals = found
         .rivals(options.rivals)
@@ -202,26 +204,29 @@ pub(super) fn best_effort(board: &BoardRecord, options: &CompileOptions) -> bool
 /// For each operator the tactics that a search may run it with beside its own, fastest first: none for most searchers. They are
 /// those that are hardly slower, and those that are fastest on a share of the board, where what fills it alone has no room.
 fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options: &CompileOptions) -> Vec<Vec<Tactic>> {
-    let none = vec![Vec::new(); plan.operators.len()];
-    let (Some(times), false) = (&options.times, options.generic_kernels || options.searcher != Searcher::Platoon) else {
-        return none;
-    };
-    let measured = |o: &Operator| times.of(plan, o);
+    if options.generic_kernels || options.searcher != Searcher::Platoon {
+        return vec![Vec::new(); plan.operators.len()];
+    }
+    let measured = |o: &Operator| options.times.as_ref()?.of(plan, o);
+    let paced = |o: &Operator| Paces::of(board)?.time(o, board);
     let with = |operator: &Operator, tactic| Operator {
         tactic,
         ..operator.clone()
     };
-    let all = plan
-        .operators
-        .iter()
-        .map(|o| timed(plan, o, Target::of(board), &|t| measured(&with(o, t))));
+    // Measured times beside a measured one, paces beside a pace.
+    let all = plan.operators.iter().map(|o| match measured(o) {
+        Some(_) => timed(plan, o, Target::of(board), &|t| measured(&with(o, t))),
+        None => timed(plan, o, Target::of(board), &|t| paced(&with(o, t))),
+    });
     let all: Vec<Vec<(Nanos, Tactic)>> = all.collect();
     let tactics: Vec<Vec<Tactic>> = all.iter().map(|own| own.iter().map(|(_, t)| *t).collect()).collect();
     let costs = costs(plan, board, machine, &tactics, &measured);
     let (most, percent) = if options.refine { OTHERS_MEASURED } else { OTHERS };
     let of = |(index, own): (usize, &Vec<(Nanos, Tactic)>)| {
         let operator = &plan.operators[index];
-        let slowest = measured(operator).map_or(0, |own| own.0 * percent / 100);
+        let slowest = measured(operator)
+            .or_else(|| paced(operator))
+            .map_or(0, |own| own.0 * percent / 100);
         let hardly_slower = own.iter().take_while(|(time, _)| time.0 <= slowest).take(most);
         let mut offered: Vec<Tactic> = hardly_slower.map(|(_, tactic)| *tactic).collect();
         for part in NARROW {

@@ -3,6 +3,7 @@
 use super::cost;
 use super::memory::Placement;
 use super::search::Found;
+use super::simulate::{Costs, Source};
 use crate::board::BoardRecord;
 use crate::plan::format::{Basis, Plan};
 use crate::units::Nanos;
@@ -29,12 +30,35 @@ pub struct Report {
     pub refined: Option<RefinedReport>,
     /// `estimated` or `measured`.
     pub basis: &'static str,
+    /// Where the operators' times come from.
+    pub times: TimesReport,
     /// One per tenant.
     pub tenants: Vec<TenantReport>,
     /// One per frame of the cycle.
     pub frames: Vec<FrameReport>,
     /// Memory, in bytes.
     pub memory: MemoryReport,
+}
+
+/// How many operators have their times from where.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TimesReport {
+    /// From the board's operator table.
+    pub measured: usize,
+    /// From the paces of their tactics on other operators.
+    pub paced: usize,
+    /// From the board's rates.
+    pub estimated: usize,
+}
+
+impl TimesReport {
+    pub(super) fn of(costs: &Costs<'_>) -> TimesReport {
+        TimesReport {
+            measured: costs.from(Source::Measured),
+            paced: costs.from(Source::Paced),
+            estimated: costs.from(Source::Estimated),
+        }
+    }
 }
 
 /// What a searcher found.
@@ -169,7 +193,7 @@ pub struct MemoryReport {
 
 impl Report {
     /// The report of a plan that has its schedule, prediction and placement.
-    pub fn of(plan: &Plan, placement: &Placement, board: &BoardRecord, found: &Found) -> Report {
+    pub fn of(plan: &Plan, placement: &Placement, board: &BoardRecord, found: &Found, costs: &Costs<'_>) -> Report {
         let searchers = found.best_of_each().map(|r| SearcherReport {
             searcher: r.searcher.name(),
             frame_ms: Nanos(r.score.time).as_ms() / plan.cycle.len().max(1) as f64,
@@ -201,6 +225,7 @@ impl Report {
                 Basis::Estimated => "estimated",
                 Basis::Measured => "measured",
             },
+            times: TimesReport::of(costs),
             tenants: tenants.collect(),
             frames: frames(plan),
             memory: MemoryReport {

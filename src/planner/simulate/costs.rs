@@ -1,12 +1,14 @@
 //! What a launch costs: the figures that the simulator runs on, one set for each operator, chunk and launch width.
 //!
-//! They come from the operator's time alone on the board (the lookup table's, else the estimate), which is spread over the
+//! They come from the operator's time alone on the board (the lookup table's, else that of the tactic's pace, else the estimate),
+//! which is spread over the
 //! waves in which its blocks run. The time of a chunk or of another width follows from the same blocks, unless it was
 //! measured itself.
 
 use super::extents::shape;
 use super::footprint::Footprint;
 use super::machine::{GRAIN, Machine, WHOLE};
+use super::paces::Paces;
 use super::room::Room;
 use crate::board::BoardRecord;
 use crate::ids::BufferId;
@@ -112,6 +114,17 @@ struct Known {
     using: u64,
 }
 
+/// Where an operator's time comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The board's operator table.
+    Measured,
+    /// The pace of its tactic on other operators.
+    Paced,
+    /// The board's rates.
+    Estimated,
+}
+
 /// Measured times: of the operator as it is cut, nothing else.
 pub type Measured<'a> = &'a dyn Fn(&Operator) -> Option<Nanos>;
 
@@ -124,12 +137,14 @@ pub struct Costs<'a> {
     /// For each operator its own tactic, and others that may run it.
     known: Vec<Vec<Known>>,
     measured: Measured<'a>,
+    /// For each operator where its time comes from.
+    sources: Vec<Source>,
     /// Where the operators' times come from: measured if all are.
     pub basis: Basis,
 }
 
 impl<'a> Costs<'a> {
-    /// Costs from measured times where there are any, else from estimates.
+    /// Costs from measured times where there are any, else from the tactics' paces, else from estimates.
     pub fn of(operators: &'a [Operator], board: &BoardRecord, measured: Measured<'a>) -> Costs<'a> {
         Costs::on(Machine::of(board), operators, board, measured)
     }
@@ -138,18 +153,24 @@ impl<'a> Costs<'a> {
     pub fn on(machine: Machine, operators: &'a [Operator], board: &BoardRecord, measured: Measured<'a>) -> Costs<'a> {
         let mut basis = Basis::Measured;
         let cold = cold(operators, &machine);
-        let known = operators.iter().zip(&cold).map(|(operator, &cold)| {
+        let mut sources = vec![Source::Estimated; operators.len()];
+        let known = operators.iter().zip(&cold).zip(&mut sources).map(|((operator, &cold), source)| {
             let uncut = Operator {
                 chunks: Vec::new(),
                 ..operator.clone()
             };
             let footprint = Footprint::of(operator, board);
-            vec![match measured(&uncut) {
-                Some(time) => Known::measured(operator, footprint, time, cold, &machine),
-                None => {
-                    basis = Basis::Estimated;
-                    Known::of(operator, footprint, estimate(operator, board).0, &machine)
+            if let Some(time) = measured(&uncut) {
+                *source = Source::Measured;
+                return vec![Known::measured(operator, footprint, time, cold, &machine)];
+            }
+            basis = Basis::Estimated;
+            vec![match Paces::of(board).and_then(|p| p.time(&uncut, board)) {
+                Some(time) => {
+                    *source = Source::Paced;
+                    Known::measured(operator, footprint, time, cold, &machine)
                 }
+                None => Known::of(operator, footprint, estimate(operator, board).0, &machine),
             }]
         });
         let known = known.collect();
@@ -159,11 +180,13 @@ impl<'a> Costs<'a> {
             cold,
             known,
             measured,
+            sources,
             basis,
         }
     }
 
-    /// Adds tactics that an operator may also run with, in its arithmetic class; those without a measured time are left out.
+    /// Adds tactics that an operator may also run with, in its arithmetic class; those are left out whose time comes from elsewhere
+    /// than that of its own, measured or by pace: only what is known alike is told apart.
     pub fn offer(&mut self, operator: usize, board: &BoardRecord, tactics: &[Tactic]) {
         for &tactic in tactics {
             let other = Operator {
@@ -171,7 +194,11 @@ impl<'a> Costs<'a> {
                 chunks: Vec::new(),
                 ..self.operators[operator].clone()
             };
-            if let Some(time) = (self.measured)(&other) {
+            let time = match self.sources[operator] {
+                Source::Paced => Paces::of(board).and_then(|p| p.time(&other, board)),
+                _ => (self.measured)(&other),
+            };
+            if let Some(time) = time {
                 let footprint = Footprint::of(&other, board);
                 let known = Known::measured(&other, footprint, time, self.cold[operator], &self.machine);
                 self.known[operator].push(known);
@@ -182,6 +209,11 @@ impl<'a> Costs<'a> {
     /// The board.
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// How many operators have their times from there.
+    pub fn from(&self, source: Source) -> usize {
+        self.sources.iter().filter(|s| **s == source).count()
     }
 
     /// The tactics of an operator, its own first.

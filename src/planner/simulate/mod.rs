@@ -6,7 +6,7 @@
 //! ```
 //! Several streams share a pool of units (SMs or workers) and the memory's bandwidth; a launch is so many blocks that stay
 //! where they are until they are done. `engine` says the rules, `bays` keeps the units, `footprint` and `room` know the kernels, from `extents`,
-//! `costs` says where the figures of operators come from, `calibration` where those of the rules.
+//! `costs` says where the figures of operators come from, `paces` those that nobody measured, `calibration` where those of the rules.
 
 mod bays;
 mod calibration;
@@ -16,6 +16,7 @@ mod extents;
 mod footprint;
 mod frame;
 mod machine;
+pub mod paces;
 mod predict;
 mod room;
 mod trace;
@@ -24,7 +25,7 @@ mod trace;
 mod tests;
 
 pub use calibration::{Calibration, Observed};
-pub use costs::{Cost, Costs, Group, Measured};
+pub use costs::{Cost, Costs, Group, Measured, Source};
 pub use engine::{Simulator, Witness};
 pub use footprint::Footprint;
 pub use frame::{Frame, Launch, Part};

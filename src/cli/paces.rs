@@ -1,0 +1,183 @@
+//! `platoon profile --paces`: the paces of an architecture from the operator tables of its boards.
+
+use super::{Outcome, compile, gpu, output};
+use crate::board::BoardRecord;
+use crate::plan::format::{Operator, Plan};
+use crate::plan::tactic::{self, Target};
+use crate::planner::Compiled;
+use crate::planner::boards;
+use crate::planner::optable::OpTable;
+use crate::planner::simulate::paces::fit::{self, Observed};
+use crate::planner::simulate::paces::{Loads, Paces};
+use anyhow::Context;
+use std::path::Path;
+
+/// What is known of one operator: of each tactic of its menu that was measured, in the menu's order.
+type Menu = Vec<Observed>;
+
+/// What a board's table knows of a network.
+struct Known {
+    name: String,
+    /// Without its batch: what is alike is left out together.
+    network: String,
+    board: String,
+    menus: Vec<Menu>,
+}
+
+/// Compiles the networks for a board.
+pub type Networks<'a> = &'a dyn Fn(&BoardRecord) -> anyhow::Result<Vec<Compiled>>;
+
+/// Fits the paces of a board's architecture, writes them, and tells how well networks are served by the paces of all others.
+pub fn run(board: &BoardRecord, networks: Networks<'_>, file: &Path) -> anyhow::Result<Outcome> {
+    let mut known = Vec::new();
+    let mut sources = Vec::new();
+    for (path, other) in boards::all(Path::new("boards")) {
+        let other = other.with_context(|| path.display().to_string())?;
+        if other.architecture != board.architecture || other.backend != board.backend {
+            continue;
+        }
+        let Some(table) = compile::measured(&other)? else { continue };
+        let plans = networks(&other)?;
+        known.extend(plans.iter().map(|compiled| what_is_known(compiled, &other, &table)));
+        sources.push(format!("{} ({} SMs)", other.name, other.units));
+    }
+    let menus = |of: &dyn Fn(&Known) -> bool| -> Vec<Observed> {
+        let own = known.iter().filter(|k| of(k));
+        own.flat_map(|k| &k.menus).flatten().copied().collect()
+    };
+    let all = menus(&|_| true);
+    anyhow::ensure!(
+        !all.is_empty(),
+        "no board of {} has a table that knows these networks: measure one with `platoon profile --board {}`",
+        board.architecture,
+        board.name
+    );
+    let provenance = format!("{}: {} times of {}", board.architecture, all.len(), sources.join(", "));
+    let fitted = fit::paces(&all, vec![provenance]);
+    let folder = file.parent().unwrap_or(Path::new(""));
+    std::fs::create_dir_all(folder)
+        .and_then(|()| gpu::replace(file, fitted.render().as_bytes()))
+        .with_context(|| format!("{}: cannot be written", file.display()))?;
+    let mut table = output::Table::new(&[
+        "network",
+        "board",
+        "operators",
+        "by the menu's order",
+        "by paces of the others",
+        "off %",
+    ]);
+    let mut networks: Vec<&str> = known.iter().map(|k| k.network.as_str()).collect();
+    networks.sort_unstable();
+    networks.dedup();
+    for network in networks {
+        let others = fit::paces(&menus(&|k| k.network != network), Vec::new());
+        known
+            .iter()
+            .filter(|k| k.network == network)
+            .for_each(|own| table.row(row(own, &others)));
+    }
+    output::print(&format!(
+        "{}written to {}\nTimes over those of the fastest tactics, the network itself left out; off: of the operators' times in the middle\n",
+        table.render(),
+        file.display()
+    ))?;
+    Ok(Outcome::Good)
+}
+
+fn what_is_known(compiled: &Compiled, board: &BoardRecord, table: &OpTable) -> Known {
+    let plan = &compiled.plan;
+    Known {
+        name: plan.task_set.clone(),
+        network: plan.task_set.split(':').next().unwrap_or_default().to_owned(),
+        board: board.name.clone(),
+        menus: plan.operators.iter().map(|o| menu(plan, o, board, table)).collect(),
+    }
+}
+
+fn menu(plan: &Plan, operator: &Operator, board: &BoardRecord, table: &OpTable) -> Menu {
+    let observed = |tactic| {
+        let with = Operator {
+            tactic,
+            chunks: Vec::new(),
+            ..operator.clone()
+        };
+        let time = table.of(plan, &with)?;
+        let loads = Loads::of(&with, board);
+        Some(Observed { tactic, loads, time })
+    };
+    tactic::menu(plan, operator, Target::of(board))
+        .into_iter()
+        .filter_map(observed)
+        .collect()
+}
+
+/// How a network is served: the time of the tactics that are chosen over that of the fastest ones.
+fn row(known: &Known, paces: &Paces) -> [String; 6] {
+    let (mut best, mut first, mut chosen) = (0, 0, 0);
+    let mut errors = Vec::new();
+    for menu in known.menus.iter().filter(|m| !m.is_empty()) {
+        let own = |o: &Observed| paces.own(o.tactic, &o.loads);
+        let by_pace = menu
+            .iter()
+            .filter(|o| own(o).is_some())
+            .min_by(|a, b| own(a).unwrap_or(f64::MAX).total_cmp(&own(b).unwrap_or(f64::MAX)));
+        let choice = by_pace.filter(|_| own(&menu[0]).is_some()).unwrap_or(&menu[0]);
+        best += menu.iter().map(|o| o.time.0).min().unwrap_or(0);
+        first += menu[0].time.0;
+        chosen += choice.time.0;
+        errors.extend(own(choice).map(|time| (time / choice.time.0.max(1) as f64 - 1.0).abs()));
+    }
+    errors.sort_by(f64::total_cmp);
+    let over = |time: u64| format!("{:.3}", time as f64 / best.max(1) as f64);
+    let off = errors.get(errors.len() / 2).map_or(String::new(), |e| format!("{:.1}", e * 100.0));
+    [
+        known.name.clone(),
+        known.board.clone(),
+        known.menus.iter().filter(|m| !m.is_empty()).count().to_string(),
+        over(first),
+        over(chosen),
+        off,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::zoo;
+    use crate::planner::{self, CompileOptions, Ports};
+    use crate::tensor::DType;
+
+    /// A network of the zoo as it is planned for a board whose table nobody gives, what its table knows, and the time of its plan.
+    fn without_table(network: &str, batch: u32, board: &str) -> (Known, u64) {
+        let board = boards::load(board).unwrap();
+        let table = compile::measured(&board).unwrap().unwrap();
+        let options = CompileOptions {
+            dtype: DType::F16,
+            ports: Ports::Half,
+            ..CompileOptions::default()
+        };
+        let graph = zoo::find(network).unwrap().model(batch).graph;
+        let compiled = planner::compile_graph(network, graph, &board, &options).unwrap();
+        let known = what_is_known(&compiled, &board, &table);
+        let own = |(operator, menu): (&Operator, &Menu)| menu.iter().find(|o| o.tactic == operator.tactic).map(|o| o.time.0);
+        let times = compiled.plan.operators.iter().zip(&known.menus).filter_map(own);
+        let time = times.sum();
+        (known, time)
+    }
+
+    #[test]
+    fn networks_without_times_have_tactics_that_suit_the_board() {
+        for (board, menus_order) in [("h200-sm16", 1.4), ("h200", 1.0)] {
+            let (known, time) = without_table("r50", 8, board);
+            let menus = || known.menus.iter().filter(|m| !m.is_empty());
+            assert!(
+                menus().count() > 40,
+                "{board}: the table does not know the network: it has to be measured again"
+            );
+            let fastest: u64 = menus().filter_map(|m| m.iter().map(|o| o.time.0).min()).sum();
+            let first: u64 = menus().map(|m| m[0].time.0).sum();
+            assert!(time <= fastest * 105 / 100, "{board}: {time} of {fastest}");
+            assert!(first as f64 >= fastest as f64 * menus_order, "{board}: {first}");
+        }
+    }
+}

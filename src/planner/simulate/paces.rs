@@ -1,0 +1,181 @@
+//! Paces: how long a tactic takes on an operator that was not measured with it, from those that were.
+//!
+//! A launch's time is taken to be a sum over what it does: beginning, rounds of blocks, what each of them multiplies, bytes that it
+//! moves ([`Loads`]). How long each of these takes is a tactic's *pace*, fitted ([`fit`]) to all times of the operator tables of one
+//! architecture's boards. The same pace holds for a whole GPU and for a part of it: a board with fewer SMs has more rounds. So a network
+//! that nobody measured, and a board of some SMs, have tactics that suit them. Where a tactic has few times, its kernel's pace stands in.
+//!
+//! The fitted paces are text, `boards/paces/<architecture>`, and part of the program.
+
+pub mod fit;
+mod loads;
+
+pub use loads::{COUNT, Loads};
+
+use crate::board::{BackendKind, BoardRecord};
+use crate::plan::format::{Operator, Tactic};
+use crate::planner::optable::told;
+use crate::units::Nanos;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+/// First line of a file of paces.
+const TITLE: &str = "platoon paces, format 1";
+/// Architectures with paces.
+const KNOWN: [(&str, &str); 1] = [("sm_90a", include_str!("../../../boards/paces/sm_90a"))];
+/// Times from which on a tactic has a pace of its own.
+pub const ENOUGH: u32 = 6;
+/// By how much a kernel's pace is taken to be longer, in percent: of two tactics, the one that is known leads.
+const DOUBT: f64 = 1.2;
+
+/// Nanoseconds that each load takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// For one of each of [`Loads`].
+    pub each: [f64; COUNT],
+    /// Times that it was fitted to.
+    pub times: u32,
+}
+
+impl Pace {
+    /// The time of some loads, in nanoseconds.
+    pub fn of(&self, loads: &Loads) -> f64 {
+        self.each.iter().zip(loads.0).map(|(each, load)| each * load).sum()
+    }
+}
+
+/// The paces of an architecture, by tactic and by kernel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Paces {
+    /// Where they come from: lines of whoever fitted them.
+    pub provenance: Vec<String>,
+    paces: BTreeMap<String, Pace>,
+}
+
+impl Paces {
+    /// Paces by the names of tactics, as [`told`] names them, and of kernels.
+    pub fn new(provenance: Vec<String>, paces: BTreeMap<String, Pace>) -> Paces {
+        Paces { provenance, paces }
+    }
+
+    /// The paces of a board's architecture; `None` where there are none.
+    pub fn of(board: &BoardRecord) -> Option<&'static Paces> {
+        static ALL: OnceLock<BTreeMap<&str, Paces>> = OnceLock::new();
+        let parse = |(architecture, text): (&'static str, &str)| Some((architecture, Paces::parse(text).ok()?));
+        let all = ALL.get_or_init(|| KNOWN.into_iter().filter_map(parse).collect());
+        all.get(board.architecture.as_str()).filter(|_| board.backend == BackendKind::Cuda)
+    }
+
+    /// How long an operator in one piece takes under its tactic, alone on a board: no less than its bytes from memory. `None` for
+    /// kernels without a pace.
+    pub fn time(&self, operator: &Operator, board: &BoardRecord) -> Option<Nanos> {
+        let loads = Loads::of(operator, board);
+        let kernel = || Some(self.paces.get(&kernel(operator.tactic))?.of(&loads) * DOUBT);
+        let time = self.own(operator.tactic, &loads).or_else(kernel)?;
+        Some(Nanos((time.max(loads.bytes()).ceil() as u64).max(1)))
+    }
+
+    /// Of a menu the fastest tactic by its own pace; the first where that one's is not known.
+    pub fn fastest(&self, operator: &Operator, board: &BoardRecord, menu: &[Tactic]) -> Option<Tactic> {
+        let loads = |tactic| {
+            let with = Operator {
+                tactic,
+                ..operator.clone()
+            };
+            Loads::of(&with, board)
+        };
+        let first = *menu.first()?;
+        let timed = menu.iter().filter_map(|&t| Some((self.own(t, &loads(t))?, t)));
+        let timed: Vec<(f64, Tactic)> = timed.collect();
+        match timed.first() {
+            Some((_, leader)) if *leader == first => timed.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, tactic)| tactic),
+            _ => Some(first),
+        }
+    }
+
+    /// The nanoseconds of a tactic that has a pace of its own.
+    pub fn own(&self, tactic: Tactic, loads: &Loads) -> Option<f64> {
+        self.paces.get(&told(tactic)).filter(|p| p.times >= ENOUGH).map(|p| p.of(loads))
+    }
+
+    /// The paces as text.
+    pub fn render(&self) -> String {
+        let mut text = format!("{TITLE}\n");
+        self.provenance.iter().for_each(|line| text.push_str(&format!("# {line}\n")));
+        for (name, pace) in &self.paces {
+            let each = pace.each.iter().map(|e| format!(" {e}")).collect::<String>();
+            let _ = writeln!(text, "{name} {}{each}", pace.times);
+        }
+        text
+    }
+
+    /// Reads their text; the error is a line, from 1.
+    pub fn parse(text: &str) -> Result<Paces, usize> {
+        let mut paces = Paces::default();
+        for (at, line) in (1usize..).zip(text.lines()) {
+            if at == 1 {
+                (line == TITLE).then_some(()).ok_or(at)?;
+            } else if let Some(line) = line.strip_prefix("# ") {
+                paces.provenance.push(line.to_owned());
+            } else {
+                let (name, pace) = entry(line).ok_or(at)?;
+                paces.paces.insert(name.to_owned(), pace);
+            }
+        }
+        if text.is_empty() { Err(1) } else { Ok(paces) }
+    }
+}
+
+/// The name of a tactic's kernel.
+pub fn kernel(tactic: Tactic) -> String {
+    format!("{:?}", tactic.kernel)
+}
+
+fn entry(line: &str) -> Option<(&str, Pace)> {
+    let mut words = line.split(' ');
+    let (name, times) = (words.next().filter(|n| !n.is_empty())?, words.next()?.parse().ok()?);
+    let mut each = [0.0; COUNT];
+    for own in &mut each {
+        *own = words.next()?.parse().ok().filter(|e: &f64| e.is_finite() && *e >= 0.0)?;
+    }
+    words.next().is_none().then_some((name, Pace { each, times }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paces_are_read_as_they_are_written_and_nothing_else_is() {
+        let pace = |times| Pace {
+            each: [0.25, 3.0, 0.0, 1e-3, 7.5, 0.0, 0.0, 0.0, 0.0, 2.0],
+            times,
+        };
+        let named = [("ConvWgmma/64x64/20".to_owned(), pace(40)), ("ConvWgmma".to_owned(), pace(900))];
+        let paces = Paces::new(vec!["of nothing".to_owned()], named.into());
+        let text = paces.render();
+        assert_eq!(Paces::parse(&text), Ok(paces));
+        let line = text.lines().count();
+        for wrong in [
+            text.replace("format 1", "format 2"),
+            text.clone() + "Pool 3 1 2 3\n",
+            text.clone() + "Pool 3 1 2 3 4 5 6 7 8 9 10 11\n",
+            text.clone() + "Pool 3 1 2 3 4 5 6 7 8 9 -1\n",
+            text.clone() + "Pool 3 1 2 3 4 5 6 7 8 9 nan\n",
+            text.clone() + "\n",
+        ] {
+            assert!(matches!(Paces::parse(&wrong), Err(at) if at == 1 || at == line + 1), "{wrong}");
+        }
+        assert_eq!(Paces::parse(""), Err(1));
+    }
+
+    #[test]
+    fn the_programs_own_paces_are_in_order() {
+        for (architecture, text) in KNOWN {
+            let paces = Paces::parse(text).unwrap_or_else(|line| panic!("{architecture}: line {line}"));
+            assert!(!paces.provenance.is_empty() && paces.paces.len() > 50, "{architecture}");
+            assert_eq!(paces.render(), text, "{architecture}");
+        }
+    }
+}
