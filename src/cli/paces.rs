@@ -3,7 +3,7 @@
 use super::{Outcome, compile, gpu, output};
 use crate::board::BoardRecord;
 use crate::plan::format::{Operator, Plan};
-use crate::plan::tactic::{self, Target};
+use crate::plan::tactic;
 use crate::planner::Compiled;
 use crate::planner::boards;
 use crate::planner::optable::OpTable;
@@ -105,10 +105,7 @@ fn menu(plan: &Plan, operator: &Operator, board: &BoardRecord, table: &OpTable) 
         let loads = Loads::of(&with, board);
         Some(Observed { tactic, loads, time })
     };
-    tactic::menu(plan, operator, Target::of(board))
-        .into_iter()
-        .filter_map(observed)
-        .collect()
+    tactic::menu_on(plan, operator, board).into_iter().filter_map(observed).collect()
 }
 
 /// How a network is served: the time of the tactics that are chosen over that of the fastest ones.
@@ -167,7 +164,7 @@ mod tests {
 
     #[test]
     fn networks_without_times_have_tactics_that_suit_the_board() {
-        for (board, menus_order) in [("h200-sm16", 1.4), ("h200", 1.0)] {
+        for board in ["h200-sm16", "h200"] {
             let (known, time) = without_table("r50", 8, board);
             let menus = || known.menus.iter().filter(|m| !m.is_empty());
             assert!(
@@ -177,7 +174,7 @@ mod tests {
             let fastest: u64 = menus().filter_map(|m| m.iter().map(|o| o.time.0).min()).sum();
             let first: u64 = menus().map(|m| m[0].time.0).sum();
             assert!(time <= fastest * 105 / 100, "{board}: {time} of {fastest}");
-            assert!(first as f64 >= fastest as f64 * menus_order, "{board}: {first}");
+            assert!(first <= fastest * 135 / 100, "{board}: {first} of {fastest} in the menus' order");
         }
     }
 }

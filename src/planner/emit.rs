@@ -43,7 +43,7 @@ pub(super) fn kernels(board: &BoardRecord) -> Option<Digest> {
 
 /// The tactic of an operator: the fastest that the board's table knows, else the fastest by pace, else the first of the menu.
 fn best(plan: &Plan, operator: &Operator, board: &BoardRecord, options: &CompileOptions) -> Option<Tactic> {
-    let mut menu = tactic::menu(plan, operator, Target::of(board));
+    let mut menu = tactic::menu_on(plan, operator, board);
     if options.generic_kernels {
         return menu.pop();
     }
@@ -53,8 +53,8 @@ fn best(plan: &Plan, operator: &Operator, board: &BoardRecord, options: &Compile
 }
 
 /// The tactics of an operator beside its own whose times are known, fastest first: all give the same bits.
-fn timed(plan: &Plan, operator: &Operator, target: Target, times: &dyn Fn(Tactic) -> Option<Nanos>) -> Vec<(Nanos, Tactic)> {
-    let menu = tactic::menu(plan, operator, target).into_iter().filter(|&t| t != operator.tactic);
+fn timed(plan: &Plan, operator: &Operator, board: &BoardRecord, times: &dyn Fn(Tactic) -> Option<Nanos>) -> Vec<(Nanos, Tactic)> {
+    let menu = tactic::menu_on(plan, operator, board).into_iter().filter(|&t| t != operator.tactic);
     let mut timed: Vec<(Nanos, Tactic)> = menu.filter_map(|t| Some((times(t)?, t))).collect();
     timed.sort_by_key(|(time, _)| *time);
     timed
@@ -215,8 +215,8 @@ fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options: &CompileO
     };
     // Measured times beside a measured one, paces beside a pace.
     let all = plan.operators.iter().map(|o| match measured(o) {
-        Some(_) => timed(plan, o, Target::of(board), &|t| measured(&with(o, t))),
-        None => timed(plan, o, Target::of(board), &|t| paced(&with(o, t))),
+        Some(_) => timed(plan, o, board, &|t| measured(&with(o, t))),
+        None => timed(plan, o, board, &|t| paced(&with(o, t))),
     });
     let all: Vec<Vec<(Nanos, Tactic)>> = all.collect();
     let tactics: Vec<Vec<Tactic>> = all.iter().map(|own| own.iter().map(|(_, t)| *t).collect()).collect();

@@ -91,13 +91,11 @@ impl AffineTile {
     }
 }
 
-/// True for products with work for every warp of half a large GPU: there the kernels come before the others of their class.
-pub fn leads(product: &Product<'_>) -> bool {
-    /// Multiprocessors of a large GPU.
-    const PROCESSORS: u64 = 132;
+/// True for products with work for every warp of half a GPU of so many units: there the kernels come before the others of their class.
+pub fn leads(product: &Product<'_>, units: u32) -> bool {
     let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
     let tiles = (samples * rows * columns).div_ceil(u64::from(PIXELS)) * channels.div_ceil(u64::from(NARROWEST));
-    tiles * 2 >= PROCESSORS * u64::from(WARPS)
+    tiles * 2 >= u64::from(units) * u64::from(WARPS)
 }
 
 #[cfg(test)]

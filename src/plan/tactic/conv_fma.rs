@@ -75,15 +75,13 @@ impl FmaTile {
         u64::from(pixels.div_ceil(u32::from(self.tile.0))) * u64::from(groups) * u64::from(across)
     }
 
-    /// Relative time of a product: of the rounds in which a large GPU takes the tiles, each the more for a product the fewer
+    /// Relative time of a product: of the rounds in which so many units take the tiles, each the more for a product the fewer
     /// a thread has of them.
-    fn estimate(&self, grouped: &Grouped<'_>) -> u64 {
-        /// Multiprocessors of a large GPU.
-        const PROCESSORS: u64 = 128;
+    fn estimate(&self, grouped: &Grouped<'_>, units: u64) -> u64 {
         /// What a tile costs before and behind its products, in steps along K of one pixel and channel a thread.
         const FIXED: u64 = 1 << 14;
         let pixels = grouped.product.out.extents[..3].iter().product();
-        let rounds = self.tiles(pixels, grouped.groups, grouped.outputs()).div_ceil(PROCESSORS);
+        let rounds = self.tiles(pixels, grouped.groups, grouped.outputs()).div_ceil(units);
         let [down, across] = [self.thread.0, self.thread.1].map(u64::from);
         let each = down * across * (8 + 16 / down + 16 / across);
         rounds * (grouped.depth() * each * u64::from(self.threads()) / 128 + FIXED)
@@ -136,15 +134,15 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Grouped<'a>, M
     Ok(grouped)
 }
 
-/// The menu's tactics, best first by estimate.
-pub fn menu(grouped: &Grouped<'_>) -> Vec<Tactic> {
+/// The menu's tactics, best first by estimate for a GPU of so many `units`.
+pub fn menu(grouped: &Grouped<'_>, units: u32) -> Vec<Tactic> {
     let costs = (0..).zip(MENU).map(|(variant, entry)| {
         let tactic = Tactic {
             kernel: Kernel::ConvFma,
             tile: entry.tile,
             variant,
         };
-        (entry.estimate(grouped), tactic)
+        (entry.estimate(grouped, u64::from(units.max(1))), tactic)
     });
     cheapest_first(costs)
 }

@@ -206,22 +206,20 @@ pub fn fits(entry: &MmaTile, product: &Product<'_>, split_k: u16, prologue: bool
     need(split_k > 1 || entry.splits == Splits::Apart, Misfit::Tile)
 }
 
-/// The menu's tactics for a product, best first by estimate: the time is that of the rounds in which a large GPU takes the
-/// tiles, each a fixed cost and its share of products.
-pub fn menu(product: &Product<'_>, split_k: u16, prologue: bool) -> Vec<Tactic> {
+/// The menu's tactics for a product, best first by estimate: the time is that of the rounds in which a GPU of so many
+/// `units` takes the tiles, each a fixed cost and its share of products.
+pub fn menu(product: &Product<'_>, split_k: u16, prologue: bool, units: u32) -> Vec<Tactic> {
     let costs = MmaTile::tactics().filter_map(|tactic| {
         let entry = MmaTile::of(tactic)?;
         fits(entry, product, split_k, prologue).ok()?;
-        Some((entry.estimate(product, split_k), tactic))
+        Some((entry.estimate(product, split_k, u64::from(units.max(1))), tactic))
     });
     cheapest_first(costs)
 }
 
 impl MmaTile {
     /// Relative time of a product, in units of one K block of a tile of 32 by 32.
-    fn estimate(&self, product: &Product<'_>, split_k: u16) -> u64 {
-        /// Multiprocessors of a large GPU.
-        const PROCESSORS: u64 = 128;
+    fn estimate(&self, product: &Product<'_>, split_k: u16, units: u64) -> u64 {
         /// What a tile costs before and behind its products.
         const FIXED: u64 = 24;
         let [samples, rows, columns, channels] = product.out.extents.map(u64::from);
@@ -231,7 +229,7 @@ impl MmaTile {
         let blocks = product.k().div_ceil(u64::from(K_BLOCK)).div_ceil(apart);
         // Blocks of the same processor hide each other's fixed cost, not each other's products.
         let warps = (high / u64::from(self.warp.0)) * (wide / u64::from(self.warp.1));
-        let rounds = (tiles * apart).div_ceil(PROCESSORS);
+        let rounds = (tiles * apart).div_ceil(units);
         let area = high * wide / 1024;
         // Narrow warps read more of shared memory for each product.
         let reads = 64 / u64::from(self.warp.0) + 64 / u64::from(self.warp.1);

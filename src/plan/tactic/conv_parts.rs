@@ -77,9 +77,7 @@ impl PartTile {
     }
 
     /// Relative time of a product, in cycles of a multiprocessor.
-    fn estimate(&self, product: &Parted<'_>) -> u64 {
-        /// Multiprocessors of a large GPU.
-        const PROCESSORS: u64 = 128;
+    fn estimate(&self, product: &Parted<'_>, units: u64) -> u64 {
         /// What a tile costs before and behind its products.
         const FIXED: u64 = 1500;
         let [high, wide] = [self.tile.0, self.tile.1].map(u64::from);
@@ -90,7 +88,7 @@ impl PartTile {
         let tiles = pixels.div_ceil(high) * u64::from(product.widest().0).div_ceil(wide) * product.count();
         let blocks = deepest * (high * wide * u64::from(self.step) / 2048 + (high + wide) * 2);
         let resident = (160 << 10) / u64::from(self.shared()).max(1);
-        tiles.div_ceil(PROCESSORS) * blocks + tiles.div_ceil(PROCESSORS * resident.clamp(1, 6)) * FIXED
+        tiles.div_ceil(units) * blocks + tiles.div_ceil(units * resident.clamp(1, 6)) * FIXED
     }
 }
 
@@ -348,15 +346,15 @@ fn constant<'a>(plan: &Plan, call: &'a Call, index: usize) -> Result<&'a View, M
     Ok(view)
 }
 
-/// The menu's tactics, best first by estimate.
-pub fn menu(product: &Parted<'_>) -> Vec<Tactic> {
+/// The menu's tactics, best first by estimate for a GPU of so many `units`.
+pub fn menu(product: &Parted<'_>, units: u32) -> Vec<Tactic> {
     let costs = (0..).zip(MENU).map(|(variant, entry)| {
         let tactic = Tactic {
             kernel: Kernel::ConvParts,
             tile: entry.tile,
             variant,
         };
-        (entry.estimate(product), tactic)
+        (entry.estimate(product, u64::from(units.max(1))), tactic)
     });
     cheapest_first(costs)
 }

@@ -198,11 +198,9 @@ pub fn fits(entry: &PatchTile, product: &Product<'_>, split_k: u16) -> Result<()
     }
 }
 
-/// The menu's tactics for a product, best first by estimate: the products that one multiprocessor of a large GPU computes.
+/// The menu's tactics for a product, best first by estimate: the products that one of a GPU's `units` computes.
 /// Those that keep their weights come first.
-pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
-    /// Multiprocessors of a large GPU.
-    const PROCESSORS: u64 = 132;
+pub fn menu(product: &Product<'_>, split_k: u16, units: u32) -> Vec<Tactic> {
     let costs = (0..)
         .zip(MENU)
         .filter(|(_, entry)| fits(entry, product, split_k).is_ok())
@@ -212,7 +210,7 @@ pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
                 tile: entry.tile(),
                 variant,
             };
-            let rounds = entry.tiles(product).div_ceil(PROCESSORS);
+            let rounds = entry.tiles(product).div_ceil(u64::from(units.max(1)));
             let cost = rounds * u64::from(entry.rows) * u64::from(entry.channels());
             // Of the same products, wide tiles leave shared memory the most time.
             let narrow = !entry.is_wide();

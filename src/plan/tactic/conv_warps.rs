@@ -197,16 +197,14 @@ pub fn splits(product: &Product<'_>, prologue: Option<&Prologue>) -> u16 {
     Share::of(product, prologue).warps() as u16
 }
 
-/// The menu's tactics for a product, best first by estimate: blocks that fill a large GPU, and then the fewest of them.
-pub fn menu(product: &Product<'_>, prologue: Option<&Prologue>) -> Vec<Tactic> {
-    /// Multiprocessors of a large GPU.
-    const PROCESSORS: u64 = 132;
+/// The menu's tactics for a product, best first by estimate: blocks that fill a GPU of so many `units`, and then the fewest of them.
+pub fn menu(product: &Product<'_>, prologue: Option<&Prologue>, units: u32) -> Vec<Tactic> {
     let costs = WarpsTile::tactics()
         .zip(MENU)
         .filter(|(_, entry)| entry.serves(Share::of(product, prologue)))
         .map(|(tactic, entry)| {
             let tile = u64::from(entry.tile.0) * u64::from(entry.tile.1) / 256;
-            let rounds = entry.blocks(product).div_ceil(PROCESSORS);
+            let rounds = entry.blocks(product).div_ceil(u64::from(units.max(1)));
             (rounds * (4 + tile * u64::from(entry.turns)), tactic)
         });
     cheapest_first(costs)

@@ -348,13 +348,13 @@ pub fn fits(entry: &WgmmaTile, product: &Product<'_>, split_k: u16) -> Result<()
     need(held && (split_k == 1) == (entry.chains == Chains::One), Misfit::Tile)
 }
 
-/// The menu's tactics for a product, best first by estimate: the time is that of the rounds in which a large GPU takes the
-/// tiles, each a fixed cost and its share of products.
-pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
+/// The menu's tactics for a product, best first by estimate: the time is that of the rounds in which a GPU of so many
+/// `units` takes the tiles, each a fixed cost and its share of products.
+pub fn menu(product: &Product<'_>, split_k: u16, units: u32) -> Vec<Tactic> {
     let costs = WgmmaTile::tactics().filter_map(|tactic| {
         let entry = WgmmaTile::of(tactic)?;
         fits(entry, product, split_k).ok()?;
-        Some((entry.estimate(product, split_k), tactic))
+        Some((entry.estimate(product, split_k, u64::from(units.max(1))), tactic))
     });
     cheapest_first(costs)
 }
@@ -362,9 +362,7 @@ pub fn menu(product: &Product<'_>, split_k: u16) -> Vec<Tactic> {
 impl WgmmaTile {
     /// Relative time of a product, in cycles of a tensor core that multiplies 64 by 64 by 16 in 32; its constants are fitted
     /// to times of an H200.
-    fn estimate(&self, product: &Product<'_>, split_k: u16) -> u64 {
-        /// Multiprocessors of a large GPU.
-        const PROCESSORS: u64 = 132;
+    fn estimate(&self, product: &Product<'_>, split_k: u16, units: u64) -> u64 {
         /// What a launch costs, and a tile before and behind its products, for each 64 by 64 outputs.
         const START: u64 = 2000;
         const FINISH: u64 = 200;
@@ -398,15 +396,15 @@ impl WgmmaTile {
             Sharing::PingPong { kept: None, pair, .. } => {
                 let (block, start) = if pair { (block * 7 / 8, START + MEET) } else { (block, START) };
                 let products = k_blocks(product) * block.max(LATENCY / u64::from(self.stages - 1));
-                return start + tiles.div_ceil(PROCESSORS) * products.max(last) + last;
+                return start + tiles.div_ceil(units) * products.max(last) + last;
             }
             // Warpgroups that take tiles of their own are like blocks.
             Sharing::PingPong { warpgroups, .. } => u64::from(warpgroups),
             Sharing::Together => u64::from(self.blocks),
         };
-        let (full, rest) = (tiles / (PROCESSORS * blocks), tiles % (PROCESSORS * blocks));
+        let (full, rest) = (tiles / (units * blocks), tiles % (units * blocks));
         let loads = self.kept().map_or(0, |_| LOAD * k_blocks(product));
-        START + loads + full * wave(blocks) + wave(rest.div_ceil(PROCESSORS))
+        START + loads + full * wave(blocks) + wave(rest.div_ceil(units))
     }
 }
 

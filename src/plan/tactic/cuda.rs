@@ -94,9 +94,9 @@ fn warps_class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass> {
     }
 }
 
-/// All tactics that can run the operator in its class, best first.
-pub(super) fn menu(plan: &Plan, operator: &Operator, wgmma: bool) -> Vec<Tactic> {
-    candidates(plan, operator)
+/// All tactics that can run the operator in its class, best first on a GPU of so many units.
+pub(super) fn menu(plan: &Plan, operator: &Operator, wgmma: bool, units: u32) -> Vec<Tactic> {
+    candidates(plan, operator, units)
         .into_iter()
         .filter(|&tactic| (wgmma || !fills_hopper(tactic.kernel)) && fits(tactic, plan, operator).is_ok())
         .collect()
@@ -108,17 +108,17 @@ fn fills_hopper(kernel: Kernel) -> bool {
 }
 
 /// Every tactic of the backend, in the order in which the menu prefers them.
-fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
+fn candidates(plan: &Plan, operator: &Operator, units: u32) -> Vec<Tactic> {
     let split_k = operator.class.split_k;
     if warps_class(plan, operator) == Some(operator.class) {
         return match prologue::cut(plan, operator) {
-            Some((prologue, body)) => with_keepers(plan, &body, warps(plan, &body, Some(&prologue))),
-            None => [warps(plan, operator, None), vec![conv_taps::TACTIC]].concat(),
+            Some((prologue, body)) => with_keepers(plan, &body, units, warps(plan, &body, Some(&prologue), units)),
+            None => [warps(plan, operator, None, units), vec![conv_taps::TACTIC]].concat(),
         };
     }
     if let Some((_, body)) = prologue::cut(plan, operator) {
-        let tiles = conv_mma::product(plan, &body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, true));
-        return with_keepers(plan, &body, tiles);
+        let tiles = conv_mma::product(plan, &body).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, true, units));
+        return with_keepers(plan, &body, units, tiles);
     }
     let cut = pictures::cut(operator);
     let body = cut.as_ref().unwrap_or(operator);
@@ -126,16 +126,16 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
         .ok()
         .filter(|_| operator.class.family == Family::TensorCore);
     let products = match operator.class.family {
-        _ if parted.is_some() => parted.map_or(Vec::new(), |p| conv_parts::menu(&p)),
-        Family::Wgmma => match on_wgmma(plan, body, split_k) {
-            none if none.is_empty() => stem::product(plan, body).map_or(Vec::new(), |p| stem::menu(&p)),
+        _ if parted.is_some() => parted.map_or(Vec::new(), |p| conv_parts::menu(&p, units)),
+        Family::Wgmma => match on_wgmma(plan, body, split_k, units) {
+            none if none.is_empty() => stem::product(plan, body).map_or(Vec::new(), |p| stem::menu(&p, units)),
             tactics => tactics,
         },
-        _ => on_mma(plan, body, split_k),
+        _ => on_mma(plan, body, split_k, units),
     };
-    let floats = conv_fma::product(plan, operator).map_or(Vec::new(), |p| conv_fma::menu(&p));
+    let floats = conv_fma::product(plan, operator).map_or(Vec::new(), |p| conv_fma::menu(&p, units));
     let single = |kernels: &[Kernel]| kernels.iter().copied().map(Tactic::of).collect::<Vec<_>>();
-    let leading = depthwise_strip::leading(operator);
+    let leading = depthwise_strip::leading(operator, units);
     let strips = if leading.is_empty() {
         Strip::tactics().collect()
     } else {
@@ -157,22 +157,22 @@ fn candidates(plan: &Plan, operator: &Operator) -> Vec<Tactic> {
 }
 
 /// The tactics of a product behind scale, shift and relu, and those of the kernels that keep its weights.
-fn with_keepers(plan: &Plan, body: &Operator, tactics: Vec<Tactic>) -> Vec<Tactic> {
+fn with_keepers(plan: &Plan, body: &Operator, units: u32, tactics: Vec<Tactic>) -> Vec<Tactic> {
     let keepers = AffineTile::tactics().collect();
-    match conv_mma::product(plan, body).is_ok_and(|p| conv_affine::leads(&p)) {
+    match conv_mma::product(plan, body).is_ok_and(|p| conv_affine::leads(&p, units)) {
         true => [keepers, tactics].concat(),
         false => [tactics, keepers].concat(),
     }
 }
 
 /// The tactics of the kernels whose warps share out K, best first.
-fn warps(plan: &Plan, body: &Operator, prologue: Option<&Prologue>) -> Vec<Tactic> {
-    conv_warps::product(plan, body, prologue).map_or(Vec::new(), |p| conv_warps::menu(&p, prologue))
+fn warps(plan: &Plan, body: &Operator, prologue: Option<&Prologue>, units: u32) -> Vec<Tactic> {
+    conv_warps::product(plan, body, prologue).map_or(Vec::new(), |p| conv_warps::menu(&p, prologue, units))
 }
 
 /// The tactics of the kernels that multiply by `mma.sync`, best first.
-fn on_mma(plan: &Plan, operator: &Operator, split_k: u16) -> Vec<Tactic> {
-    let tiles = conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false));
+fn on_mma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<Tactic> {
+    let tiles = conv_mma::product(plan, operator).map_or(Vec::new(), |p| conv_mma::menu(&p, split_k, false, units));
     match conv_narrow::product(plan, operator) {
         Ok(product) if conv_narrow::leads(&product) => [conv_narrow::menu(&product), tiles].concat(),
         Ok(product) => [tiles, conv_narrow::menu(&product)].concat(),
@@ -181,15 +181,15 @@ fn on_mma(plan: &Plan, operator: &Operator, split_k: u16) -> Vec<Tactic> {
 }
 
 /// The tactics of the kernels that multiply by `wgmma`, best first.
-fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16) -> Vec<Tactic> {
+fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<Tactic> {
     if let Some(body) = pooled::cut(operator) {
-        return conv_patch::product(plan, &body).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k));
+        return conv_patch::product(plan, &body).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k, units));
     }
     let Ok(product) = conv_wgmma::product(plan, operator) else {
         return Vec::new();
     };
-    let tiles = conv_wgmma::menu(&product, split_k);
-    let patches = conv_patch::product(plan, operator).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k));
+    let tiles = conv_wgmma::menu(&product, split_k, units);
+    let patches = conv_patch::product(plan, operator).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k, units));
     let keeps_weights = |t: &Tactic| PatchTile::of(*t).is_some_and(|e| matches!(e.kept, Kept::Weights { .. }));
     let tiles = match patches.first().is_some_and(keeps_weights) {
         true => [patches, tiles].concat(),

@@ -35,8 +35,8 @@ pub const MENU: &[Strip] = &[
 
 /// Channels that the other kernels load at once.
 const GROUP: u32 = 8;
-/// Threads that occupy a large GPU, of two channels each.
-const OCCUPIED: u64 = 132 * 128;
+/// Threads that occupy a unit, of two channels each.
+const OCCUPIED: u64 = 128;
 
 impl Strip {
     /// The entry that a tactic names; `None` for tactics of other kernels or strips that do not exist.
@@ -110,7 +110,7 @@ pub fn fits(tactic: Tactic, operator: &Operator) -> Result<(), Misfit> {
 }
 
 /// The tactics that come before the other kernels', best first: all where those for whole groups of channels do not take the operator.
-pub(super) fn leading(operator: &Operator) -> Vec<Tactic> {
+pub(super) fn leading(operator: &Operator, units: u32) -> Vec<Tactic> {
     let x = operator.calls.first().and_then(|call| call.inputs.first());
     let (Some(Operand::View(x)), Some(y)) = (x, operator.outputs.first()) else {
         return Vec::new();
@@ -118,7 +118,8 @@ pub(super) fn leading(operator: &Operator) -> Vec<Tactic> {
     if in_groups(x, GROUP) || y.layout.shape.rank() != 4 {
         return Vec::new();
     }
-    // The largest strips that occupy a large GPU, or else the smallest.
+    // The largest strips that occupy so many units, or else the smallest.
+    let occupied = OCCUPIED * u64::from(units);
     let shape = y.layout.shape;
     let threads = |t: &Tactic| {
         let [rows, pixels] = [(2, t.tile.1), (3, t.tile.0)].map(|(axis, each)| u64::from(shape.dim(axis).div_ceil(u32::from(each))));
@@ -126,7 +127,7 @@ pub(super) fn leading(operator: &Operator) -> Vec<Tactic> {
     };
     let mut all: Vec<Tactic> = Strip::tactics().collect();
     all.sort_by_key(|t| match threads(t) {
-        enough @ OCCUPIED.. => (0, enough),
+        enough if enough >= occupied => (0, enough),
         few => (1, u64::MAX - few),
     });
     all

@@ -141,11 +141,23 @@ pub fn fits_on(backend: BackendKind, plan: &Plan, operator: &Operator) -> Result
     }
 }
 
-/// All tactics that can run the operator on a target, in the operator's arithmetic class, best first where nothing is
+/// Units of a large GPU: what a menu is in order for where no board is named.
+const LARGE: u32 = 132;
+
+/// All tactics that can run the operator on a target, in the operator's arithmetic class, best first on a large GPU where nothing is
 /// measured. On the CPU the generic kernel is always the last; on a GPU the list is empty for what it cannot run.
 pub fn menu(plan: &Plan, operator: &Operator, target: Target) -> Vec<Tactic> {
+    sized(plan, operator, target, LARGE)
+}
+
+/// The same tactics, best first on a board.
+pub fn menu_on(plan: &Plan, operator: &Operator, board: &BoardRecord) -> Vec<Tactic> {
+    sized(plan, operator, Target::of(board), board.units)
+}
+
+fn sized(plan: &Plan, operator: &Operator, target: Target, units: u32) -> Vec<Tactic> {
     match target {
         Target::Cpu => cpu::menu(plan, operator),
-        Target::Cuda { wgmma } => cuda::menu(plan, operator, wgmma),
+        Target::Cuda { wgmma } => cuda::menu(plan, operator, wgmma, units),
     }
 }

@@ -247,7 +247,7 @@ pub fn fits(entry: &StemTile, product: &Product<'_>) -> Result<(), Misfit> {
 }
 
 /// The menu's tactics for a product, best first by estimate.
-pub fn menu(product: &Product<'_>) -> Vec<Tactic> {
+pub fn menu(product: &Product<'_>, units: u32) -> Vec<Tactic> {
     let costs = (0..)
         .zip(MENU)
         .filter(|(_, entry)| fits(entry, product).is_ok())
@@ -257,14 +257,14 @@ pub fn menu(product: &Product<'_>) -> Vec<Tactic> {
                 tile: (entry.pixels, BLOCK_CHANNELS as u16),
                 variant,
             };
-            (entry.estimate(product), tactic)
+            (entry.estimate(product, u64::from(units.max(1))), tactic)
         });
     cheapest_first(costs)
 }
 
 impl StemTile {
-    /// Relative time of a product, in cycles.
-    fn estimate(&self, product: &Product<'_>) -> u64 {
+    /// Relative time of a product on so many units, in cycles.
+    fn estimate(&self, product: &Product<'_>, units: u64) -> u64 {
         /// Bytes that an SM stores in a cycle.
         const STORED: u64 = 32;
         /// Cycles that a pixel of a row costs on its way into shared memory.
@@ -283,11 +283,14 @@ impl StemTile {
             let segments = u64::from(band.rows) * u64::from(blocks_across(product));
             // A band on its own, or as many as share a multiprocessor's units.
             let alone = row * u64::from(lie.room) / BANDED + segments.div_ceil(u64::from(band.groups)) * (multiply + TURNED);
-            let together = bands.div_ceil(u64::from(PROCESSORS)).min(u64::from(band.together));
-            return bands.div_ceil(u64::from(self.blocks)) * alone.max(together * segments * multiply.max(store));
+            let together = bands.div_ceil(units).min(u64::from(band.together));
+            let rounds = bands.div_ceil((units * u64::from(band.together)).min(u64::from(self.blocks)));
+            return rounds * alone.max(together * segments * multiply.max(store));
         }
         let fill = row * u64::from(product.window.kernel[0]) * LOADED;
-        fill + items.div_ceil(u64::from(self.blocks)) * multiply.max(store) + multiply.min(store)
+        // Blocks that come later begin with an empty ring, as the first do.
+        let blocks = items.min(u64::from(self.blocks)).max(1);
+        blocks.div_ceil(units) * (fill + items.div_ceil(blocks) * multiply.max(store) + multiply.min(store))
     }
 }
 
