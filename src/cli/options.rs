@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Name of the board that is this machine's processor.
 const HOST: &str = "host";
@@ -142,7 +142,10 @@ impl Common {
     pub fn board(&self) -> anyhow::Result<BoardRecord> {
         let wants_gpu = self.backend == Some(BackendName::Cuda);
         let board = match &self.board {
-            Some(name) => boards::load(name)?,
+            Some(name) => match unknown(name) {
+                Some(told) => return Err(anyhow::anyhow!(told)),
+                None => boards::load(name)?,
+            },
             None if wants_gpu => gpu::board()?,
             None => boards::load(HOST)?,
         };
@@ -256,4 +259,21 @@ impl Common {
     pub fn folder(&self, board: &BoardRecord) -> PathBuf {
         self.plans.join(&board.name)
     }
+}
+
+/// What is said of a name that no board has; `None` for one that some board has, and for files.
+fn unknown(name: &str) -> Option<String> {
+    if name == HOST || name.ends_with(".toml") {
+        return None;
+    }
+    let files = boards::all(Path::new("boards"));
+    let names: Vec<_> = files.iter().filter_map(|(path, _)| path.file_stem()?.to_str()).collect();
+    let known = match names.as_slice() {
+        [] => "no folder `boards` is here".to_owned(),
+        some if some.contains(&name) => return None,
+        some => format!("in `boards` there are {}", some.join(", ")),
+    };
+    Some(format!(
+        "no board `{name}`: {known}; a board's file is named with its ending, .toml"
+    ))
 }

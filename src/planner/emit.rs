@@ -48,7 +48,7 @@ fn best(plan: &Plan, operator: &Operator, board: &BoardRecord, options: &Compile
         return menu.pop();
     }
     let measured = options.times.as_ref().and_then(|t| t.fastest(plan, operator, &menu));
-    let paced = || Paces::of(board)?.fastest(operator, board, &menu);
+    let paced = || Paces::guide(board)?.fastest(operator, board, &menu);
     measured.map(|(tactic, _)| tactic).or_else(paced).or_else(|| menu.first().copied())
 }
 

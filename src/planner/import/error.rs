@@ -21,7 +21,7 @@ impl std::fmt::Display for Kind {
             Kind::Malformed => "malformed",
             Kind::Unsupported => "not supported",
             Kind::Limit => "beyond a limit",
-            Kind::Options => "options",
+            Kind::Options => "what is asked for",
         })
     }
 }

@@ -61,10 +61,22 @@ impl Paces {
 
     /// The paces of a board's architecture; `None` where there are none.
     pub fn of(board: &BoardRecord) -> Option<&'static Paces> {
+        Paces::all()
+            .get(board.architecture.as_str())
+            .filter(|_| board.backend == BackendKind::Cuda)
+    }
+
+    /// What a board's tactics are chosen by: its architecture's paces, or else those of another one, whose GPUs run the same kernels for
+    /// all that is not a Hopper's own. They tell tactics apart, and no times.
+    pub fn guide(board: &BoardRecord) -> Option<&'static Paces> {
+        let another = || Paces::all().values().next().filter(|_| board.backend == BackendKind::Cuda);
+        Paces::of(board).or_else(another)
+    }
+
+    fn all() -> &'static BTreeMap<&'static str, Paces> {
         static ALL: OnceLock<BTreeMap<&str, Paces>> = OnceLock::new();
         let parse = |(architecture, text): (&'static str, &str)| Some((architecture, Paces::parse(text).ok()?));
-        let all = ALL.get_or_init(|| KNOWN.into_iter().filter_map(parse).collect());
-        all.get(board.architecture.as_str()).filter(|_| board.backend == BackendKind::Cuda)
+        ALL.get_or_init(|| KNOWN.into_iter().filter_map(parse).collect())
     }
 
     /// How long an operator in one piece takes under its tactic, alone on a board: no less than its bytes from memory. `None` for

@@ -109,7 +109,10 @@ fn parse(equation: &str, operands: usize) -> Fallible<(Vec<Vec<char>>, Vec<char>
     }
     for term in &terms {
         if (1..term.len()).any(|i| term[..i].contains(&term[i])) {
-            return Err(unsupported(format!("`{equation}`: a diagonal")).at("equation"));
+            return Err(unsupported(format!(
+                "`{equation}`: a diagonal, whose letter one operand has twice: take it with Gather before"
+            ))
+            .at("equation"));
         }
     }
     Ok((terms, result))

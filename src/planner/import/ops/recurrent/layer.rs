@@ -55,7 +55,7 @@ impl Layer {
             other => return Err(malformed(format!("`{other}`")).at("direction")),
         };
         if node.float("clip")?.is_some() {
-            return Err(unsupported("clipped gates").at("clip"));
+            return Err(unsupported("clipped gates: export the layer without `clip`").at("clip"));
         }
         let batch_first = node.flag("layout", false)?;
         if x.shape().rank() != 3 || r.shape().rank() != 3 {
