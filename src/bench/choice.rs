@@ -9,7 +9,7 @@ use super::BenchError;
 use super::bed::Bed;
 use super::inputs::{self, Picture};
 use super::measure::{Samples, TURN, WARM};
-use super::refine::{self, Limit};
+use super::refine::{self, BASELINES, Limit};
 use super::stage::{Inputs, Stage};
 use crate::board::BoardRecord;
 use crate::plan::format::Plan;
@@ -19,8 +19,6 @@ use crate::runtime::Options;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The searchers that leave everything as it is.
-pub const BASELINES: [&str; 2] = ["sequential", "streams"];
 /// Plans of each searcher that are measured, unless another number is asked for.
 pub const MOST: usize = 3;
 /// The searcher whose plan's results the others' are compared with.

@@ -13,7 +13,6 @@ mod race;
 mod sweep;
 
 use super::BenchError;
-use super::choice::BASELINES;
 use super::measure::Samples;
 use crate::plan::format::Plan;
 use crate::planner::Compiled;
@@ -25,6 +24,8 @@ use race::{mark, race};
 use std::time::{Duration, Instant};
 use sweep::Sweep;
 
+/// The searchers that leave everything as it is.
+pub const BASELINES: [&str; 2] = ["sequential", "streams"];
 /// New plans of a round.
 const PLANS: usize = 32;
 /// The best plans so far that new ones are made from,
