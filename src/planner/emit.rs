@@ -13,7 +13,7 @@ use crate::backend::cuda::sources;
 use crate::board::{BackendKind, BoardRecord};
 use crate::ids::TenantId;
 use crate::plan::check;
-use crate::plan::format::{Basis, Buffer, Digest, Operator, Plan, Prediction, Section, Space, Tactic, WeightFile};
+use crate::plan::format::{Basis, Buffer, Digest, Kernel, Operator, Plan, Prediction, Section, Space, Tactic, WeightFile};
 use crate::plan::tactic::{self, Target};
 use crate::plan::weights::WeightFileBuilder;
 use crate::units::Nanos;
@@ -208,7 +208,7 @@ fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options: &CompileO
         return vec![Vec::new(); plan.operators.len()];
     }
     let measured = |o: &Operator| options.times.as_ref()?.of(plan, o);
-    let paced = |o: &Operator| Paces::of(board)?.time(o, board);
+    let paced = |o: &Operator| Paces::of(board).filter(|_| o.tactic.kernel != Kernel::Generic)?.time(o, board);
     let with = |operator: &Operator, tactic| Operator {
         tactic,
         ..operator.clone()

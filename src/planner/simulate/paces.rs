@@ -13,7 +13,7 @@ mod loads;
 pub use loads::{COUNT, Loads};
 
 use crate::board::{BackendKind, BoardRecord};
-use crate::plan::format::{Operator, Tactic};
+use crate::plan::format::{Kernel, Operator, Tactic};
 use crate::planner::optable::told;
 use crate::units::Nanos;
 use std::collections::BTreeMap;
@@ -106,8 +106,12 @@ impl Paces {
         }
     }
 
-    /// The nanoseconds of a tactic that has a pace of its own.
+    /// The nanoseconds of a tactic that has a pace of its own. The generic kernel has none: what it computes is too various, and where
+    /// others serve, they are there because it is slow.
     pub fn own(&self, tactic: Tactic, loads: &Loads) -> Option<f64> {
+        if tactic.kernel == Kernel::Generic {
+            return None;
+        }
         self.paces.get(&told(tactic)).filter(|p| p.times >= ENOUGH).map(|p| p.of(loads))
     }
 
@@ -180,6 +184,22 @@ mod tests {
             assert!(matches!(Paces::parse(&wrong), Err(at) if at == 1 || at == line + 1), "{wrong}");
         }
         assert_eq!(Paces::parse(""), Err(1));
+    }
+
+    #[test]
+    fn the_generic_kernel_is_never_preferred() {
+        let none = Pace {
+            each: [0.0; COUNT],
+            times: 100,
+        };
+        let pool = Pace {
+            each: [9.0; COUNT],
+            times: 100,
+        };
+        let named = [Kernel::Generic, Kernel::Pool].map(Tactic::of);
+        let paces = Paces::new(Vec::new(), named.iter().map(|t| told(*t)).zip([none, pool]).collect());
+        let loads = Loads([1.0; COUNT]);
+        assert_eq!(named.map(|t| paces.own(t, &loads)), [None, Some(90.0)]);
     }
 
     #[test]
