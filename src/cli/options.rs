@@ -142,10 +142,7 @@ impl Common {
     pub fn board(&self) -> anyhow::Result<BoardRecord> {
         let wants_gpu = self.backend == Some(BackendName::Cuda);
         let board = match &self.board {
-            Some(name) => match unknown(name) {
-                Some(told) => return Err(anyhow::anyhow!(told)),
-                None => boards::load(name)?,
-            },
+            Some(name) => boards::load(name).map_err(|error| unknown(name).unwrap_or_else(|| error.into()))?,
             None if wants_gpu => gpu::board()?,
             None => boards::load(HOST)?,
         };
@@ -262,7 +259,7 @@ impl Common {
 }
 
 /// What is said of a name that no board has; `None` for one that some board has, and for files.
-fn unknown(name: &str) -> Option<String> {
+fn unknown(name: &str) -> Option<anyhow::Error> {
     if name == HOST || name.ends_with(".toml") {
         return None;
     }
@@ -273,7 +270,7 @@ fn unknown(name: &str) -> Option<String> {
         some if some.contains(&name) => return None,
         some => format!("in `boards` there are {}", some.join(", ")),
     };
-    Some(format!(
+    Some(anyhow::anyhow!(
         "no board `{name}`: {known}; a board's file is named with its ending, .toml"
     ))
 }

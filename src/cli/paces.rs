@@ -113,16 +113,16 @@ fn row(known: &Known, paces: &Paces) -> [String; 6] {
     let (mut best, mut first, mut chosen) = (0, 0, 0);
     let mut errors = Vec::new();
     for menu in known.menus.iter().filter(|m| !m.is_empty()) {
-        let own = |o: &Observed| paces.own(o.tactic, &o.loads);
-        let by_pace = menu
-            .iter()
-            .filter(|o| own(o).is_some())
-            .min_by(|a, b| own(a).unwrap_or(f64::MAX).total_cmp(&own(b).unwrap_or(f64::MAX)));
-        let choice = by_pace.filter(|_| own(&menu[0]).is_some()).unwrap_or(&menu[0]);
+        let loaded: Vec<_> = menu.iter().map(|o| (o.tactic, o.loads)).collect();
+        let choice = &menu[paces.choice(&loaded)];
         best += menu.iter().map(|o| o.time.0).min().unwrap_or(0);
         first += menu[0].time.0;
         chosen += choice.time.0;
-        errors.extend(own(choice).map(|time| (time / choice.time.0.max(1) as f64 - 1.0).abs()));
+        errors.extend(
+            paces
+                .own(choice.tactic, &choice.loads)
+                .map(|time| (time / choice.time.0.max(1) as f64 - 1.0).abs()),
+        );
     }
     errors.sort_by(f64::total_cmp);
     let over = |time: u64| format!("{:.3}", time as f64 / best.max(1) as f64);

@@ -109,7 +109,7 @@ impl Menu {
         let price = |&way: &usize| {
             let cost = &self.costs[own.first[way] as usize];
             let held = cost.abreast();
-            if held <= units { (0, cost.alone()) } else { (held, cost.alone()) }
+            (if held <= units { 0 } else { held }, cost.alone())
         };
         let ways = 0..own.ways.len().min(usize::from(u8::MAX) + 1);
         ways.min_by_key(price).unwrap_or(0) as u8

@@ -139,8 +139,6 @@ pub struct Costs<'a> {
     measured: Measured<'a>,
     /// For each operator where its time comes from.
     sources: Vec<Source>,
-    /// Where the operators' times come from: measured if all are.
-    pub basis: Basis,
 }
 
 impl<'a> Costs<'a> {
@@ -151,7 +149,6 @@ impl<'a> Costs<'a> {
 
     /// The same on a machine that is not quite the board's.
     pub fn on(machine: Machine, operators: &'a [Operator], board: &BoardRecord, measured: Measured<'a>) -> Costs<'a> {
-        let mut basis = Basis::Measured;
         let cold = cold(operators, &machine);
         let mut sources = vec![Source::Estimated; operators.len()];
         let known = operators.iter().zip(&cold).zip(&mut sources).map(|((operator, &cold), source)| {
@@ -160,14 +157,11 @@ impl<'a> Costs<'a> {
                 ..operator.clone()
             };
             let footprint = Footprint::of(operator, board);
-            if let Some(time) = measured(&uncut) {
-                *source = Source::Measured;
-                return vec![Known::measured(operator, footprint, time, cold, &machine)];
-            }
-            basis = Basis::Estimated;
-            vec![match Paces::of(board).and_then(|p| p.time(&uncut, board)) {
-                Some(time) => {
-                    *source = Source::Paced;
+            let paced = || Some((Paces::of(board)?.time(&uncut, board)?, Source::Paced));
+            let timed = measured(&uncut).map(|time| (time, Source::Measured)).or_else(paced);
+            vec![match timed {
+                Some((time, from)) => {
+                    *source = from;
                     Known::measured(operator, footprint, time, cold, &machine)
                 }
                 None => Known::of(operator, footprint, estimate(operator, board).0, &machine),
@@ -181,7 +175,6 @@ impl<'a> Costs<'a> {
             known,
             measured,
             sources,
-            basis,
         }
     }
 
@@ -209,6 +202,14 @@ impl<'a> Costs<'a> {
     /// The board.
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// Where the operators' times come from: measured if all are.
+    pub fn basis(&self) -> Basis {
+        match self.sources.iter().all(|s| *s == Source::Measured) {
+            true => Basis::Measured,
+            false => Basis::Estimated,
+        }
     }
 
     /// How many operators have their times from there.

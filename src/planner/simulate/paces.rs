@@ -90,19 +90,21 @@ impl Paces {
 
     /// Of a menu the fastest tactic by its own pace; the first where that one's is not known.
     pub fn fastest(&self, operator: &Operator, board: &BoardRecord, menu: &[Tactic]) -> Option<Tactic> {
-        let loads = |tactic| {
-            let with = Operator {
-                tactic,
-                ..operator.clone()
-            };
-            Loads::of(&with, board)
+        let with = |&tactic: &Tactic| Operator {
+            tactic,
+            ..operator.clone()
         };
-        let first = *menu.first()?;
-        let timed = menu.iter().filter_map(|&t| Some((self.own(t, &loads(t))?, t)));
-        let timed: Vec<(f64, Tactic)> = timed.collect();
-        match timed.first() {
-            Some((_, leader)) if *leader == first => timed.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, tactic)| tactic),
-            _ => Some(first),
+        let loaded: Vec<(Tactic, Loads)> = menu.iter().map(|t| (*t, Loads::of(&with(t), board))).collect();
+        menu.get(self.choice(&loaded)).copied()
+    }
+
+    /// The same of tactics whose loads are known: the place of the choice.
+    pub fn choice(&self, menu: &[(Tactic, Loads)]) -> usize {
+        let own = |(tactic, loads): &(Tactic, Loads)| self.own(*tactic, loads);
+        let timed = menu.iter().map(own).enumerate().filter_map(|(place, time)| Some((time?, place)));
+        match menu.first().and_then(own) {
+            Some(_) => timed.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |(_, place)| place),
+            None => 0,
         }
     }
 
@@ -200,6 +202,10 @@ mod tests {
         let paces = Paces::new(Vec::new(), named.iter().map(|t| told(*t)).zip([none, pool]).collect());
         let loads = Loads([1.0; COUNT]);
         assert_eq!(named.map(|t| paces.own(t, &loads)), [None, Some(90.0)]);
+        let [generic, pool] = named.map(|t| (t, loads));
+        let half = (pool.0, Loads([0.5; COUNT]));
+        assert_eq!(paces.choice(&[pool, half, generic]), 1);
+        assert_eq!(paces.choice(&[generic, pool, half]), 0, "what is first and not known stays");
     }
 
     #[test]

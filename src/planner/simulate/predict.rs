@@ -39,7 +39,7 @@ pub fn predict(tenants: &[Tenant], schedule: &Schedule, costs: &Costs<'_>, best_
         frames.push(FramePrediction { total, finish, misses });
     }
     Ok(Prediction {
-        basis: costs.basis,
+        basis: costs.basis(),
         best_effort,
         frames,
     })

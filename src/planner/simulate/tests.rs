@@ -118,7 +118,7 @@ fn measured_times_are_kept_and_chunks_measured_on_their_own() {
     let measured = |o: &Operator| Some(Nanos(if o.chunks.len() > 1 { 5_000 } else { 4_000 }));
     let board = board(132, 900);
     let costs = world.costs(&board, &measured);
-    assert_eq!(costs.basis, Basis::Measured);
+    assert_eq!(costs.basis(), Basis::Measured);
     // In a frame each launch takes longer than it was measured.
     let chain = costs.machine().calibration.chain;
     assert!(chain > 0);

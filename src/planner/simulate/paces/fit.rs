@@ -13,7 +13,7 @@ const RIDGE: f64 = 0.03;
 const SWEEPS: usize = 20_000;
 const STILL: f64 = 1e-9;
 /// Figures of a pace that are kept.
-const FIGURES: i32 = 5;
+const FIGURES: usize = 5;
 
 /// A measured time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,7 +88,7 @@ fn pace(observed: &[&Observed]) -> [f64; COUNT] {
 
 /// A figure as it is written: a few digits of it.
 fn kept(value: f64) -> f64 {
-    format!("{value:.*e}", FIGURES as usize - 1).parse().unwrap_or(0.0)
+    format!("{value:.*e}", FIGURES - 1).parse().unwrap_or(0.0)
 }
 
 #[cfg(test)]
