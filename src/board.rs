@@ -34,3 +34,125 @@ pub struct BoardRecord {
     /// Cost of issuing one operator, for estimates.
     pub issue: Nanos,
 }
+
+/// How a board's units can be divided between streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Division {
+    /// Units.
+    pub units: u32,
+    /// Units are set aside in multiples of this; 0 where they cannot be.
+    pub parcel: u32,
+}
+
+/// SMs of a parcel, and fewest parcels of a board that is divided.
+const PARCEL: u32 = 8;
+const FEWEST: u32 = 4;
+
+impl Division {
+    /// The division of a board: GPUs of sm_90 and newer set SMs aside by eights ("Green Contexts" in the CUDA driver's reference). Older ones
+    /// might by fours, but neither that nor what it brings was seen; two parcels, which 16 SMs would be, are too coarse, and were not to
+    /// be had of an H200's SMs that were set aside before. Workers of the CPU backend are not set aside.
+    pub fn of(board: &BoardRecord) -> Division {
+        let digits = board.architecture.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
+        let parcel = match (board.backend, digits.parse::<u32>()) {
+            (BackendKind::Cuda, Ok(90..)) if board.units >= FEWEST * PARCEL => PARCEL,
+            _ => 0,
+        };
+        Division {
+            units: board.units,
+            parcel,
+        }
+    }
+
+    /// Parcels that the units would be if all of them lay in whole ones.
+    pub fn parcels(&self) -> u32 {
+        self.units.checked_div(self.parcel).unwrap_or(0)
+    }
+
+    /// Whole parcels that there are on every GPU of the kind. The SMs of a parcel lie together, and which ones a GPU has differs: an H200 of
+    /// 132 was seen with 15 parcels and 12 SMs that are none.
+    fn sure(&self) -> u32 {
+        self.parcels() * 7 / 8
+    }
+
+    /// Of streams confined to so many units each, 0 to all: the one that has what is no parcel besides. It is the largest, where all units
+    /// are shared out.
+    pub fn has_rest(&self, confined: impl Iterator<Item = u16> + Clone) -> Option<usize> {
+        let all: u32 = confined.clone().map(u32::from).sum();
+        let of = |(stream, own): (usize, u16)| (own, std::cmp::Reverse(stream));
+        let (_, largest) = confined.enumerate().map(of).max().filter(|_| all == self.units)?;
+        Some(largest.0)
+    }
+
+    /// Whether streams that are confined to so many units each, 0 to all, can be so on every GPU of the kind: each has whole parcels, and
+    /// the one that has the rest at least one.
+    pub fn allows(&self, confined: impl Iterator<Item = u16> + Clone) -> bool {
+        if confined.clone().all(|own| own == 0) {
+            return true;
+        }
+        let rest = self.has_rest(confined.clone());
+        let others = confined
+            .enumerate()
+            .filter(|(stream, _)| Some(*stream) != rest)
+            .map(|(_, own)| u32::from(own));
+        let whole = self.parcel > 0 && others.clone().all(|own| own.is_multiple_of(self.parcel));
+        whole && others.sum::<u32>() / self.parcel + u32::from(rest.is_some()) <= self.sure()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_set_aside_in_parcels_and_the_largest_has_the_rest() {
+        let h200 = Division { units: 132, parcel: 8 };
+        assert_eq!(h200.parcels(), 16);
+        let allows = |division: Division, confined: &[u16]| division.allows(confined.iter().copied());
+        for good in [
+            &[0u16, 0][..],
+            &[64, 0],
+            &[64, 68],
+            &[68, 64],
+            &[8, 124],
+            &[64, 48],
+            &[104, 0],
+            &[32, 0, 100],
+            &[32, 68, 32],
+        ] {
+            assert!(allows(h200, good), "{good:?}");
+        }
+        // No parcels, two rests, more units than there are, and more parcels than are sure.
+        for bad in [&[4u16, 0][..], &[66, 66], &[64, 72], &[136], &[120, 0], &[44, 44, 44], &[16; 8]] {
+            assert!(!allows(h200, bad), "{bad:?}");
+        }
+        assert_eq!(h200.has_rest([32, 68, 32].into_iter()), Some(1));
+        assert_eq!(h200.has_rest([32, 64, 32].into_iter()), None);
+        let few = Division { units: 32, parcel: 8 };
+        assert_eq!(few.has_rest([16, 16].into_iter()), Some(0));
+        assert!(allows(few, &[16, 16]) && allows(few, &[8, 24]) && !allows(few, &[4, 28]) && !allows(few, &[8; 4]));
+        let none = Division { units: 8, parcel: 0 };
+        assert!(allows(none, &[0, 0]) && !allows(none, &[8]));
+    }
+
+    #[test]
+    fn boards_say_how_they_divide() {
+        let parcel = |backend, architecture: &str, units| {
+            let board = BoardRecord {
+                name: String::new(),
+                backend,
+                architecture: architecture.to_string(),
+                units,
+                memory_budget: 0,
+                macs_per_ns: 1.0,
+                bytes_per_ns: 1.0,
+                issue: Nanos(1),
+            };
+            Division::of(&board).parcel
+        };
+        let gpus = ["sm_87", "sm_89", "sm_90a", "sm_110a"].map(|a| parcel(BackendKind::Cuda, a, 132));
+        assert_eq!(gpus, [0, 0, 8, 8]);
+        assert_eq!(parcel(BackendKind::Cuda, "sm_90a", 16), 0, "too few");
+        assert_eq!(parcel(BackendKind::Cpu, "x86_64", 132), 0);
+    }
+}

@@ -50,6 +50,8 @@ enum SearcherName {
     Barriers,
     /// A launch width for each network (competitive sharing)
     Shares,
+    /// SMs of its own for each stream (on GPUs of sm_90 and newer)
+    Apart,
     /// Chunks next to where the board lies idle (half of GACER)
     Spatial,
     /// Sync points that cut the networks into segments (the other half)
@@ -67,6 +69,7 @@ impl SearcherName {
             SearcherName::Streams => Searcher::Streams,
             SearcherName::Barriers => Searcher::Barriers,
             SearcherName::Shares => Searcher::Shares,
+            SearcherName::Apart => Searcher::Apart,
             SearcherName::Spatial => Searcher::Spatial,
             SearcherName::Temporal => Searcher::Temporal,
             SearcherName::Gacer => Searcher::Gacer,

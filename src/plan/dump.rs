@@ -225,7 +225,11 @@ impl Display for Windowed<'_> {
 fn dump_streams(f: &mut Formatter<'_>, plan: &Plan, schedule: &FrameSchedule) -> fmt::Result {
     for (s, stream) in plan.streams.iter().enumerate() {
         let id = StreamId(s as u16);
-        writeln!(f, "  stream {id}, priority {}", stream.priority)?;
+        write!(f, "  stream {id}, priority {}", stream.priority)?;
+        match stream.units {
+            0 => writeln!(f)?,
+            units => writeln!(f, ", on {units} units of its own")?,
+        }
         for (i, segment) in schedule.segments.iter().enumerate().filter(|(_, segment)| segment.stream == id) {
             write!(f, "    {} of {}:", SegmentId(i as u32), segment.tenant)?;
             for step in &segment.steps {

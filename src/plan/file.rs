@@ -24,7 +24,9 @@ pub const MAGIC: [u8; 8] = *b"PLATOON\0";
 /// Version of the format that this program writes, and the only one it reads. Raised with every change of
 /// [`super::format`] or [`super::table`] that gives bytes another meaning. A primitive or kernel behind the last one gives none: a
 /// program that does not know it refuses the plan as malformed.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
+/// The version since which an operator has the bytes that it has: what operators were measured as stays known as long.
+pub const OPERATOR_VERSION: u32 = 6;
 /// Length of the header in bytes.
 pub const HEADER: usize = 60;
 

@@ -390,6 +390,9 @@ pub struct Operator {
 pub struct Stream {
     /// Higher goes first.
     pub priority: u8,
+    /// SMs that its work is confined to and that no other confined stream has; 0 for all. How a board's can be shared out, says
+    /// [`crate::board::Division`].
+    pub units: u16,
 }
 
 /// What runs in one frame of the cycle.

@@ -10,7 +10,7 @@ use super::simulate::paces::Paces;
 use super::simulate::{self, Costs, Machine, Measured};
 use super::{CompileOptions, Compiled, PlannerError, Searcher};
 use crate::backend::cuda::sources;
-use crate::board::{BackendKind, BoardRecord};
+use crate::board::{BackendKind, BoardRecord, Division};
 use crate::ids::TenantId;
 use crate::plan::check;
 use crate::plan::format::{Basis, Buffer, Digest, Kernel, Operator, Plan, Prediction, Section, Space, Tactic, WeightFile};
@@ -143,6 +143,7 @@ pub(super) fn emit(
         tenants: &plan.tenants,
         operators: &plan.operators,
         needs: &lowered.needs,
+        division: Division::of(board),
     };
     let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
     let machine = Machine::of(board);
@@ -231,8 +232,9 @@ fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options: &CompileO
         let mut offered: Vec<Tactic> = hardly_slower.map(|(_, tactic)| *tactic).collect();
         for part in NARROW {
             let width = u16::try_from(board.units / part).unwrap_or(u16::MAX).max(1);
-            let narrow = costs.narrow(index, width).filter(|t| *t != operator.tactic && !offered.contains(t));
-            offered.extend(narrow);
+            for narrow in [costs.narrow(index, width), costs.apart(index, width.into())] {
+                offered.extend(narrow.filter(|t| *t != operator.tactic && !offered.contains(t)));
+            }
         }
         offered
     };

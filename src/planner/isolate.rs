@@ -123,7 +123,7 @@ impl<'a> Builder<'a> {
             tenants: vec![tenant],
             buffers: Vec::new(),
             operators: Vec::new(),
-            streams: vec![Stream { priority: 0 }],
+            streams: vec![Stream { priority: 0, units: 0 }],
             cycle: Vec::new(),
             ..from.clone()
         };

@@ -85,6 +85,8 @@ pub enum Searcher {
     Barriers,
     /// A launch width for each tenant, its virtual resource (competitive sharing).
     Shares,
+    /// Units of its own for each stream.
+    Apart,
     /// Chunks only: GACER's spatial half.
     Spatial,
     /// Sync points only: GACER's temporal half.
@@ -107,6 +109,7 @@ impl Searcher {
             Searcher::Streams => "streams",
             Searcher::Barriers => "barriers",
             Searcher::Shares => "shares",
+            Searcher::Apart => "apart",
             Searcher::Spatial => "spatial",
             Searcher::Temporal => "temporal",
             Searcher::Gacer => "gacer",

@@ -11,7 +11,7 @@ use crate::backend::cuda::architecture::Toolkit;
 use crate::backend::cuda::sources;
 use crate::board::BoardRecord;
 use crate::ids::{BufferId, TenantId};
-use crate::plan::file::VERSION;
+use crate::plan::file::OPERATOR_VERSION;
 use crate::plan::format::{Digest, Kernel, Operand, Operator, Plan, Space, Tactic, View};
 use crate::plan::regular;
 use crate::units::Nanos;
@@ -415,7 +415,7 @@ fn operator_digest(plan: &Plan, operator: &Operator) -> Digest {
     own.outputs.iter_mut().for_each(&mut renumber);
     let kinds: Vec<u8> = met.into_iter().map(|(_, kind)| kind).collect();
     // Operators hold sequences of known length only, which postcard cannot fail to write to memory.
-    let bytes = postcard::to_allocvec(&(FORMAT, VERSION, own, kinds)).expect("operators are serialisable");
+    let bytes = postcard::to_allocvec(&(FORMAT, OPERATOR_VERSION, own, kinds)).expect("operators are serialisable");
     Digest::of(&bytes)
 }
 

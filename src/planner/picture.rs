@@ -4,7 +4,7 @@
 use super::schedule::Schedule;
 use super::simulate::{Costs, Frame, Machine, Trace, trace};
 use crate::ids::SegmentId;
-use crate::plan::format::Plan;
+use crate::plan::format::{Plan, Stream};
 use std::fmt::Write;
 
 /// Width of the picture and of what stands left of the timelines, in pixels.
@@ -146,7 +146,10 @@ impl Canvas {
         for stream in 0..plan.streams.len() {
             let y = top + LANE * stream as f64;
             self.y = y + LANE * 0.6;
-            let name = format!("stream {stream}, rank {}", plan.streams[stream].priority);
+            let name = match plan.streams[stream] {
+                Stream { priority, units: 0 } => format!("stream {stream}, rank {priority}"),
+                Stream { priority, units } => format!("{stream}: rank {priority}, {units} units"),
+            };
             self.words(LEFT - 8.0, &name, "end", "#333");
         }
         for (number, segment) in frame.segments().iter().enumerate() {

@@ -7,7 +7,7 @@ use super::schedule::Problem;
 use super::search::{Curve, Point, Zones, zones};
 use super::simulate::{Calibration, Costs, Machine, Measured};
 use super::{PlannerError, Searcher};
-use crate::board::BoardRecord;
+use crate::board::{BoardRecord, Division};
 use crate::ids::OperatorId;
 use crate::plan::format::{Operand, Operator, Plan, View};
 use crate::units::Nanos;
@@ -46,6 +46,7 @@ impl Bare {
             tenants: &plan.tenants,
             operators: &self.operators,
             needs: &self.needs,
+            division: Division::default(),
         }
     }
 

@@ -137,7 +137,12 @@ pub fn plan(task_set: &str, camera_count: u16, nets: &[Net], decisions: &Decisio
             sections: Vec::new(),
             buffers: Vec::new(),
             operators: Vec::new(),
-            streams: (0..decisions.streams).map(|s| Stream { priority: s as u8 }).collect(),
+            streams: (0..decisions.streams)
+                .map(|s| Stream {
+                    priority: s as u8,
+                    units: 0,
+                })
+                .collect(),
             cycle: Vec::new(),
             arena_bytes: 0,
             persistent_bytes: 0,

@@ -9,6 +9,7 @@ use crate::vehicle::{Record, board, deploy, deploy_on, drive, open};
 use platoon::backend::cuda::{Call, driver_calls};
 use platoon::backend::{Submission, Wait};
 use platoon::ids::{PlanId, TenantId};
+use platoon::plan::deployment::Deployment;
 use platoon::plan::format::Plan;
 use platoon::runtime::realtime::Realtime;
 use platoon::runtime::{Engine, Options, State};
@@ -158,6 +159,54 @@ fn a_confined_run_gives_the_same_bits_on_a_board_of_its_own() {
         }
         let after = driver_calls();
         assert!(after.of(Call::GreenCtxStreamCreate) > 0 && after.of(Call::StreamCreate) == 0);
+    });
+    assert_eq!(report, Report::CLEAN);
+}
+
+/// The four networks on streams that are confined to so many SMs each, on a board of 132.
+fn apart(units: [u16; 4]) -> Deployment {
+    let mut plan = four(&decisions()[1]);
+    plan.streams.iter_mut().zip(units).for_each(|(s, units)| s.units = units);
+    deploy_on(&board(132), 2, vec![plan])
+}
+
+#[test]
+fn streams_apart_give_the_same_bits_and_what_cannot_be_divided_is_refused() {
+    let name = "frames::streams_apart_give_the_same_bits_and_what_cannot_be_divided_is_refused";
+    let report = on_stub(name, &[], || {
+        for submission in [Submission::Frame, Submission::Segments] {
+            let options = Options { submission, ..options() };
+            for units in [[32, 68, 0, 32], [0, 8, 8, 0], [16, 0, 116, 0]] {
+                let before = driver_calls();
+                let mut engine = open(apart(units), &options).unwrap_or_else(|e| panic!("{e:?}"));
+                assert!(drive(&mut engine, 0..6, false) == on_cpu(6, false));
+                engine.close();
+                let confined = units.iter().filter(|&&u| u > 0).count() as u64;
+                let made = driver_calls().of(Call::GreenCtxStreamCreate) - before.of(Call::GreenCtxStreamCreate);
+                assert_eq!(made, confined, "{units:?}");
+            }
+        }
+        // More than there is, no parcels, and more parcels than every GPU of the kind has.
+        for units in [[64, 72, 0, 0], [4, 0, 0, 0], [120, 12, 0, 0]] {
+            let refused = open(apart(units), &options());
+            let told = format!("{:?}", refused.err());
+            assert!(told.contains("Divide"), "{units:?}: {told}");
+        }
+    });
+    assert_eq!(report, Report::CLEAN);
+}
+
+#[test]
+fn a_driver_that_sets_nothing_aside_is_told_of() {
+    let name = "frames::a_driver_that_sets_nothing_aside_is_told_of";
+    let fails = [("STUB_FAIL", "cuDevSmResourceSplitByCount:1:801")];
+    let report = on_stub(name, &fails, || {
+        let told = format!("{:?}", open(apart([32, 68, 0, 32]), &options()).err());
+        assert!(told.contains("Divide") && told.contains("801"), "{told}");
+        // Other plans still run.
+        let mut engine = open(deploy(2, vec![four(&decisions()[1])]), &options()).unwrap_or_else(|e| panic!("{e:?}"));
+        assert!(drive(&mut engine, 0..4, false) == on_cpu(4, false));
+        engine.close();
     });
     assert_eq!(report, Report::CLEAN);
 }

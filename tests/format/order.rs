@@ -32,7 +32,7 @@ fn chain(chance: &mut Chance, count: usize) -> (Plan, Vec<Option<usize>>) {
     plan.arena_bytes = 64 * count as u64;
     plan.tenants[0].inputs[0].view = sample::dense(0, &[16]);
     plan.tenants[0].outputs = vec![sample::port("y", Role::Tensor, sample::dense(count, &[16]))];
-    plan.streams = vec![Stream { priority: 0 }; 3];
+    plan.streams = vec![Stream { priority: 0, units: 0 }; 3];
     plan.cycle.truncate(1);
     plan.prediction.frames.truncate(1);
     plan.prediction.frames[0].finish.truncate(1);

@@ -343,7 +343,7 @@ pub fn plan() -> Plan {
         sections,
         buffers: buffers(),
         operators: operators(),
-        streams: vec![Stream { priority: 2 }, Stream { priority: 1 }],
+        streams: vec![Stream { priority: 2, units: 0 }, Stream { priority: 1, units: 0 }],
         cycle: cycle(),
         arena_bytes: 2304,
         persistent_bytes: 1024,

@@ -5,12 +5,15 @@ use crate::gpu;
 use crate::network::Machine;
 use crate::road::{self, Results};
 use platoon::backend::Submission;
-use platoon::board::BackendKind;
+use platoon::board::{BackendKind, Division};
+use platoon::plan::format::Plan;
 use platoon::planner::{CompileOptions, Searcher, boards};
 use platoon::runtime::{Options, keeping};
 
 /// SMs that a confined run takes.
 const SMS: u32 = 16;
+/// SMs of which streams are confined to some.
+const HALF: u32 = 64;
 
 /// The machine, and what `urban` gives on it in sequence.
 fn sequence(test: &str) -> Option<(Machine, Vec<Results>)> {
@@ -116,6 +119,42 @@ fn some_sms_give_the_bits_of_all() {
         );
     }
     data::ran(test, "6 frames in a graph and segment by segment");
+}
+
+#[test]
+fn streams_apart_give_the_bits_of_all() {
+    let test = "gpu_streams_apart_give_the_bits_of_all";
+    let Some((mut machine, expected)) = sequence(test) else { return };
+    let mut runs = 0;
+    for sms in [None, Some(HALF)] {
+        if let Some(sms) = sms {
+            machine.board = boards::confined(&machine.board, sms).unwrap_or_else(|e| panic!("{e}"));
+        }
+        let division = Division::of(&machine.board);
+        if division.parcels() < 2 {
+            continue;
+        }
+        // Two streams have all SMs together, the third lies over both; then all of them but the first share them.
+        let first = u16::try_from(division.parcel * (division.parcels() / 2)).unwrap();
+        let rest = u16::try_from(division.units).unwrap() - first;
+        for units in [[first, rest, 0], [rest, 0, first], [0, first, 0]] {
+            for submission in [Submission::Frame, Submission::Segments] {
+                let options = Options {
+                    sms,
+                    submission,
+                    ..Options::default()
+                };
+                let apart = |plan: &mut Plan| plan.streams.iter_mut().zip(units).for_each(|(s, units)| s.units = units);
+                let deployment = road::changed(&machine, &road::tasks(), &["urban"], 2, &road::half(), apart);
+                let mut engine = road::open(&machine, deployment, &options);
+                let found = road::drive(&mut engine, 2, road::pictures());
+                assert_eq!(engine.close(), 0);
+                assert_eq!(road::differ(&found, &expected), None, "{units:?} of {sms:?}, {submission:?}");
+                runs += 1;
+            }
+        }
+    }
+    data::ran(test, &format!("{runs} runs of 6 frames"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use platoon::backend::PrepareError;
 use platoon::backend::cuda::CudaError;
 use platoon::backend::cuda::raw::{Context, DeviceMemory};
 use platoon::plan::deployment::Deployment;
-use platoon::plan::format::Digest;
+use platoon::plan::format::{Digest, Plan};
 use platoon::planner::boards;
 use platoon::runtime::{Engine, OpenError, Options};
 
@@ -61,6 +61,23 @@ fn plans_for_another_gpu_are_refused() {
     );
     works(&machine);
     data::ran(test, "another architecture, another number of SMs");
+}
+
+#[test]
+fn streams_that_no_sms_can_be_set_aside_for_are_refused() {
+    let test = "gpu_streams_that_no_sms_can_be_set_aside_for_are_refused";
+    let Some(facts) = gpu::need(test) else { return };
+    let machine = Machine::gpu(&facts);
+    // No parcel of any GPU, and more SMs than there are.
+    let all = u16::try_from(facts.sms).unwrap();
+    for units in [[1, 0], [all, all]] {
+        let apart = |plan: &mut Plan| plan.streams.iter_mut().zip(units).for_each(|(s, units)| s.units = units);
+        let deployment = road::changed(&machine, &road::tasks(), &["urban"], 2, &road::half(), apart);
+        let error = refusal(&machine, deployment, &Options::default());
+        assert!(matches!(error, CudaError::Divide { .. }), "{error:?}");
+    }
+    works(&machine);
+    data::ran(test, "a single SM, and twice all SMs");
 }
 
 #[test]

@@ -50,7 +50,14 @@ pub fn deployment(machine: &Machine, tasks: &Tasks, sets: &[&str], slots: u16, o
 }
 
 /// The same with a change of each plan.
-pub fn changed(machine: &Machine, tasks: &Tasks, sets: &[&str], slots: u16, options: &CompileOptions, change: fn(&mut Plan)) -> Deployment {
+pub fn changed(
+    machine: &Machine,
+    tasks: &Tasks,
+    sets: &[&str],
+    slots: u16,
+    options: &CompileOptions,
+    change: impl Fn(&mut Plan),
+) -> Deployment {
     let compile = |set: &&str| compile_task_set(tasks, set, &machine.board, options).unwrap_or_else(|e| panic!("{set}: {e:?}"));
     let mut compiled: Vec<_> = sets.iter().map(compile).collect();
     compiled.iter_mut().for_each(|c| change(&mut c.plan));

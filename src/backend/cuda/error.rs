@@ -52,6 +52,21 @@ pub enum CudaError {
         #[source]
         source: DriverError,
     },
+    /// Streams cannot be confined as a plan wants them.
+    #[error(
+        "plan `{task_set}` confines streams to {} of the GPU's SMs each, which this driver does not set aside so: install one of CUDA 12.4 \
+         or newer, or compile the plan for this GPU",
+        .units.iter().map(|u| u.to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    Divide {
+        /// The plan's task set.
+        task_set: String,
+        /// SMs of its confined streams.
+        units: Vec<u16>,
+        /// Why, if the driver said so; else it gave another number of SMs.
+        #[source]
+        source: Option<DriverError>,
+    },
     /// Memory is not to be had.
     #[error(
         "{bytes} bytes for the {what} are not to be had on the GPU: use fewer slots, a smaller task set, or end other programs that use it"

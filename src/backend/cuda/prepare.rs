@@ -11,7 +11,7 @@ use super::library::{Library, Modules};
 use super::memory::{Account, Parts};
 use super::persistent::Guard;
 use super::program::{Frame, Pinned};
-use super::raw::{Capture, Context, Event, GreenContext};
+use super::raw::{Capture, Context, Event, GreenContext, Parcels};
 use super::slots::{SlotSize, SlotState};
 use super::weights::{Uploaded, Weights};
 use super::words::Layout;
@@ -129,9 +129,12 @@ fn board(
     };
     let confine = |sms| {
         let of = facts.sms;
-        GreenContext::new(context, sms).map_err(|source| CudaError::Confine { sms, of, source })
+        // Of all of them there is one parcel at least.
+        let first = Parcels::new(context, None, sms).map(|mut parcels| parcels.first());
+        let made = first.and_then(|sms| sms.map(|sms| GreenContext::new(context, sms)).transpose());
+        made.map_err(|source| CudaError::Confine { sms, of, source })
     };
-    let green = sms.map(confine).transpose()?;
+    let green = sms.map(confine).transpose()?.flatten();
     let found = green.as_ref().map_or(facts.sms, |g| g.sms());
     if found != board.units {
         return Err(CudaError::Units {
@@ -193,7 +196,7 @@ impl Builder<'_> {
         let (arena_bytes, input, output) = (most(|p| p.arena_bytes), most(|p| p.input_bytes), most(|p| p.output_bytes));
         let segments = plans().flat_map(|p| p.cycle.iter().map(|c| c.segments.len())).max().unwrap_or(0);
         let images = plans().next().map_or(Vec::new(), |p| p.cameras.iter().map(|c| c.bytes).collect());
-        let streams = Streams::new(self.context, green.as_ref(), plans())?;
+        let streams = Streams::new(self.context, green.as_ref(), &self.deployment.table.board, plans())?;
 
         let arena = self.account.device("arena", arena_bytes)?;
         let there = std::mem::take(&mut kept.uploaded);

@@ -393,8 +393,7 @@ impl<'a> Builder<'a> {
         for step in &segment.steps {
             let operator = &frame.plan().operators[step.operator.index()];
             let region = &operator.chunks[usize::from(step.chunk)];
-            let workspace = frame.workspaces.get(segment.stream.index()).copied().unwrap_or_default();
-            let at = Addresses { workspace, ..frame.at };
+            let at = self.on(segment.stream);
             let launches = frame.kernels[step.operator.index()].launches(&at, region, operator.width);
             for launch in launches.map_err(|e| (step.operator, e))? {
                 self.launch(lane, Some(step.operator), launch);
@@ -410,6 +409,22 @@ impl<'a> Builder<'a> {
             self.finish(segment.tenant);
         }
         Ok(())
+    }
+
+    /// Where a stream's launches find everything, and how many multiprocessors: one that is confined has fewer. No cluster has more blocks
+    /// than a parcel of them.
+    fn on(&self, stream: StreamId) -> Addresses<'a> {
+        let at = self.frame.at;
+        let workspace = self.frame.workspaces.get(stream.index()).copied().unwrap_or_default();
+        let multiprocessors = match self.frame.plan().streams[stream.index()].units {
+            0 => at.multiprocessors,
+            units => units.into(),
+        };
+        Addresses {
+            workspace,
+            multiprocessors,
+            ..at
+        }
     }
 
     /// What other lanes bring: images, tensors, and the segments of other streams that it is to wait for.

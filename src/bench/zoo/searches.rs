@@ -48,7 +48,7 @@ fn searchers_beat_the_baselines_of_a_mix_in_prediction() {
     );
     let of = |name: &str| report.searchers.iter().find(|s| s.searcher == name).unwrap().frame_ms;
     let baseline = of("streams").min(of("sequential"));
-    assert_eq!(report.searchers.len(), 8);
+    assert_eq!(report.searchers.len(), 9);
     assert!(report.searchers[0].frame_ms <= baseline && of("platoon") <= of("gacer"));
     assert_eq!(compiled.plan.searcher, report.searchers[0].searcher);
 }

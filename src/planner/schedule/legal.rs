@@ -1,6 +1,7 @@
 //! The gate: decisions to a legal schedule.
 
 use super::{Decisions, Issue, Problem, Schedule};
+use crate::board::Division;
 use crate::ids::{OperatorId, SegmentId};
 use crate::plan::clocks::Clocks;
 use crate::plan::format::{FrameSchedule, Operand, Operator, Step, SyncPoint, View};
@@ -44,6 +45,9 @@ pub enum ScheduleError {
         /// The writer.
         source_operator: String,
     },
+    /// Streams are confined to units as the board cannot divide them.
+    #[error("the streams are confined to units in a way that the board, of {} units in parcels of {}, cannot divide", .0.units, .0.parcel)]
+    Division(Division),
     /// A wanted sync point waits for a later segment or names none.
     #[error("frame {0}: a sync point waits for a segment that is not issued before the waiting one")]
     Barrier(usize),
@@ -59,6 +63,9 @@ pub fn apply(problem: &Problem<'_>, decisions: &Decisions) -> Result<Schedule, S
         "one list of needs per operator is needed",
     )?;
     mismatch(decisions.frames.len() == length, "one issue order per frame of the cycle is needed")?;
+    if !problem.division.allows(decisions.streams.iter().map(|s| s.units)) {
+        return Err(ScheduleError::Division(problem.division));
+    }
     let mut operators = problem.operators.to_vec();
     for (operator, cut) in operators.iter_mut().zip(&decisions.cuts) {
         operator.chunks.clone_from(&cut.chunks);

@@ -15,6 +15,7 @@ pub use legal::{ScheduleError, apply};
 pub use random::{random, splits};
 pub use simple::{sequential, streams};
 
+use crate::board::Division;
 use crate::ids::{OperatorId, TenantId};
 use crate::limits::MAX_CYCLE;
 use crate::plan::format::{FrameSchedule, Operator, Segment, Stream, SyncPoint, Tactic, Tenant};
@@ -29,6 +30,8 @@ pub struct Problem<'a> {
     pub operators: &'a [Operator],
     /// For each operator, those that write what it reads; all earlier in `operators`.
     pub needs: &'a [Vec<OperatorId>],
+    /// How the board's units can be divided between streams.
+    pub division: Division,
 }
 
 /// How one operator runs.

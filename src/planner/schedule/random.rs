@@ -1,6 +1,7 @@
 //! Seeded random decisions over every dimension the plan has: the property tests' generator, and where searches start.
 
 use super::{Cut, Decisions, Issue, Problem, simple};
+use crate::board::Division;
 use crate::ids::{OperatorId, SegmentId, StreamId};
 use crate::limits::MAX_STREAMS;
 use crate::plan::format::{Operator, Segment, Step, Stream, SyncPoint};
@@ -59,14 +60,26 @@ fn cut(operator: &Operator, random: &mut Lots) -> Cut {
     }
 }
 
+/// Some of the parcels that are left, now and then: as units.
+fn confined(division: Division, left: &mut u32, random: &mut Lots) -> u16 {
+    if *left == 0 || random.below(3) > 0 {
+        return 0;
+    }
+    let parcels = 1 + random.below(*left as usize) as u32;
+    *left -= parcels;
+    u16::try_from(parcels * division.parcel).unwrap_or(0)
+}
+
 /// Random legal decisions. The same problem and seed give the same decisions.
 pub fn random(problem: &Problem<'_>, seed: u64) -> Decisions {
     let mut random = Lots::new(seed);
     let cuts: Vec<Cut> = problem.operators.iter().map(|o| cut(o, &mut random)).collect();
     let count = 1 + random.below(MAX_STREAMS.min(8));
+    let mut left = problem.division.parcels() / 2;
     let streams = (0..count)
         .map(|_| Stream {
             priority: random.below(4) as u8,
+            units: confined(problem.division, &mut left, &mut random),
         })
         .collect();
     let base = simple::sequential(problem);

@@ -43,7 +43,7 @@ fn frames(problem: &Problem<'_>, stream_of: impl Fn(TenantId) -> StreamId) -> Ve
 pub fn sequential(problem: &Problem<'_>) -> Decisions {
     Decisions {
         cuts: whole(problem),
-        streams: vec![Stream { priority: 0 }],
+        streams: vec![Stream { priority: 0, units: 0 }],
         frames: frames(problem, |_| StreamId(0)),
     }
 }
@@ -55,6 +55,7 @@ pub fn streams(problem: &Problem<'_>) -> Decisions {
         .iter()
         .map(|t| Stream {
             priority: t.urgency.priority,
+            units: 0,
         })
         .collect();
     Decisions {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::board::Division;
 use crate::ids::{BufferId, SegmentId};
 use crate::plan::format::{ArithmeticClass, Buffer, Call, Family, Kernel, Operand, Rounding, Space, Tactic, View};
 use crate::planner::memory;
@@ -85,6 +86,7 @@ fn cycles_hold_each_tenant_when_it_is_due() {
         tenants: &tenants,
         operators: &operators,
         needs: &needs,
+        division: Division { units: 20, parcel: 8 },
     };
     assert_eq!(problem.cycle_length(), Some(6));
     let schedule = apply(&problem, &streams(&problem)).unwrap();
@@ -104,6 +106,7 @@ fn a_dependent_tenant_waits_for_its_source() {
         tenants: &tenants,
         operators: &operators,
         needs: &needs,
+        division: Division { units: 20, parcel: 8 },
     };
     let schedule = apply(&problem, &streams(&problem)).unwrap();
     assert_eq!(schedule.cycle[0].segments[0].tenant, TenantId(1));
@@ -125,6 +128,7 @@ fn what_is_not_legal_is_refused_with_its_reason() {
         tenants: &tenants,
         operators: &operators,
         needs: &needs,
+        division: Division { units: 20, parcel: 8 },
     };
     let good = sequential(&problem);
     let mut early = good.clone();
@@ -153,6 +157,7 @@ fn random_decisions_are_legal_repeatable_and_placed_without_conflict() {
         tenants: &tenants,
         operators: &operators,
         needs: &needs,
+        division: Division { units: 20, parcel: 8 },
     };
     let mut chunked = 0;
     for seed in 0..60 {
@@ -175,6 +180,7 @@ fn memory_is_shared_along_a_stream_and_not_across_free_streams() {
         tenants: &tenants,
         operators: &operators,
         needs: &needs,
+        division: Division { units: 20, parcel: 8 },
     };
     let arena = |decisions: &Decisions| {
         let schedule = apply(&problem, decisions).unwrap();

@@ -22,7 +22,7 @@ pub(super) struct Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     kind: usize,
-    way: u8,
+    way: u16,
 }
 
 impl Change {

@@ -3,6 +3,7 @@
 //! Places in a tenant's work are counted in operators and chunks: operator `p` of the tenant, chunk `c` of it.
 
 use super::menu::Menu;
+use crate::board::Division;
 use crate::ids::{OperatorId, SegmentId, StreamId, TenantId};
 use crate::plan::format::{Segment, Step, Stream, SyncPoint};
 use crate::planner::schedule::{Decisions, Issue, Problem};
@@ -53,6 +54,8 @@ pub struct Field {
     pub sets: Vec<Set>,
     /// Frames of the cycle.
     pub cycle: usize,
+    /// How the board's units can be divided between streams.
+    pub division: Division,
 }
 
 impl Field {
@@ -74,7 +77,12 @@ impl Field {
                 }),
             }
         }
-        Field { operators, sets, cycle }
+        Field {
+            operators,
+            sets,
+            cycle,
+            division: problem.division,
+        }
     }
 
     /// Operators of a member of a set.
@@ -125,11 +133,11 @@ pub struct Candidate {
     /// For each operator its way to be cut.
     pub cuts: Vec<u8>,
     /// For each operator its tactic and launch width.
-    pub ways: Vec<u8>,
+    pub ways: Vec<u16>,
     /// For each tenant its stream.
     pub streams: Vec<u8>,
-    /// For each stream its priority.
-    pub priorities: Vec<u8>,
+    /// The streams.
+    pub lanes: Vec<Stream>,
     /// For each set.
     pub meetings: Vec<Meeting>,
 }
@@ -219,7 +227,8 @@ impl Candidate {
     /// Every operator whole and at full width, no sync points; each tenant on a stream of its own, or all on one.
     pub fn plain(problem: &Problem<'_>, field: &Field, together: bool) -> Candidate {
         let operators = problem.operators.len();
-        let own = problem.tenants.iter().map(|t| t.urgency.priority);
+        let lane = |priority| Stream { priority, units: 0 };
+        let own = problem.tenants.iter().map(|t| lane(t.urgency.priority));
         let meeting = |set: &Set| Meeting {
             pointers: vec![Vec::new(); set.members.len()],
             edges: Vec::new(),
@@ -228,23 +237,51 @@ impl Candidate {
             cuts: vec![0; operators],
             ways: vec![0; operators],
             streams: (0..problem.tenants.len()).map(|t| if together { 0 } else { t as u8 }).collect(),
-            priorities: if together { vec![0] } else { own.collect() },
+            lanes: if together { vec![lane(0)] } else { own.collect() },
             meetings: field.sets.iter().map(meeting).collect(),
         }
     }
 
-    /// Builds the frame of a set. False if its waits go in a circle.
+    /// The streams that have tenants, ascending.
+    fn used(&self) -> Vec<u8> {
+        let mut used = self.streams.clone();
+        used.sort_unstable();
+        used.dedup();
+        used
+    }
+
+    /// Whether some stream has units of its own.
+    pub fn is_confined(&self) -> bool {
+        self.lanes.iter().any(|l| l.units > 0)
+    }
+
+    /// Whether the board can divide its units as the streams that have tenants are confined.
+    fn divides(&self, field: &Field) -> bool {
+        let used = || self.used().into_iter().map(|s| self.lanes[usize::from(s)].units);
+        !self.is_confined() || field.division.allows(used())
+    }
+
+    /// Builds the frame of a set. False if its waits go in a circle, or if the board cannot be divided so.
     pub fn frame(&self, field: &Field, set: usize, menu: &Menu, teller: &mut Teller, frame: &mut Frame) -> bool {
-        frame.begin(self.priorities.iter().copied());
+        if !self.divides(field) {
+            return false;
+        }
+        // Streams without tenants hold no units.
+        let lane = |(stream, lane): (usize, &Stream)| match self.streams.contains(&(stream as u8)) {
+            true => *lane,
+            false => Stream { units: 0, ..*lane },
+        };
+        frame.begin(self.lanes.iter().enumerate().map(lane));
         self.tell(field, set, menu, teller, frame)
     }
 
-    /// The candidate as decisions for the gate; `None` if its waits go in a circle.
+    /// The candidate as decisions for the gate; `None` if its waits go in a circle, or if the board cannot be divided so.
     pub fn decisions(&self, field: &Field, menu: &Menu) -> Option<Decisions> {
-        let choice = |(o, (&cut, &way)): (usize, (&u8, &u8))| menu.decision(o, cut, way);
-        let mut used: Vec<u8> = self.streams.clone();
-        used.sort_unstable();
-        used.dedup();
+        let choice = |(o, (&cut, &way)): (usize, (&u8, &u16))| menu.decision(o, cut, way);
+        if !self.divides(field) {
+            return None;
+        }
+        let used = self.used();
         let mut frames = vec![Issue::default(); field.cycle];
         for (index, set) in field.sets.iter().enumerate() {
             let mut issue = Issue::default();
@@ -265,12 +302,7 @@ impl Candidate {
         }
         Some(Decisions {
             cuts: self.cuts.iter().zip(&self.ways).enumerate().map(choice).collect(),
-            streams: used
-                .iter()
-                .map(|&s| Stream {
-                    priority: self.priorities[usize::from(s)],
-                })
-                .collect(),
+            streams: used.iter().map(|&s| self.lanes[usize::from(s)]).collect(),
             frames,
         })
     }

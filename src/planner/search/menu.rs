@@ -1,6 +1,6 @@
 //! What can be done with each operator: the ways to cut it, its tactics and launch widths, each with its costs looked up beforehand.
 
-use crate::board::BackendKind;
+use crate::board::{BackendKind, Division};
 use crate::plan::format::{Operator, Tactic};
 use crate::planner::schedule::{Cut, Problem, splits};
 use crate::planner::simulate::{Cost, Costs};
@@ -10,6 +10,8 @@ use std::ops::Range;
 
 /// Launch widths as parts of the board's units, in sixteenths.
 const SIXTEENTHS: [u32; 10] = [1, 2, 3, 4, 6, 8, 10, 12, 14, 16];
+/// Parcels from which on widths are of whole ones, and what these leave of the board: so they are those that streams are confined to.
+const MANY_PARCELS: u32 = 8;
 /// Pieces that an axis is cut into; each band of rows is at least [`LEAST_ROWS`] high.
 const PIECES: [u32; 3] = [2, 3, 4];
 /// Least rows of a band.
@@ -41,7 +43,8 @@ impl Menu {
         let mut table = Vec::new();
         let choices = problem.operators.iter().enumerate().map(|(index, operator)| {
             let cuts = cuts(operator);
-            let tactics: Vec<(Tactic, Vec<u16>)> = costs.tactics(index).map(|t| (t, widths(index, t, costs))).collect();
+            let widths = |tactic| (tactic, widths(index, tactic, costs, problem.division));
+            let tactics: Vec<(Tactic, Vec<u16>)> = costs.tactics(index).map(widths).collect();
             let mut first = Vec::new();
             for cut in &cuts {
                 for (tactic, widths) in &tactics {
@@ -80,15 +83,15 @@ impl Menu {
     }
 
     /// The tactic of a way.
-    pub fn tactic(&self, operator: usize, way: u8) -> Tactic {
+    pub fn tactic(&self, operator: usize, way: u16) -> Tactic {
         self.operators[operator].ways[usize::from(way)].0
     }
 
     /// The way that is an operator's tactic `number` at full width, its own tactic being the first; `None` if it has no so many.
-    pub fn at_full_width(&self, operator: usize, number: usize) -> Option<u8> {
+    pub fn at_full_width(&self, operator: usize, number: usize) -> Option<u16> {
         let ways = self.operators[operator].ways.iter().enumerate();
         let way = ways.filter(|(_, (_, width))| *width == 0).nth(number)?.0;
-        u8::try_from(way).ok()
+        u16::try_from(way).ok()
     }
 
     /// True if two operators can be done in the same ways, and cost the same in each.
@@ -104,15 +107,26 @@ impl Menu {
 
     /// The way that takes an operator in one piece least time on so many units, its own tactic first among equals; where none finds room
     /// there, the one with the fewest blocks.
-    pub fn within(&self, operator: usize, units: u32) -> u8 {
+    pub fn within(&self, operator: usize, units: u32) -> u16 {
         let own = &self.operators[operator];
         let price = |&way: &usize| {
             let cost = &self.costs[own.first[way] as usize];
             let held = cost.abreast();
             (if held <= units { 0 } else { held }, cost.alone())
         };
-        let ways = 0..own.ways.len().min(usize::from(u8::MAX) + 1);
-        ways.min_by_key(price).unwrap_or(0) as u8
+        self.cheapest(operator, price)
+    }
+
+    /// The way that takes an operator in one piece least time on so many units that nobody else has, its own tactic first among equals.
+    pub fn apart(&self, operator: usize, units: u32) -> u16 {
+        let own = &self.operators[operator];
+        self.cheapest(operator, |&way: &usize| self.costs[own.first[way] as usize].alone_on(units))
+    }
+
+    /// The first of an operator's ways that has the least price.
+    fn cheapest<P: Ord>(&self, operator: usize, price: impl FnMut(&usize) -> P) -> u16 {
+        let ways = 0..self.operators[operator].ways.len().min(usize::from(u16::MAX));
+        ways.min_by_key(price).unwrap_or(0) as u16
     }
 
     /// Chunks of an operator under a cut.
@@ -121,13 +135,13 @@ impl Menu {
     }
 
     /// The cost of the first of an operator's chunks; those of the others follow.
-    pub fn cost(&self, operator: usize, cut: u8, way: u8) -> u32 {
+    pub fn cost(&self, operator: usize, cut: u8, way: u16) -> u32 {
         let own = &self.operators[operator];
         own.first[usize::from(cut) * own.ways.len() + usize::from(way)]
     }
 
     /// The choice as a decision.
-    pub fn decision(&self, operator: usize, cut: u8, way: u8) -> Cut {
+    pub fn decision(&self, operator: usize, cut: u8, way: u16) -> Cut {
         let own = &self.operators[operator];
         let (tactic, width) = own.ways[usize::from(way)];
         Cut {
@@ -139,12 +153,24 @@ impl Menu {
 }
 
 /// Launch widths that are worth a look: all, then parts of the board's units, or some of a few workers.
-fn widths(operator: usize, tactic: Tactic, costs: &Costs<'_>) -> Vec<u16> {
+fn widths(operator: usize, tactic: Tactic, costs: &Costs<'_>, division: Division) -> Vec<u16> {
     let mut widths = vec![0];
     if costs.resizable(operator, tactic) {
         let (units, most, step) = (costs.machine().units, costs.abreast(operator, tactic), costs.step(operator, tactic));
-        let parts = SIXTEENTHS.iter().map(|e| (units * e / 16).max(1) / step * step);
-        let parts = parts.filter(|&w| w > 0 && w < most);
+        let mut parts: Vec<u32> = SIXTEENTHS.iter().map(|e| (units * e / 16).max(1)).collect();
+        if division.parcels() >= MANY_PARCELS {
+            let whole = |part: &u32| part / division.parcel * division.parcel;
+            parts = parts.iter().map(whole).flat_map(|own| [own, units - own]).collect();
+            // As many blocks as so many units of a stream's own hold, where each holds several.
+            let each = most / units;
+            if each > 1 {
+                parts.extend_from_within(..);
+                let own = parts.len() / 2;
+                parts[own..].iter_mut().for_each(|part| *part *= each);
+            }
+            parts.sort_unstable();
+        }
+        let parts = parts.iter().map(|part| part / step * step).filter(|&w| w > 0 && w < most);
         match costs.machine().backend {
             BackendKind::Cuda => widths.extend(parts.filter_map(|w| u16::try_from(w).ok())),
             BackendKind::Cpu => widths.extend((1..units.min(8)).map(|w| w as u16)),

@@ -8,6 +8,7 @@
 //! ranked beside the baselines, so that nothing predicted slower than the best of them is chosen.
 
 mod alike;
+mod apart;
 mod candidate;
 mod chunks;
 mod judge;
@@ -48,15 +49,19 @@ pub struct Effort {
 }
 
 /// The methods that [`Searcher::Platoon`] starts from, in this order.
-const RIVALS: [Searcher; 5] = [
+const RIVALS: [Searcher; 6] = [
     Searcher::Barriers,
     Searcher::Shares,
+    Searcher::Apart,
     Searcher::Spatial,
     Searcher::Temporal,
     Searcher::Gacer,
 ];
 /// Each of them has this part of the budget.
 const RIVALS_PART: u64 = 12;
+
+/// How many times as many decisions of streams apart are measured as of others: predictions tell least about them.
+const APART_TIMES: usize = 3;
 
 /// A decision in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,9 +97,10 @@ impl Found {
         (0..self.ranking.len()).filter(first).map(|i| &self.ranking[i])
     }
 
-    /// The decisions behind the best one: of each searcher, baselines too, its `most` best.
+    /// The decisions behind the best one: of each searcher, baselines too, its `most` best, and several times as many of streams apart.
     pub fn rivals(&self, most: usize) -> impl Iterator<Item = &Ranked> {
-        let among = move |index: &usize| self.before(*index) < most;
+        let most_of = move |searcher| if searcher == Searcher::Apart { APART_TIMES * most } else { most };
+        let among = move |index: &usize| self.before(*index) < most_of(self.ranking[*index].searcher);
         (1..self.ranking.len()).filter(among).map(|i| &self.ranking[i])
     }
 
@@ -185,6 +191,7 @@ fn run(
         Searcher::Sequential | Searcher::Streams | Searcher::Random | Searcher::Measured => {}
         Searcher::Barriers => rivals::barriers(judge, plain, lots),
         Searcher::Shares => shares::shares(judge, plain),
+        Searcher::Apart => apart::apart(judge, plain),
         Searcher::Spatial => rivals::gacer(judge, plain, granularity(false, true)),
         Searcher::Temporal => rivals::gacer(judge, plain, granularity(true, false)),
         Searcher::Gacer => rivals::gacer(judge, plain, granularity(true, true)),

@@ -5,7 +5,7 @@
 
 use super::candidate::{Candidate, Edge, Place};
 use super::judge::{Judge, Score};
-use super::{rivals, shares};
+use super::{apart, rivals, shares};
 use crate::planner::lots::Lots;
 
 /// The threshold at the start, in thousandths of the score.
@@ -31,6 +31,10 @@ pub enum Kind {
     Share,
     /// Shares for all tenants that together are the board.
     Divide,
+    /// Units of their own for the streams, or none.
+    Confine,
+    /// Units from one stream's own to another's.
+    Parcel,
     /// Another way to cut an operator.
     Cut,
     /// A new wait between two tenants.
@@ -60,12 +64,14 @@ pub enum Kind {
 }
 
 /// All kinds, as often as they are drawn.
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 17] = [
     Kind::Way,
     Kind::Way,
     Kind::Ways,
     Kind::Ways,
     Kind::Share,
+    Kind::Confine,
+    Kind::Parcel,
     Kind::Cut,
     Kind::AddEdge,
     Kind::RemoveEdge,
@@ -80,7 +86,7 @@ const KINDS: [Kind; 15] = [
 /// Kinds that show one effect, and all of them.
 pub const TASTES: [&[Kind]; 7] = [
     &[Kind::Way, Kind::Ways],
-    &[Kind::Share, Kind::Stream],
+    &[Kind::Share, Kind::Confine, Kind::Stream],
     &[Kind::Cut],
     &[Kind::AddEdge, Kind::AddEdge, Kind::MoveEdge],
     &[Kind::Insert, Kind::Insert, Kind::Shift],
@@ -98,7 +104,7 @@ pub fn platoon(judge: &mut Judge<'_>, starts: &[Candidate], lots: &mut Lots) {
 }
 
 /// Where to start from: the best of what is known, and of each way to put two tenants onto one stream, one before the other;
-/// no two with the same streams, best first.
+/// no two with the same streams and both or neither of them with units of their own, best first.
 pub fn starts(judge: &mut Judge<'_>, plain: &Candidate, known: &[(Score, Candidate)]) -> Vec<Candidate> {
     let mut all = known.to_vec();
     for set in 0..judge.field.sets.len() {
@@ -119,7 +125,8 @@ pub fn starts(judge: &mut Judge<'_>, plain: &Candidate, known: &[(Score, Candida
     all.sort_by_key(|(score, _)| *score);
     let mut starts: Vec<Candidate> = Vec::new();
     for (_, candidate) in all {
-        if starts.len() < STARTS && starts.iter().all(|s| s.streams != candidate.streams) {
+        let like = |s: &Candidate| s.streams == candidate.streams && s.is_confined() == candidate.is_confined();
+        if starts.len() < STARTS && !starts.iter().any(like) {
             starts.push(candidate);
         }
     }
@@ -160,6 +167,11 @@ pub fn change(judge: &Judge<'_>, candidate: &mut Candidate, kind: Kind, lots: &m
         Kind::Ways => way(judge, candidate, RUN, lots),
         Kind::Share => share(judge, candidate, lots),
         Kind::Divide => divide(judge, candidate, lots),
+        Kind::Confine => confine(judge, candidate, lots),
+        Kind::Parcel => {
+            let streams = candidate.lanes.len();
+            apart::shift(judge, candidate, lots.below(streams), lots.below(streams));
+        }
         Kind::Cut => cut(judge, candidate, lots),
         Kind::AddEdge => add_edge(judge, candidate, set, lots),
         Kind::RemoveEdge => remove_edge(candidate, set, lots),
@@ -194,7 +206,7 @@ fn way(judge: &Judge<'_>, candidate: &mut Candidate, run: usize, lots: &mut Lots
             true => judge.menu.ways(operator.index()),
             false => judge.menu.widths(operator.index()),
         };
-        candidate.ways[operator.index()] = (level % ways) as u8;
+        candidate.ways[operator.index()] = (level % ways) as u16;
     }
 }
 
@@ -222,6 +234,22 @@ fn divide(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
     }
 }
 
+/// Units of their own for the streams that have tenants, all parcels together; or all units for each, every fourth time.
+fn confine(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
+    let parcels = judge.field.division.parcels();
+    let used: Vec<usize> = (0..candidate.lanes.len())
+        .filter(|&s| candidate.streams.contains(&(s as u8)))
+        .collect();
+    let mut given = vec![0; candidate.lanes.len()];
+    if used.len() > 1 && parcels as usize >= used.len() && lots.below(4) > 0 {
+        used.iter().for_each(|&stream| given[stream] = 1);
+        for _ in used.len()..parcels as usize {
+            given[used[lots.below(used.len())]] += 1;
+        }
+    }
+    apart::give(judge, candidate, &given);
+}
+
 /// Another tactic at full width for all operators of a tenant that the kernel of a random one of them runs.
 fn kernel(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
     let own = &judge.field.operators[lots.below(judge.field.operators.len())];
@@ -243,7 +271,7 @@ fn lean(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
     let (first, count) = (lots.below(own.len()), 1 + lots.below(own.len()));
     for operator in own.iter().skip(first).take(count).map(|o| o.index()) {
         let ways = (0..TACTICS).filter_map(|t| judge.menu.at_full_width(operator, t));
-        let room = |way: &u8| {
+        let room = |way: &u16| {
             let cost = judge.menu.cost(operator, candidate.cuts[operator], *way) as usize;
             judge.menu.costs[cost].room.iter().copied().max()
         };
@@ -271,7 +299,7 @@ fn cut(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
 /// A tenant moves to another's stream, or back to its own.
 fn stream(candidate: &mut Candidate, lots: &mut Lots) {
     let tenant = lots.below(candidate.streams.len());
-    candidate.streams[tenant] = lots.below(candidate.priorities.len()) as u8;
+    candidate.streams[tenant] = lots.below(candidate.lanes.len()) as u8;
 }
 
 fn place(judge: &Judge<'_>, candidate: &Candidate, set: usize, member: usize, lots: &mut Lots) -> Place {

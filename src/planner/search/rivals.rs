@@ -132,9 +132,9 @@ pub fn shift(judge: &Judge<'_>, candidate: &mut Candidate, set: usize, lots: &mu
 
 /// Gives one stream another rank.
 pub fn rank(candidate: &mut Candidate, lots: &mut Lots) {
-    let streams = candidate.priorities.len();
+    let streams = candidate.lanes.len();
     if streams > 0 {
         let stream = lots.below(streams);
-        candidate.priorities[stream] = lots.below(4) as u8;
+        candidate.lanes[stream].priority = lots.below(4) as u8;
     }
 }

@@ -1,4 +1,7 @@
 //! Shares of the board: competitive sharing (Yu et al. 2022), and what a share is to a tenant's operators.
+//!
+//! A share is a launch width: blocks of others may still lie on the same units, and launches that begin early wait on units that another
+//! tenant's blocks could use. Streams apart ([`super::apart`]) have units that nobody else has.
 
 use super::candidate::Candidate;
 use super::judge::{Judge, Score};
@@ -6,7 +9,7 @@ use super::judge::{Judge, Score};
 /// Shares of the board are counted in parts of this.
 pub const PARTS: u32 = 16;
 /// Shares that are tried together are counted in parts of this.
-const EIGHTHS: u32 = 8;
+pub const EIGHTHS: u32 = 8;
 /// Most streams that tenants are grouped on: beyond, a share of the board is small for most operators.
 const GROUPS: u8 = 4;
 
@@ -92,7 +95,7 @@ pub fn share(judge: &Judge<'_>, candidate: &mut Candidate, tenant: usize, part: 
 }
 
 /// The ways to put tenants onto streams, two at least, each tenant's stream by number: streams are numbered as they come.
-fn groupings(tenants: usize) -> impl Iterator<Item = Vec<u8>> {
+pub fn groupings(tenants: usize) -> impl Iterator<Item = Vec<u8>> {
     let mut next = Some(vec![0u8; tenants]);
     let all = std::iter::from_fn(move || {
         let current = next.take()?;
@@ -113,7 +116,7 @@ fn groupings(tenants: usize) -> impl Iterator<Item = Vec<u8>> {
 }
 
 /// The ways to write a whole as that many parts, each at least 1, in order.
-fn compositions(whole: u32, parts: usize) -> Vec<Vec<u32>> {
+pub fn compositions(whole: u32, parts: usize) -> Vec<Vec<u32>> {
     if parts <= 1 {
         return vec![vec![whole]];
     }

@@ -1,17 +1,18 @@
 use super::*;
-use crate::board::{BackendKind, BoardRecord};
+use crate::board::{BackendKind, BoardRecord, Division};
 use crate::ids::{OperatorId, TenantId};
 use crate::plan::format::{Buffer, Operator, Tenant};
 use crate::planner::memory;
 use crate::planner::schedule::tests::{chains, tenant};
 use crate::units::Nanos;
 
-const ALL: [Searcher; 9] = [
+const ALL: [Searcher; 10] = [
     Searcher::Sequential,
     Searcher::Streams,
     Searcher::Random,
     Searcher::Barriers,
     Searcher::Shares,
+    Searcher::Apart,
     Searcher::Spatial,
     Searcher::Temporal,
     Searcher::Gacer,
@@ -60,6 +61,7 @@ impl World {
             tenants: &self.tenants,
             operators: &self.operators,
             needs: &self.needs,
+            division: Division { units: 8, parcel: 2 },
         }
     }
 

@@ -23,7 +23,7 @@ pub const DIRECTIONS: [&str; 9] = [
 /// Kinds of changes behind the directions but the last, in their order.
 const KINDS: [&[Kind]; DIRECTIONS.len() - 1] = [
     &[Kind::Way, Kind::Ways],
-    &[Kind::Share, Kind::Share, Kind::Divide, Kind::Plain],
+    &[Kind::Share, Kind::Divide, Kind::Plain, Kind::Confine, Kind::Parcel],
     &[Kind::Cut],
     &[Kind::AddEdge, Kind::MoveEdge, Kind::RemoveEdge, Kind::Delay],
     &[Kind::Insert, Kind::Remove, Kind::Shift, Kind::Shift],
@@ -32,6 +32,7 @@ const KINDS: [&[Kind]; DIRECTIONS.len() - 1] = [
     &[
         Kind::Ways,
         Kind::Share,
+        Kind::Parcel,
         Kind::Cut,
         Kind::AddEdge,
         Kind::MoveEdge,
@@ -210,7 +211,7 @@ fn cross(candidate: &mut Candidate, other: &Candidate, lots: &mut Lots) {
     }
     if parts & 4 != 0 {
         candidate.streams.clone_from(&other.streams);
-        candidate.priorities.clone_from(&other.priorities);
+        candidate.lanes.clone_from(&other.lanes);
     }
     if parts & 8 != 0 {
         candidate.meetings.clone_from(&other.meetings);

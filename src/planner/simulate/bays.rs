@@ -2,16 +2,23 @@
 //!
 //! Units that hold the same blocks, begun together, are one bay, so that a wave over all of a GPU is one entry and not one a
 //! block. A launch that does not fill a bay splits it; empty bays are one again. Blocks go to the units that have
-//! the least on them, one each, and again as long as there is room.
+//! the least on them, one each, and again as long as there is room. Units that a stream is confined to are bays of their own.
 
 use super::costs::{Cost, ONE};
 use super::machine::{GRAIN, Machine, WHOLE};
 use super::room::Room;
 
+/// Flights of a stream: of the launch that runs, and of the one behind it that has come early.
+pub const FLIGHTS: u32 = 2;
+/// Of units that no stream is confined to.
+const SHARED: u32 = u32::MAX;
+
 /// Like units.
 #[derive(Clone, Copy, Debug)]
 struct Bay {
     units: u32,
+    /// The stream that is confined to them, or [`SHARED`].
+    owner: u32,
     /// Room left on each.
     free: Room,
     /// What the blocks at work on each want of its throughput, of [`ONE`].
@@ -23,7 +30,7 @@ struct Bay {
 /// Blocks of a launch on a bay that began together.
 #[derive(Clone, Copy, Debug)]
 pub struct Wave {
-    /// Whose they are: a number of the caller's.
+    /// Whose they are: [`FLIGHTS`] times the stream, and which of its flights.
     pub flight: u32,
     bay: u32,
     /// On each of the bay's units.
@@ -61,6 +68,8 @@ pub struct Bays {
     /// What they want of all units' throughput: each launch, and all.
     loads: Vec<u64>,
     load: u64,
+    /// For each stream the units that it is confined to, 0 for all.
+    confined: Vec<u32>,
 }
 
 impl Bays {
@@ -73,37 +82,53 @@ impl Bays {
             demand: 0,
             loads: Vec::new(),
             load: 0,
+            confined: Vec::new(),
         }
     }
 
-    /// All units empty.
-    pub fn clear(&mut self) {
+    /// All units empty, for streams that are confined to so many units each, 0 to all.
+    pub fn clear(&mut self, confined: impl Iterator<Item = u32>) {
         self.waves.clear();
         self.demand = 0;
         self.load = 0;
         self.loads.iter_mut().for_each(|l| *l = 0);
         self.bays.clear();
-        self.bays.push(Bay {
-            units: self.machine.units,
+        self.confined.clear();
+        self.confined.extend(confined);
+        let bay = |owner, units| Bay {
+            units,
+            owner,
             free: [GRAIN; 2],
             wanted: 0,
             waves: 0,
-        });
+        };
+        self.bays.push(bay(SHARED, self.machine.units));
+        for (stream, &own) in self.confined.iter().enumerate().filter(|(_, own)| **own > 0) {
+            let own = own.min(self.bays[0].units);
+            self.bays[0].units -= own;
+            self.bays.push(bay(stream as u32, own));
+        }
     }
 
     /// Puts up to `blocks` blocks of a launch down, each of which works for `time` nanoseconds from `from` on: how many found
     /// room.
     pub fn place(&mut self, flight: u32, cost: &Cost, blocks: u32, time: u64, from: u64) -> u32 {
-        let fits = |bay: &Bay| bay.units > 0 && (0..2).all(|r| bay.free[r] >= cost.room[r]);
+        let stream = flight / FLIGHTS;
+        let confined = self.confined_to(stream);
+        let own = |bay: &Bay| bay.units > 0 && (confined == 0 || bay.owner == stream);
+        let fits = |bay: &Bay| own(bay) && (0..2).all(|r| bay.free[r] >= cost.room[r]);
         let mut blocks = blocks;
         if cost.cluster > 1 {
             let each = |bay: &Bay| (0..2).map(|r| bay.free[r] / cost.room[r].max(1)).min().unwrap_or(0);
             let places: u32 = self
                 .bays
                 .iter()
+                .filter(|&bay| own(bay))
                 .map(|bay| bay.units.saturating_mul(each(bay)))
                 .fold(0, u32::saturating_add);
-            blocks = blocks.min(places / cost.cluster * cost.cluster);
+            // A cluster that is larger than the units is launched as single blocks.
+            let cluster = if (1..cost.cluster).contains(&confined) { 1 } else { cost.cluster };
+            blocks = blocks.min(places / cluster * cluster);
         }
         let mut left = blocks;
         while left > 0 {
@@ -122,9 +147,19 @@ impl Bays {
         blocks - left
     }
 
+    /// Units that a stream is confined to; 0 for all.
+    fn confined_to(&self, stream: u32) -> u32 {
+        self.confined.get(stream as usize).copied().unwrap_or(0)
+    }
+
     fn speed(&self, wave: &Wave) -> u64 {
         let others = self.load - self.loads[wave.flight as usize];
-        let slower = self.machine.calibration.mutual * others / (u64::from(self.machine.units) * ONE);
+        let weighs = self.machine.calibration;
+        let mutual = match self.confined_to(wave.flight / FLIGHTS) {
+            0 => weighs.mutual,
+            _ => weighs.apart,
+        };
+        let slower = mutual * others / (u64::from(self.machine.units) * ONE);
         wave.speed(self.demand, &self.bays[wave.bay as usize], slower)
     }
 
@@ -245,7 +280,9 @@ impl Bays {
     /// Empty bays are one.
     fn join(&mut self, empty: usize) {
         let units = self.bays[empty].units;
-        if let Some(other) = (0..self.bays.len()).find(|&b| b != empty && self.bays[b].units > 0 && self.bays[b].waves == 0) {
+        let owner = self.bays[empty].owner;
+        let like = |b: &Bay| b.owner == owner && b.units > 0 && b.waves == 0;
+        if let Some(other) = (0..self.bays.len()).find(|&b| b != empty && like(&self.bays[b])) {
             self.bays[other].units += units;
             self.bays[empty].units = 0;
         }
@@ -270,7 +307,7 @@ mod tests {
             ..board(units, 0)
         };
         let mut bays = Bays::new(Machine::of(&board));
-        bays.clear();
+        bays.clear(std::iter::empty());
         bays
     }
 
@@ -344,5 +381,20 @@ mod tests {
         bays.release(0, 40);
         assert_eq!(bays.next(0), Some(40));
         assert_eq!(run(&mut bays), [(0, 140)]);
+    }
+
+    #[test]
+    fn confined_streams_keep_to_their_units_and_others_may_use_them() {
+        let mut bays = bays(12);
+        bays.clear([4, 0, 8].into_iter());
+        let whole = cost([GRAIN, 0], 0);
+        assert_eq!(bays.place(0, &whole, 12, 100, 0), 4, "its own units");
+        assert_eq!(bays.place(2, &whole, 12, 50, 0), 8, "of all units, those that are free");
+        assert_eq!(bays.place(4, &whole, 12, 10, 0), 0, "its own are taken");
+        assert_eq!(run(&mut bays), [(2, 50), (0, 100)]);
+        assert_eq!(bays.place(4, &whole, 12, 10, 0), 8);
+        let cluster = Cost { cluster: 6, ..whole };
+        assert_eq!(bays.place(0, &cluster, 6, 10, 0), 4, "a cluster that its units never hold is none");
+        assert_eq!(run(&mut bays), [(4, 10), (0, 10)]);
     }
 }

@@ -71,12 +71,19 @@ pub struct Cost {
 impl Cost {
     /// Its time alone on the board, in nanoseconds: what the simulator gives for it.
     pub fn alone(&self) -> u64 {
+        self.alone_on(self.units)
+    }
+
+    /// Its time alone on some of the board's units, at least 1.
+    pub fn alone_on(&self, units: u32) -> u64 {
         let [long, short] = self.groups;
-        let most = u64::from(self.most.max(1));
+        let board = u64::from(self.units.max(1));
+        let units = u64::from(units.max(1)).min(board);
+        let most = (u64::from(self.most) * units / board).max(1);
         let blocks = u64::from(long.blocks + short.blocks);
         let waves = blocks.div_ceil(most);
         // Blocks that want more of a unit together than it has slow each other down.
-        let each = blocks.min(most).div_ceil(u64::from(self.units.max(1)));
+        let each = blocks.min(most).div_ceil(units);
         let wanted = (each * u64::from(self.using)).max(ONE);
         self.launch
             .saturating_add((waves.saturating_mul(long.time)).saturating_mul(wanted) / ONE)
@@ -245,6 +252,19 @@ impl<'a> Costs<'a> {
         let timed = self.known[operator].iter().filter_map(|known| {
             let cost = *self.chunks(operator, &whole, known.tactic, width).first()?;
             (cost.abreast() <= u32::from(width)).then_some((cost.alone(), known.tactic))
+        });
+        timed.min_by_key(|(time, _)| *time).map(|(_, tactic)| tactic)
+    }
+
+    /// The tactic that takes an operator in one piece least time on so many units that nobody else has.
+    pub fn apart(&self, operator: usize, units: u32) -> Option<Tactic> {
+        let whole = [Region::whole(shape(&self.operators[operator]))];
+        let timed = self.known[operator].iter().filter_map(|known| {
+            let each = known.abreast(&self.machine) / self.machine.units.max(1);
+            let widths = [1, each].map(|each| u16::try_from(units * each).unwrap_or(0));
+            let all = self.widths(operator, &whole, known.tactic, &[0, widths[0], widths[1]]);
+            let time = all.iter().filter_map(|own| Some(own.first()?.alone_on(units))).min()?;
+            Some((time, known.tactic))
         });
         timed.min_by_key(|(time, _)| *time).map(|(_, tactic)| tactic)
     }

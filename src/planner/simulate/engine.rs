@@ -4,15 +4,17 @@
 //! free, and stay until they are done: nothing is preempted. Among launches that have arrived, streams of higher priority go
 //! first, then those that arrived first: the order that Amert, Otterness, Yang, Anderson and Smith found on NVIDIA's GPUs (GPU
 //! scheduling on the NVIDIA TX2, RTSS 2017). There none passes one that still has blocks to place; frames of an H200 are
-//! predicted better if those whose blocks find room do. On a GPU whose launches begin early (programmatic dependent launch), the
+//! predicted better if those whose blocks find room do. Blocks of a stream that is confined to units of its own find room there alone,
+//! and no other confined stream's do. On a GPU whose launches begin early (programmatic dependent launch), the
 //! next of a stream comes as soon as all blocks of the one before it lie on units, and its blocks take the room that they find,
 //! though they wait there. Where blocks together want more bandwidth or more of a unit's throughput than there is, those that are
 //! bound by it slow down. All figures are integers.
 
-use super::bays::Bays;
+use super::bays::{Bays, FLIGHTS};
 use super::costs::Cost;
 use super::frame::{Frame, NONE};
 use super::machine::Machine;
+use crate::plan::format::Stream;
 
 /// Hears what happens in a simulated frame; times are nanoseconds from its start.
 pub trait Witness {
@@ -59,7 +61,7 @@ struct Lane {
     /// Its segment waits for others.
     waiting: bool,
     /// The launch that runs, and the one behind it that has come early.
-    flights: [Option<Flight>; 2],
+    flights: [Option<Flight>; FLIGHTS as usize],
     /// Which of the two runs.
     first: usize,
 }
@@ -120,21 +122,21 @@ impl Simulator {
     }
 
     fn reset(&mut self, frame: &Frame, costs: &[Cost]) {
-        self.bays.clear();
+        self.bays.clear(frame.lanes.iter().map(|l| u32::from(l.units)));
         self.order.clear();
         self.ends.clear();
         self.ends.resize(frame.segments.len(), u64::MAX);
         self.pending.clear();
         self.pending.extend(frame.segments.iter().map(|s| s.waits));
         self.lanes.clear();
-        let lane = |(&(segment, _), &priority): (&(u32, u32), &u8)| Lane {
-            priority,
+        let lane = |(&(segment, _), stream): (&(u32, u32), &Stream)| Lane {
+            priority: stream.priority,
             segment,
             waiting: false,
-            flights: [None; 2],
+            flights: [None; FLIGHTS as usize],
             first: 0,
         };
-        self.lanes.extend(frame.streams.iter().zip(&frame.priorities).map(lane));
+        self.lanes.extend(frame.streams.iter().zip(&frame.lanes).map(lane));
         for lane in 0..self.lanes.len() {
             self.open(lane, 0, frame, costs);
         }
@@ -217,7 +219,7 @@ impl Simulator {
             let from = flight.ready.max(now);
             for (own, group) in flight.cost.groups.iter_mut().zip(cost.groups) {
                 if own.blocks > 0 {
-                    let on = self.bays.place(lane * 2 + place, &cost, group.blocks, group.time, from);
+                    let on = self.bays.place(lane * FLIGHTS + place, &cost, group.blocks, group.time, from);
                     own.blocks -= on;
                     flight.running += on;
                 }
@@ -277,7 +279,7 @@ impl Simulator {
 
     /// Blocks of a launch have ended; with its last, the lane's next launch may work, or its next segment and those that waited.
     fn land<W: Witness>(&mut self, flight: u32, blocks: u32, now: u64, frame: &Frame, costs: &[Cost], witness: &mut W) {
-        let (lane, place) = ((flight / 2) as usize, (flight % 2) as usize);
+        let (lane, place) = ((flight / FLIGHTS) as usize, (flight % FLIGHTS) as usize);
         let Some(own) = &mut self.lanes[lane].flights[place] else { return };
         own.running -= blocks;
         if own.running > 0 || !own.placed() {
@@ -312,7 +314,7 @@ impl Simulator {
             if flight.running > 0 {
                 flight.begun = true;
                 witness.begins(flight.launch, flight.ready);
-                self.bays.release(lane as u32 * 2 + place as u32, flight.ready);
+                self.bays.release(lane as u32 * FLIGHTS + place as u32, flight.ready);
             }
         }
     }

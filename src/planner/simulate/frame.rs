@@ -37,7 +37,8 @@ pub struct Part {
 /// A frame.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
-    pub(super) priorities: Vec<u8>,
+    /// The streams: their ranks, and the units that they are confined to.
+    pub(super) lanes: Vec<Stream>,
     pub(super) launches: Vec<Launch>,
     pub(super) segments: Vec<Part>,
     /// Linked lists of followers: the next entry, the segment that waits.
@@ -47,15 +48,15 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Empties the tables for a frame on streams of these priorities.
-    pub fn begin(&mut self, priorities: impl Iterator<Item = u8>) {
+    /// Empties the tables for a frame on these streams.
+    pub fn begin(&mut self, streams: impl Iterator<Item = Stream>) {
         self.launches.clear();
         self.segments.clear();
         self.links.clear();
-        self.priorities.clear();
-        self.priorities.extend(priorities);
+        self.lanes.clear();
+        self.lanes.extend(streams);
         self.streams.clear();
-        self.streams.resize(self.priorities.len(), (NONE, NONE));
+        self.streams.resize(self.lanes.len(), (NONE, NONE));
     }
 
     /// Opens a segment, the next in issue order; launches that follow are its.
@@ -108,7 +109,7 @@ impl Frame {
     /// The frame of a legal schedule, with the costs of its launches.
     pub fn of(schedule: &FrameSchedule, streams: &[Stream], operators: &[Operator], costs: &Costs<'_>) -> (Frame, Vec<Cost>) {
         let mut frame = Frame::default();
-        frame.begin(streams.iter().map(|s| s.priority));
+        frame.begin(streams.iter().copied());
         let mut own: Vec<Vec<Cost>> = vec![Vec::new(); operators.len()];
         let mut table = Vec::new();
         for segment in &schedule.segments {

@@ -1,6 +1,6 @@
 //! The board as the simulator sees it, in integers.
 
-use super::calibration::Calibration;
+use super::calibration::{APART_PART, Calibration};
 use crate::board::{BackendKind, BoardRecord};
 
 /// Parts of a unit's room: every number of blocks up to 10 divides it.
@@ -59,6 +59,7 @@ impl Machine {
             mutual: 0,
             bytes: 100,
             cold: 0,
+            apart: 0,
             cache: 0,
         };
         let h200 = Calibration {
@@ -67,6 +68,7 @@ impl Machine {
             sync: issues(SYNC_PART),
             share: SHARE,
             mutual: MUTUAL,
+            apart: MUTUAL * APART_PART / 100,
             bytes: SHARED_BYTES,
             ..idle
         };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::board::{BackendKind, BoardRecord};
+use crate::board::{BackendKind, BoardRecord, Division};
 use crate::ids::OperatorId;
 use crate::plan::format::{Basis, Kernel, Operator, Prediction, Tactic, Tenant};
 use crate::planner::cost::{Infeasible, estimate};
@@ -42,6 +42,7 @@ impl World {
             tenants: &self.tenants,
             operators: &self.operators,
             needs: &self.needs,
+            division: Division::default(),
         }
     }
 

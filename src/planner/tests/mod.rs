@@ -99,6 +99,7 @@ fn every_schedule_gives_the_bits_of_the_plain_one() {
             (Searcher::Random, 3),
             (Searcher::Barriers, 2),
             (Searcher::Shares, 3),
+            (Searcher::Apart, 2),
             (Searcher::Spatial, 2),
             (Searcher::Gacer, 2),
             (Searcher::Platoon, 3),

@@ -202,18 +202,43 @@ CALL(cuDeviceGetDevResource, int device, resource* r, uint32_t type)
     r->type = type;
     r->sms = (uint32_t)number("STUB_SMS", 132);
 END
-CALL(cuDevSmResourceSplitByCount, resource* group, uint32_t* count, const resource* all, resource* rest, uint32_t flags, uint32_t least)
+// By eights, of which 132 SMs have one less than would go into them: so it is on a real GPU.
+CALL(cuDevSmResourceSplitByCount, resource* groups, uint32_t* count, const resource* all, resource* rest, uint32_t flags, uint32_t least)
     (void)flags;
-    if (*count != 1 || least > all->sms) return INVALID_VALUE;
-    *group = *rest = *all;
-    group->sms = (least + 7) / 8 * 8;
+    uint32_t each = (least + 7) / 8 * 8;
+    if (!each || each > all->sms) return INVALID_VALUE;
+    uint32_t most = all->sms / each;
+    if (all->sms == 132 && each == 8) most--;
+    if (!groups) {
+        *count = most;
+        return OK;
+    }
+    if (!*count) return INVALID_VALUE;
+    if (*count > most) *count = most;
+    for (uint32_t i = 0; i < *count; i++) {
+        groups[i] = *all;
+        groups[i].sms = each;
+    }
+    *rest = *all;
+    rest->sms = all->sms - *count * each;
 END
-CALL(cuDevResourceGenerateDesc, void** desc, resource* r, uint32_t count) if (count != 1) return INVALID_VALUE; *desc = r; END
+CALL(cuDevResourceGenerateDesc, void** desc, resource* parts, uint32_t count)
+    static _Thread_local resource all;
+    if (count < 1) return INVALID_VALUE;
+    all = parts[0];
+    for (uint32_t i = 1; i < count; i++) all.sms += parts[i].sms;
+    *desc = &all;
+END
 CALL(cuGreenCtxCreate, void** green, void* desc, int device, uint32_t flags)
-    (void)desc; (void)device;
+    (void)device;
     if (flags != 1) return INVALID_VALUE;
     live++;
-    *green = malloc(1);
+    *green = malloc(sizeof(resource));
+    memcpy(*green, desc, sizeof(resource));
+END
+CALL(cuGreenCtxGetDevResource, void* green, resource* r, uint32_t type)
+    memcpy(r, green, sizeof(resource));
+    r->type = type;
 END
 CALL(cuGreenCtxStreamCreate, stream** made, void* green, uint32_t flags, int priority)
     (void)green; (void)flags; (void)priority;

@@ -115,7 +115,7 @@ fn plan() -> Plan {
         sections: Vec::new(),
         buffers: spaces.map(|space| Buffer { space, bytes: 16 }).to_vec(),
         operators: vec![operator(0, 0, 2), operator(0, 2, 3), operator(1, 1, 4)],
-        streams: vec![Stream { priority: 1 }, Stream { priority: 0 }],
+        streams: vec![Stream { priority: 1, units: 0 }, Stream { priority: 0, units: 0 }],
         cycle: vec![FrameSchedule {
             tenants: vec![TenantId(0), TenantId(1)],
             segments: vec![segment(0, &[0]), segment(0, &[1]), segment(1, &[2])],

@@ -255,6 +255,9 @@ functions! {
         GreenCtxStreamCreate green_ctx_stream_create "cuGreenCtxStreamCreate" (
             stream: *mut Pointer, green: Pointer, flags: u32, priority: i32
         );
+        GreenCtxGetDevResource green_ctx_get_dev_resource "cuGreenCtxGetDevResource" (
+            green: Pointer, resource: *mut sys::CUdevResource, kind: u32
+        );
         GreenCtxDestroy green_ctx_destroy "cuGreenCtxDestroy" (green: Pointer);
         TensorMapEncodeTiled tensor_map_encode_tiled "cuTensorMapEncodeTiled" (
             map: Pointer, kind: u32, rank: u32, address: u64, extents: *const u64, strides: *const u64, tile: *const u32,

@@ -1,0 +1,160 @@
+//! Streams apart: each has units of its own, which no other stream's blocks lie on.
+//!
+//! Launches that begin early wait on units for those in front of them, so blocks of networks side by side hold each other's places even
+//! where their launch widths would leave room. On units of its own a network is held up by nobody but who shares caches and memory. A
+//! stream's units stay idle once it is through: networks are put together so that all streams end at about the same time.
+
+use super::candidate::Candidate;
+use super::judge::{Judge, Score};
+use super::shares;
+use crate::plan::format::Stream;
+
+/// Tries units of their own for the streams of every way to put tenants onto them, and moves parcels from the best of each way on.
+pub fn apart(judge: &mut Judge<'_>, start: &Candidate) {
+    let parcels = judge.field.division.parcels();
+    let whole = parcels.min(shares::EIGHTHS);
+    for streams in shares::groupings(judge.field.operators.len()) {
+        let groups = usize::from(streams.iter().copied().max().unwrap_or(0)) + 1;
+        // More streams than parcels cannot be.
+        let all = if groups as u32 > whole {
+            Vec::new()
+        } else {
+            shares::compositions(whole, groups)
+        };
+        let mut best: Option<(Score, Candidate)> = None;
+        for mut parts in all {
+            if judge.left() == 0 {
+                return;
+            }
+            let mut candidate = start.clone();
+            candidate.streams.clone_from(&streams);
+            // What the parts leave of the parcels goes to the first.
+            parts.iter_mut().for_each(|part| *part *= parcels / whole);
+            parts[0] += parcels - parts.iter().sum::<u32>();
+            give(judge, &mut candidate, &parts);
+            let score = judge.score(&candidate);
+            if best.as_ref().is_none_or(|(least, _)| score < *least) {
+                best = Some((score, candidate));
+            }
+        }
+        if let Some((score, candidate)) = best {
+            balance(judge, score, candidate);
+        }
+    }
+}
+
+/// Moves parcels of units from one stream to another as long as that helps.
+fn balance(judge: &mut Judge<'_>, mut best: Score, mut candidate: Candidate) {
+    let streams = candidate.lanes.len();
+    loop {
+        let before = best;
+        for (from, to) in (0..streams).flat_map(|from| (0..streams).map(move |to| (from, to))) {
+            let mut changed = candidate.clone();
+            if judge.left() > 0 && shift(judge, &mut changed, from, to) {
+                let score = judge.score(&changed);
+                if score < best {
+                    (best, candidate) = (score, changed);
+                }
+            }
+        }
+        if best >= before {
+            return;
+        }
+    }
+}
+
+/// Moves a parcel of units from one stream's own to another's; false where they are one, or have none to move.
+pub fn shift(judge: &Judge<'_>, candidate: &mut Candidate, from: usize, to: usize) -> bool {
+    let parcel = judge.field.division.parcel;
+    let of = |lane: &Stream| u32::from(lane.units).checked_div(parcel).unwrap_or(0);
+    let mut parcels: Vec<u32> = candidate.lanes.iter().map(of).collect();
+    if from == to || parcels[from] < 2 || parcels[to] == 0 {
+        return false;
+    }
+    parcels[from] -= 1;
+    parcels[to] += 1;
+    lay(judge, candidate, &parcels, |stream| stream == from || stream == to);
+    true
+}
+
+/// Confines streams to so many parcels each, 0 to all units: the operators of their tenants run in the ways that are fastest there.
+/// Where they are all parcels, the largest has the units besides that are none.
+pub fn give(judge: &Judge<'_>, candidate: &mut Candidate, parcels: &[u32]) {
+    lay(judge, candidate, parcels, |_| true);
+}
+
+/// The same where only some streams' operators are to run otherwise.
+fn lay(judge: &Judge<'_>, candidate: &mut Candidate, parcels: &[u32], changed: impl Fn(usize) -> bool) {
+    let division = judge.field.division;
+    let units = |stream: usize| u16::try_from(parcels.get(stream).copied().unwrap_or(0) * division.parcel).unwrap_or(0);
+    for (stream, lane) in candidate.lanes.iter_mut().enumerate() {
+        lane.units = units(stream);
+    }
+    let largest = (0..candidate.lanes.len()).max_by_key(|&s| (candidate.lanes[s].units, std::cmp::Reverse(s)));
+    if let Some(largest) = largest.filter(|_| division.parcel > 0 && parcels.iter().sum::<u32>() == division.parcels()) {
+        candidate.lanes[largest].units += (division.units % division.parcel) as u16;
+    }
+    for tenant in 0..candidate.streams.len() {
+        let stream = usize::from(candidate.streams[tenant]);
+        if !changed(stream) {
+            continue;
+        }
+        let own = u32::from(candidate.lanes[stream].units);
+        for operator in judge.field.operators[tenant].iter().map(|o| o.index()) {
+            candidate.ways[operator] = match own {
+                0 => 0,
+                units => judge.menu.apart(operator, units),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidate::Field;
+    use super::super::menu::Menu;
+    use super::super::tests::{World, board};
+    use super::*;
+    use crate::board::{BackendKind, Division};
+    use crate::planner::simulate::Costs;
+    use crate::units::Nanos;
+
+    #[test]
+    fn all_units_are_given_out_and_a_parcel_moves_at_a_time() {
+        let (world, board) = (World::new(6, false), board(BackendKind::Cuda, 36));
+        let mut problem = world.problem();
+        problem.division = Division { units: 36, parcel: 8 };
+        let costs = Costs::of(&world.operators, &board, &|_| Some(Nanos(40_000)));
+        let (field, menu) = (Field::of(&problem), Menu::of(&problem, &costs));
+        let mut judge = Judge::new(problem.tenants, &field, &menu, *costs.machine(), 400, &|_, _| {});
+        let plain = Candidate::plain(&problem, &field, false);
+        let units = |candidate: &Candidate| candidate.lanes.iter().map(|l| l.units).collect::<Vec<_>>();
+        let streams = plain.lanes.len();
+        let mut parcels = vec![0; streams];
+        (parcels[0], parcels[1]) = (1, 3);
+        let mut candidate = plain.clone();
+        give(&judge, &mut candidate, &parcels);
+        assert_eq!(units(&candidate)[..2], [8, 28]);
+        for (tenant, units) in [(0, 8), (1, 28)] {
+            for operator in field.operators[tenant].iter().map(|o| o.index()) {
+                let time = |way| menu.costs[menu.cost(operator, 0, way) as usize].alone_on(units);
+                let ways = 0..menu.ways(operator) as u16;
+                assert_eq!(Some(time(candidate.ways[operator])), ways.map(time).min(), "the fastest way there");
+            }
+        }
+        assert!(shift(&judge, &mut candidate, 1, 0));
+        assert_eq!(units(&candidate)[..2], [20, 16], "the first of the largest has the rest");
+        assert!(
+            shift(&judge, &mut candidate, 1, 0) && !shift(&judge, &mut candidate, 1, 0),
+            "the last parcel stays"
+        );
+        assert!(!shift(&judge, &mut candidate, 0, 0));
+        give(&judge, &mut candidate, &[]);
+        assert_eq!(candidate, plain, "all units for all");
+        // What is found can be told to the gate.
+        judge.open(400);
+        apart(&mut judge, &plain);
+        let found = judge.close();
+        assert!(!found.is_empty() && found.iter().all(|(_, c)| c.is_confined() && c.decisions(&field, &menu).is_some()));
+    }
+}
