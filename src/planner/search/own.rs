@@ -237,6 +237,9 @@ fn divide(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
 /// Units of their own for the streams that have tenants, all parcels together; or all units for each, every fourth time.
 fn confine(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
     let parcels = judge.field.division.parcels();
+    if parcels == 0 {
+        return;
+    }
     let used: Vec<usize> = (0..candidate.lanes.len())
         .filter(|&s| candidate.streams.contains(&(s as u8)))
         .collect();
