@@ -12,7 +12,8 @@
 //! | [`ours`] | our side: one engine that runs both |
 //! | [`peers`] | the other side |
 //! | [`looped`] | the frame loop: the host's cost and the jitter of frames |
-//! | [`measure`] | turns of both sides, and the figures of a side |
+//! | [`measure`] | how long a turn is, and the figures of a side |
+//! | [`turns`] | turns of both sides |
 //! | [`report`] | the figures as rows and as JSON, with what they depend on |
 //! | [`tactics`] | the times of all tactics of operators, for a board's table |
 //! | [`profile`] | the time of each operator alone |
@@ -38,6 +39,7 @@ pub mod report;
 pub mod stage;
 pub mod table;
 pub mod tactics;
+pub mod turns;
 pub mod zoo;
 
 use crate::backend::cpu::kernels::CompileError;

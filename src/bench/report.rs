@@ -1,6 +1,7 @@
 //! The figures as rows for people and as JSON, with what they depend on.
 
-use super::measure::{Measured, Samples};
+use super::measure::Samples;
+use super::turns::Measured;
 use crate::backend::cpu::simd::Isa;
 use crate::units::Nanos;
 use serde_json::{Map, Value, json};

@@ -11,7 +11,7 @@ use crate::bench::peers::{Peer, PeerError};
 use crate::bench::profile::{OperatorTime, profile};
 use crate::bench::report::{HEADINGS, Provenance, Report};
 use crate::bench::zoo::run::Group;
-use crate::bench::{BenchError, choice, measure};
+use crate::bench::{BenchError, choice, turns};
 use crate::board::BackendKind;
 use crate::board::BoardRecord;
 use crate::planner::CompileOptions;
@@ -149,11 +149,11 @@ fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardR
                 .map_err(BenchError::from)?;
         }
         let mut ours = Ours::open(&mix, compiled, board, &engine)?;
-        let measured = measure::compare(&mut ours, peer.as_mut(), arguments.frames(), |done| bar.set_position(done as u64));
+        let measured = turns::compare(&mut ours, peer.as_mut(), arguments.frames(), |done| bar.set_position(done as u64));
         ours.close();
         bar.finish_and_clear();
         let models = mix.networks.iter().map(|n| n.model.clone()).collect();
-        report.sets.push((mix.name, models, measure::Measured { setting, ..measured? }));
+        report.sets.push((mix.name, models, turns::Measured { setting, ..measured? }));
     }
     write_json(arguments, &report.json())?;
     let mut table = output::Table::new(&HEADINGS);

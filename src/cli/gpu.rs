@@ -1,7 +1,6 @@
 //! The GPU of this machine as commands see it: which board it is, how much of it a run takes, and its kernels.
 
 use super::jetson::{self, Jetson};
-use super::options::Common;
 use super::output;
 use crate::backend::cuda::architecture::Toolkit;
 use crate::backend::cuda::archive::{self, Archive};
@@ -82,21 +81,22 @@ pub fn share(board: &BoardRecord) -> Option<u32> {
     (board.units < facts.sms).then_some(board.units)
 }
 
-/// Compiles the kernels for an architecture if they are missing here, and there is a GPU and a compiler. Failures are left
-/// to whoever opens the archive, who says what is missing; why nothing was compiled goes to the log.
-pub fn provide_kernels(common: &Common, architecture: &str) {
+/// Compiles the kernels for an architecture if the folder `kernels` lacks them, and there is a GPU and a compiler: that of `nvrtc`, else
+/// what the dynamic loader finds. Failures are left to whoever opens the archive, who says what is missing; why nothing was compiled
+/// goes to the log.
+pub fn provide_kernels(kernels: &Path, nvrtc: Option<&Path>, architecture: &str) {
     let Ok(facts) = raw::probe() else { return };
-    if archive::find(&common.kernels(), architecture, facts.driver).is_ok() {
+    if archive::find(kernels, architecture, facts.driver).is_ok() {
         return;
     }
-    let compiler = match Compiler::find(common.nvrtc.as_deref()) {
+    let compiler = match Compiler::find(nvrtc) {
         Ok(compiler) => compiler,
         Err(error) => return log::info!("kernels are missing and not compiled: {}", output::chain(&error)),
     };
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
     bar.set_message(format!("compiling kernels for {architecture} with CUDA {}", compiler.toolkit()));
-    let made = make(&compiler, &common.kernels(), architecture, false, &|unit| {
+    let made = make(&compiler, kernels, architecture, false, &|unit| {
         bar.set_message(format!("compiling kernels: {} is done", unit.name))
     });
     bar.finish_and_clear();

@@ -219,7 +219,7 @@ impl Common {
     pub fn engine_options(&self, board: &BoardRecord) -> runtime::Options {
         let on_gpu = self.backend(board) == BackendKind::Cuda;
         if on_gpu {
-            gpu::provide_kernels(self, &board.architecture);
+            gpu::provide_kernels(&self.kernels(), self.nvrtc.as_deref(), &board.architecture);
         }
         runtime::Options {
             backend: Some(self.backend(board)),

@@ -7,8 +7,8 @@ use crate::bench::peers::{Mode, Peer, PeerError, Way};
 use crate::bench::report::Provenance;
 use crate::bench::stage::Results;
 use crate::bench::zoo::build::Model;
-use crate::bench::zoo::gaps::{self, Gaps};
-use crate::bench::zoo::report::{HEADINGS, Measured, Report};
+use crate::bench::zoo::gaps::Gaps;
+use crate::bench::zoo::report::{HEADINGS, Measured, Report, markdown};
 use crate::bench::zoo::rivals::{self, Contest};
 use crate::bench::zoo::run::{Group, compare};
 use crate::bench::zoo::{ALL, count};
@@ -240,7 +240,7 @@ pub fn measure(
         bar.finish_and_clear();
     }
     if let Some(f) = floors {
-        let text = gaps::markdown(&report, &f.limits, setting.board, &f.earlier, &command());
+        let text = markdown(&report, &f.limits, setting.board, &f.earlier, &command());
         std::fs::write(f.file, text).with_context(|| format!("{}: cannot be written", f.file.display()))?;
     }
     let mut table = output::Table::new(&HEADINGS);

@@ -5,7 +5,6 @@
 //! that their time depends on are one row. The sum of all operators' times is not the network's time: inside a network an
 //! operator meets other contents of the caches, and beside the chain other launches.
 
-use super::report::{Measured, Report};
 use crate::bench::tactics::{self, Extent};
 use crate::bench::{BenchError, ours};
 use crate::board::BoardRecord;
@@ -17,10 +16,6 @@ use crate::runtime::Options;
 use crate::units::Nanos;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt::Write;
-
-/// Operators of a network that are shown.
-const SHOWN: usize = 5;
 
 /// Operators of a plan that are alike.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,104 +126,6 @@ impl Gaps {
             "operators": self.operators.iter().map(operator).collect::<Vec<_>>(),
         })
     }
-}
-
-/// The median of a group's networks in milliseconds in the JSON of an earlier run on a board: of `platoon bench --zoo`, or of
-/// several such under names.
-pub fn before(earlier: &Value, measured: &Measured, board: &str) -> Option<f64> {
-    let members = |g: &Value| -> Vec<(String, u64)> {
-        let one = |m: &Value| Some((m["name"].as_str()?.to_string(), m["batch"].as_u64()?));
-        g["networks"]
-            .as_array()
-            .map_or(Vec::new(), |all| all.iter().filter_map(one).collect())
-    };
-    let own: Vec<(String, u64)> = measured
-        .group
-        .members
-        .iter()
-        .map(|m| (m.network.name.to_string(), u64::from(m.batch)))
-        .collect();
-    let runs = std::iter::once(earlier).chain(earlier.as_object().into_iter().flat_map(|o| o.values()));
-    let groups = runs
-        .filter(|run| run["provenance"]["board"] == board)
-        .filter_map(|run| run["zoo"].as_array())
-        .flatten();
-    groups
-        .filter(|g| members(g) == own)
-        .find_map(|g| g["ours"]["networks"]["median_ms"].as_f64())
-}
-
-/// The report as Markdown: a table of networks, and one of operators for each. `command` reproduces it.
-pub fn markdown(report: &Report, limits: &Limits, board: &BoardRecord, earlier: &Value, command: &str) -> String {
-    let mut text = format!(
-        "# Gaps of {} to its floors\n\n    {command}\n\n{}; {}.\n\n",
-        board.name,
-        report.provenance.line(),
-        report.dtype
-    );
-    // Writing to a string cannot fail, here and below.
-    let _ = write!(
-        text,
-        "An operator's floor is max(multiply-adds / {:.0} a nanosecond, bytes / {:.0} a nanosecond, results' bytes / {:.0}) + {:.0} ns for\n\
-         its launch in a chain: the best rates measured on {} SMs. Bytes are those of operands, results and weights, once each. A\n\
-         network's floor is the sum over the operators of its plan. *Platoon* and *peer* are the networks on the device's clock, medians of turns in one\n\
-         run; *sum* is that of the operators, each timed alone in a chain of repetitions. Operators that are alike are one row.\n\n",
-        limits.macs_per_ns, limits.bytes_per_ns, limits.written_per_ns, limits.launch_ns, board.units
-    );
-    text.push_str("| network | operators | floor ms | peer ms | Platoon before ms | Platoon ms | to peer | to floor | sum ms |\n");
-    text.push_str("|---|---|---|---|---|---|---|---|---|\n");
-    let number = |value: Option<f64>, digits: usize| value.map_or("-".to_string(), |v| format!("{v:.digits$}"));
-    for one in &report.groups {
-        let Some(gaps) = &one.gaps else { continue };
-        let ours = one.ours.device().median().as_ms();
-        let peer = one.peer.as_ref().map(|p| p.device().median().as_ms());
-        let _ = writeln!(
-            text,
-            "| {} | {} | {:.3} | {} | {} | {ours:.3} | {} | {:.2} | {:.3} |",
-            title(one),
-            gaps.count(),
-            gaps.floor() / 1e6,
-            number(peer, 3),
-            number(before(earlier, one, &board.name), 3),
-            number(peer.filter(|p| *p > 0.0).map(|p| ours / p), 2),
-            ours * 1e6 / gaps.floor().max(1.0),
-            gaps.sum() / 1e6,
-        );
-    }
-    for one in &report.groups {
-        let Some(gaps) = &one.gaps else { continue };
-        let _ = write!(
-            text,
-            "\n## {}\n\n| operator | times | output | tactic | MMAC | MB | bound by | floor us | Platoon us | gap of all us |\n\
-             |---|---|---|---|---|---|---|---|---|---|\n",
-            title(one)
-        );
-        for o in gaps.operators.iter().take(SHOWN) {
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {} | {:.1} | {:.2} | {} | {:.2} | {} | {:.1} |",
-                o.name,
-                o.count,
-                o.shape,
-                o.tactic,
-                o.macs as f64 / 1e6,
-                o.bytes as f64 / 1e6,
-                o.floor.bound(),
-                o.floor.total() / 1e3,
-                number(o.time.map(|t| t.0 as f64 / 1e3), 2),
-                o.gap() / 1e3,
-            );
-        }
-        let rest: f64 = gaps.operators.iter().skip(SHOWN).map(Alike::gap).sum();
-        let _ = writeln!(text, "\nThe others together: {:.1} us above their floors.", rest / 1e3);
-    }
-    text
-}
-
-/// Names and batches.
-fn title(one: &Measured) -> String {
-    let member = |m: &super::run::Member| format!("{} x {}", m.network.title, m.batch);
-    one.group.members.iter().map(member).collect::<Vec<_>>().join(" + ")
 }
 
 #[cfg(test)]

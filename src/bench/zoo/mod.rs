@@ -12,7 +12,7 @@
 //! | [`alexnet`], [`vgg`], [`resnet`], [`mobilenet`], [`densenet`], [`sequence`], [`ssd`], [`deeplab`], [`vit`] | the networks |
 //! | [`count`] | multiply-adds and parameters |
 //! | [`run`] | what to run, and an engine on it |
-//! | [`report`] | the figures as rows and as JSON |
+//! | [`report`] | the figures as rows, as JSON, and beside their floors as Markdown |
 //! | [`gaps`] | operators beside their floors |
 //! | `models.py` | the same networks as PyTorch modules |
 //! | `compare.py` | exported weights in those modules, and their outputs beside ours |

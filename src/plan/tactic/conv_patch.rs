@@ -2,21 +2,12 @@
 //! 3 by 3 neighbours.
 
 use super::Misfit;
+use super::conv_3x3::{CHANNELS, COLUMNS, MAX_BLOCKS};
 use super::conv_wgmma::{self, BLOCK_K};
 use super::conv_wide;
 use super::forms::{cheapest_first, need};
 use super::product::Product;
-use crate::plan::format::{Kernel, Operator, Plan, Tactic};
-use crate::primitive::Window;
-
-/// Output channels of a warpgroup: the rows of its products.
-pub const CHANNELS: u32 = 64;
-/// Output columns of a tile.
-pub const COLUMNS: u32 = 8;
-/// Taps along either axis.
-pub const TAPS: u32 = 3;
-/// Most blocks of [`BLOCK_K`] input channels whose patches a block of threads keeps.
-const MAX_BLOCKS: u32 = 8;
+use crate::plan::format::{Kernel, Tactic};
 
 /// What a block keeps in shared memory for a whole tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,21 +151,6 @@ impl PatchTile {
         let pixels = samples * rows.div_ceil(u64::from(self.rows)) * columns.div_ceil(u64::from(COLUMNS));
         pixels * channels.div_ceil(u64::from(self.channels()))
     }
-}
-
-/// True for windows and channels that the kernels take.
-pub fn serves(window: &Window, inputs: u32, outputs: u32) -> bool {
-    let neighbours = (0..2).all(|a| window.kernel[a] == TAPS && window.stride[a] == 1 && window.dilation[a] == 1);
-    let few = (1..=MAX_BLOCKS * BLOCK_K).contains(&inputs);
-    window.axes == 2 && neighbours && few && outputs > 0 && outputs.is_multiple_of(CHANNELS)
-}
-
-/// The product that an operator begins with, if the kernels take it.
-pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
-    let product = conv_wgmma::product(plan, operator)?;
-    let served = !product.matrix && serves(&product.window, product.x.extents[3], product.out.extents[3]);
-    need(served, Misfit::Primitive)?;
-    Ok(product)
 }
 
 /// Checks that an entry of the menu computes a product whose class has `split_k` chains.

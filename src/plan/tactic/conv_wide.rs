@@ -1,6 +1,6 @@
 //! Wide tiles of convolutions of 3 by 3 neighbours (`conv_wide.cu`): how their pixels lie, and what a block keeps of them.
 
-use super::conv_patch::{CHANNELS, COLUMNS, TAPS};
+use super::conv_3x3::{CHANNELS, COLUMNS, TAPS};
 use super::conv_wgmma::BLOCK_K;
 use super::product::Product;
 

@@ -5,6 +5,7 @@
 //! and a convolution may end with maxima. Kernels other than the generic one are listed before it.
 
 use super::attention;
+use super::conv_3x3;
 use super::conv_affine::{self, AffineTile, Order};
 use super::conv_fma::{self, FmaTile};
 use super::conv_mma::{self, MmaTile};
@@ -183,13 +184,13 @@ fn on_mma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<Tac
 /// The tactics of the kernels that multiply by `wgmma`, best first.
 fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<Tactic> {
     if let Some(body) = pooled::cut(operator) {
-        return conv_patch::product(plan, &body).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k, units));
+        return conv_3x3::product(plan, &body).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k, units));
     }
     let Ok(product) = conv_wgmma::product(plan, operator) else {
         return Vec::new();
     };
     let tiles = conv_wgmma::menu(&product, split_k, units);
-    let patches = conv_patch::product(plan, operator).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k, units));
+    let patches = conv_3x3::product(plan, operator).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k, units));
     let keeps_weights = |t: &Tactic| PatchTile::of(*t).is_some_and(|e| matches!(e.kept, Kept::Weights { .. }));
     let tiles = match patches.first().is_some_and(keeps_weights) {
         true => [patches, tiles].concat(),
@@ -237,7 +238,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
     if let Some(body) = pooled::cut(operator) {
         let entry = PatchTile::of(tactic).filter(|e| !e.is_wide()).ok_or(Misfit::Tile)?;
         need(operator.class.family == Family::Wgmma, Misfit::Class)?;
-        return conv_patch::fits(entry, &conv_patch::product(plan, &body)?, operator.class.split_k);
+        return conv_patch::fits(entry, &conv_3x3::product(plan, &body)?, operator.class.split_k);
     }
     tail(body)?;
     need(family(tactic.kernel, operator) == operator.class.family, Misfit::Class)?;
@@ -275,7 +276,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         }
         (Kernel::ConvPatch, P::Conv { .. }) => {
             let entry = PatchTile::of(tactic).ok_or(Misfit::Tile)?;
-            conv_patch::fits(entry, &conv_patch::product(plan, operator)?, operator.class.split_k)
+            conv_patch::fits(entry, &conv_3x3::product(plan, operator)?, operator.class.split_k)
         }
         (Kernel::StreamWgmma, P::Conv { .. } | P::MatMul) => {
             let entry = StreamTile::of(tactic).ok_or(Misfit::Tile)?;

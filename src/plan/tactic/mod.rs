@@ -5,6 +5,7 @@
 //! backend, in `cpu` and `cuda`.
 
 pub mod attention;
+pub mod conv_3x3;
 pub mod conv_affine;
 pub mod conv_fma;
 pub mod conv_mma;

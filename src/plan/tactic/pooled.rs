@@ -20,7 +20,7 @@ pub fn is_form(conv: &Primitive, function: Option<&Primitive>, pool: &Primitive,
     let ranks = [x, result, pooled].iter().all(|s| s.rank() == 4);
     // Maxima of whole windows alone.
     let whole = || (2..4).all(|axis| pooled.dim(axis) > 0 && u64::from(pooled.dim(axis)) * u64::from(SIDE) <= u64::from(result.dim(axis)));
-    bounds && ranks && whole() && is_pool(pool) && super::conv_patch::serves(window, x.dim(1), result.dim(1))
+    bounds && ranks && whole() && is_pool(pool) && super::conv_3x3::serves(window, x.dim(1), result.dim(1))
 }
 
 fn is_pool(pool: &Primitive) -> bool {

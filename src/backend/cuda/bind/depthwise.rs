@@ -1,8 +1,8 @@
 //! Depthwise convolution of pixels: `kernels/depthwise.cu`.
 
 use super::constants::{Constant, floats};
-use super::generic::{check, head, input, output};
 use super::groups::{GROUP, PixelFrame, Pixels, THREADS, pack_bias, source};
+use super::operands::{check, head, input, output};
 use super::window::Window;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, depthwise_slab, depthwise_strip, depthwise_wide};
 use crate::plan::format::Operator;

@@ -2,8 +2,8 @@
 //!
 //! The bits are those of [`depthwise`](super::depthwise), which takes every other window, type and layout.
 
-use super::generic::{input, output};
 use super::groups::{GROUP, PixelFrame, Pixels, THREADS, in_whole_groups, source};
+use super::operands::{input, output};
 use super::tail::attributes;
 use super::views::Divisor;
 use super::window::Window;

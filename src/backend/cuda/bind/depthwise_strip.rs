@@ -2,8 +2,8 @@
 //!
 //! The bits are those of [`depthwise`](super::depthwise), which packs weights and bias.
 
-use super::generic::output;
 use super::groups::{GROUP, Pixels, source};
+use super::operands::output;
 use super::tail::attributes;
 use super::views::Divisor;
 use super::{Addresses, BindError, Launch, count};

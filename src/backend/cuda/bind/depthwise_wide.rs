@@ -2,8 +2,8 @@
 //!
 //! The bits are those of [`depthwise`](super::depthwise), which packs weights and bias.
 
-use super::generic::output;
 use super::groups::{GROUP, PixelFrame, Pixels, in_whole_groups, source};
+use super::operands::output;
 use super::views::Divisor;
 use super::window::Window;
 use super::{Addresses, BindError, Launch, count};

@@ -1,7 +1,8 @@
 //! Chains of elementwise functions, and copies, over runs: `kernels/elementwise.cu`, or `kernels/elementwise_runs.cu` where the
 //! tensors lie alike; plain copies between tensors that lie otherwise go through `kernels/permute.cu`.
 
-use super::generic::{check, head, head_call, output};
+use super::generic::head_call;
+use super::operands::{check, head, output};
 use super::tail::{FROM_MEMORY, Tail, TailCall, TailOperand};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, count, permute};

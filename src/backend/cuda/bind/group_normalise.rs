@@ -1,7 +1,7 @@
 //! Group normalisation of pictures: `kernels/group_normalise.cu`.
 
-use super::generic::{check, head, input, output};
 use super::normalise::affine;
+use super::operands::{check, head, input, output};
 use super::tail::Tail;
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, blocks, count};

@@ -1,7 +1,7 @@
 //! The frame of kernels over `[N, C, H, W]` floats with neighbouring channels side by side: `kernels/groups.cuh`.
 
 use super::constants::{Constant, floats};
-use super::generic::{input, optional_input, output};
+use super::operands::{input, optional_input, output};
 use super::tail::Tail;
 use super::views::{Divisor, dtype_number, strides};
 use super::{Addresses, BindError, PackId, Packer, count};

@@ -1,7 +1,7 @@
 //! Matrix products on ordinary arithmetic units: `kernels/matmul.cu`.
 
-use super::generic::check;
 use super::matrices::Matrices;
+use super::operands::check;
 use super::tail::Tail;
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch};

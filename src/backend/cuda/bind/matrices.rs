@@ -1,6 +1,7 @@
 //! The tiles of a product of two computed tensors: those of a chunk's rows by all columns, of one matrix after another.
 
-use super::generic::{ElementBox, input, optional_input, output};
+use super::frame::ElementBox;
+use super::operands::{input, optional_input, output};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, count};
 use crate::limits::MAX_RANK;

@@ -1,7 +1,7 @@
 //! Products of few rows with a constant matrix that is read once: `kernels/matvec.cu`.
 
 use super::constants::{Constant, floats};
-use super::generic::{check, head, input, optional_input, output};
+use super::operands::{check, head, input, optional_input, output};
 use super::tail::Tail;
 use super::views::DeviceView;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};

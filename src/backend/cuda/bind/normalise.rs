@@ -1,6 +1,7 @@
 //! Layer normalisation along any axis: `kernels/normalise.cu`, and `kernels/normalise_rows.cu` for rows of halves side by side.
 
-use super::generic::{ElementBox, Frame, check, head, input, output};
+use super::frame::{ElementBox, Frame};
+use super::operands::{check, head, input, output};
 use super::views::{DeviceView, Divisor, strides};
 use super::{Addresses, BindError, Kernel, Launch};
 use crate::limits::MAX_RANK;

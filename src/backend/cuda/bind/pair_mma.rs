@@ -1,7 +1,7 @@
 //! Products of two computed matrices of halves: `kernels/pair_mma.cu`.
 
-use super::generic::check;
 use super::matrices::Matrices;
+use super::operands::check;
 use super::tail::Tail;
 use super::views::{DeviceView, Divisor, PIECE};
 use super::{Addresses, BindError, Kernel, Launch};

@@ -1,7 +1,7 @@
 //! Elements at places that a frame computes: samples of pictures (`kernels/sample.cu`) and the sources of what is scattered
 //! (`kernels/scatter.cu`).
 
-use super::generic::{check, head, input, optional_input, output};
+use super::operands::{check, head, input, optional_input, output};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, count};
 use crate::plan::format::Operator;

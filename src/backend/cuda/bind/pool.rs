@@ -1,7 +1,7 @@
 //! Pooling of pixels: `kernels/pool.cu`.
 
-use super::generic::{check, head, output};
 use super::groups::{PixelFrame, Pixels, THREADS, source};
+use super::operands::{check, head, output};
 use super::window::Window;
 use super::{Addresses, BindError, Kernel, Launch, pool_rows, pool_wide};
 use crate::plan::format::Operator;

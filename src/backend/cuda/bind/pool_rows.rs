@@ -1,7 +1,7 @@
 //! Maxima of f16 under windows of 3 by 3 pixels: `kernels/pool_rows.cu`.
 
-use super::generic::output;
 use super::groups::{PixelFrame, Pixels, THREADS, in_whole_groups, source};
+use super::operands::output;
 use super::views::Divisor;
 use super::window::Window;
 use super::{Addresses, BindError, Launch, count};

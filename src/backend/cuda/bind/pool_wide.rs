@@ -1,7 +1,7 @@
 //! Maxima of f16 under large windows: `kernels/pool_wide.cu`.
 
-use super::generic::output;
 use super::groups::{PixelFrame, Pixels, in_whole_groups, source};
+use super::operands::output;
 use super::views::Divisor;
 use super::window::Window;
 use super::{Addresses, BindError, Launch, count};

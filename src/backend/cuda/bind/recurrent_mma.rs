@@ -1,7 +1,7 @@
 //! Recurrent layers on tensor cores: `kernels/recurrent_mma.cu`.
 
 use super::constants::{Constant, floats};
-use super::generic::{check, head, input, optional_input, output};
+use super::operands::{check, head, input, optional_input, output};
 use super::views::DeviceView;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::Operator;

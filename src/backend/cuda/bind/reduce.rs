@@ -1,6 +1,8 @@
 //! Reductions over one axis or several: `kernels/reduce.cu`.
 
-use super::generic::{ElementBox, Frame, check, head, input, output, reduce_number};
+use super::frame::{ElementBox, Frame};
+use super::generic::reduce_number;
+use super::operands::{check, head, input, output};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, count};
 use crate::limits::MAX_RANK;

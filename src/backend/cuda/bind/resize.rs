@@ -1,7 +1,8 @@
 //! Resizing of pixels: `kernels/resize.cu`.
 
-use super::generic::{check, head, input, output, outside};
+use super::generic::outside;
 use super::groups::{PixelFrame, Pixels, THREADS, in_whole_groups, source};
+use super::operands::{check, head, input, output};
 use super::resize_rows::{self, Taps, reach};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::backend::taps;

@@ -1,7 +1,7 @@
 //! Resizing of f16 between two pixels of either axis, whole rows at a time: `kernels/resize_rows.cu`.
 
-use super::generic::{input, output};
 use super::groups::Pixels;
+use super::operands::{input, output};
 use super::views::{Divisor, strides};
 use super::{Addresses, BindError, Launch, count};
 use crate::plan::format::Operator;

@@ -1,6 +1,7 @@
 //! Softmax along any axis: `kernels/softmax.cu`, and `kernels/softmax_short.cu` for few elements.
 
-use super::generic::{ElementBox, Frame, THREADS, check, head, input, output};
+use super::frame::{ElementBox, Frame, THREADS};
+use super::operands::{check, head, input, output};
 use super::views::DeviceView;
 use super::{Addresses, BindError, Kernel, Launch};
 use crate::plan::format::Operator;

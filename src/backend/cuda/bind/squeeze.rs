@@ -1,7 +1,7 @@
 //! Squeeze and excitation in two launches: `kernels/squeeze.cu`.
 
 use super::constants::{Constant, floats};
-use super::generic::{check, output};
+use super::operands::{check, output};
 use super::tail::{attributes, unary_number};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, blocks, count, workspace_of};

@@ -1,8 +1,8 @@
 //! Transposed convolution of pixels: `kernels/transpose.cu`.
 
 use super::constants::{Constant, floats};
-use super::generic::{check, head, input, output};
 use super::groups::{GROUP, PixelFrame, Pixels, THREADS, pack_bias, source};
+use super::operands::{check, head, input, output};
 use super::views::Divisor;
 use super::window::Window;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};

@@ -4,7 +4,7 @@ pub mod mma;
 pub mod plain;
 pub mod wgmma;
 
-use super::generic::{check, head};
+use super::operands::{check, head};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, count};
 use crate::limits::MAX_RANK;

@@ -1,6 +1,6 @@
 //! Attention: `kernels/attention.cu`.
 
-use super::super::generic::{input, output};
+use super::super::operands::{input, output};
 use super::super::views::{DeviceView, Divisor, dtype_number};
 use super::super::{Addresses, BindError, Kernel, Launch};
 use super::{Chunk, LEADING, scale};

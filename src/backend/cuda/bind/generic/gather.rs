@@ -1,8 +1,9 @@
 //! Gathering along an axis: `kernels/generic_map.cu`, element by element or, where layouts allow, 16 bytes at a time.
 
+use super::super::frame::{ElementBox, Frame, THREADS};
+use super::super::operands::{head, input, output};
 use super::super::views::{DeviceView, Divisor};
 use super::super::{Addresses, BindError, Kernel, Launch};
-use super::{ElementBox, Frame, THREADS, head, input, output};
 use crate::limits::MAX_RANK;
 use crate::plan::format::{Operand, Operator, Space};
 use crate::primitive::{Binary, Primitive, Region};

@@ -1,9 +1,11 @@
 //! Elementwise functions, copies, padding, nearest resizing: `kernels/generic_map.cu`.
 
+use super::super::frame::Frame;
+use super::super::operands::{head, input, output};
 use super::super::tail::{self, FROM_MEMORY, TailCall, TailOperand};
 use super::super::views::{DeviceView, dtype_number, strides};
 use super::super::{Addresses, BindError, Packer};
-use super::{Bind, Frame, bytes, head, input, output};
+use super::{Bind, bytes};
 use crate::backend::taps;
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;

@@ -1,9 +1,11 @@
 //! Matrix products, reductions, linear and cubic resizing: `kernels/generic_sums.cu`.
 
+use super::super::frame::Frame;
+use super::super::operands::{head, input, optional_input, output};
 use super::super::views::{DeviceView, Divisor};
 use super::super::{Addresses, BindError, Packer, count};
 use super::map::outside;
-use super::{Bind, Frame, bytes, head, input, optional_input, output};
+use super::{Bind, bytes};
 use crate::backend::taps;
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;

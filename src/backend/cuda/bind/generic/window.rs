@@ -1,9 +1,11 @@
 //! Convolutions and poolings: `kernels/generic_window.cu`.
 
+use super::super::frame::Frame;
+use super::super::operands::{head, input, optional_input};
 use super::super::views::{DeviceView, Divisor};
 use super::super::window::Window;
 use super::super::{Addresses, BindError};
-use super::{Frame, bytes, head, input, optional_input};
+use super::bytes;
 use crate::plan::format::Operator;
 use crate::plan::tactic;
 use crate::primitive::{PoolKind, Primitive};
