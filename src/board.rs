@@ -46,12 +46,12 @@ pub struct Division {
 
 /// SMs of a parcel, and fewest parcels of a board that is divided.
 const PARCEL: u32 = 8;
-const FEWEST: u32 = 4;
+const FEWEST: u32 = 8;
 
 impl Division {
     /// The division of a board: GPUs of sm_90 and newer set SMs aside by eights ("Green Contexts" in the CUDA driver's reference). Older ones
-    /// might by fours, but neither that nor what it brings was seen; two parcels, which 16 SMs would be, are too coarse, and were not to
-    /// be had of an H200's SMs that were set aside before. Workers of the CPU backend are not set aside.
+    /// might by fours, but neither that nor what it brings was seen. Of an H200's SMs, 132 and 64 that were set aside before were
+    /// divided, 16 were not to be. Workers of the CPU backend are not set aside.
     pub fn of(board: &BoardRecord) -> Division {
         let digits = board.architecture.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
         let parcel = match (board.backend, digits.parse::<u32>()) {
@@ -152,7 +152,11 @@ mod tests {
         };
         let gpus = ["sm_87", "sm_89", "sm_90a", "sm_110a"].map(|a| parcel(BackendKind::Cuda, a, 132));
         assert_eq!(gpus, [0, 0, 8, 8]);
-        assert_eq!(parcel(BackendKind::Cuda, "sm_90a", 16), 0, "too few");
+        assert_eq!(
+            [16, 56, 64].map(|units| parcel(BackendKind::Cuda, "sm_90a", units)),
+            [0, 0, 8],
+            "too few"
+        );
         assert_eq!(parcel(BackendKind::Cpu, "x86_64", 132), 0);
     }
 }

@@ -55,7 +55,7 @@ pub enum CudaError {
     /// Streams cannot be confined as a plan wants them.
     #[error(
         "plan `{task_set}` confines streams to {} of the GPU's SMs each, which this driver does not set aside so: install one of CUDA 12.4 \
-         or newer, or compile the plan for this GPU",
+         or newer, compile the plan for this GPU, or by another searcher than `apart` and `platoon`",
         .units.iter().map(|u| u.to_string()).collect::<Vec<_>>().join(", ")
     )]
     Divide {

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::system::meminfo;
-use crate::backend::cuda::raw::Facts;
+use crate::backend::cuda::raw::{FIRST_GREEN_DRIVER, Facts};
 use crate::backend::cuda::{architecture, archive, sources};
 use crate::board::BackendKind;
 use crate::cli::jetson::Jetson;
@@ -92,6 +92,10 @@ impl Here<'_> {
                     amiss.push("they are for kernels of another version of this program: make them again with `platoon plan`".into());
                 } else if let Err(error) = archive::find(&self.kernels, &board.architecture, gpu.driver) {
                     amiss.push(error.to_string());
+                }
+                let apart = deployment.plans.iter().any(|p| p.streams.iter().any(|s| s.units > 0));
+                if apart && gpu.driver < FIRST_GREEN_DRIVER {
+                    amiss.push("they give streams SMs of their own, for which the driver is too old: install one of CUDA 12.4 or newer, or plan by another searcher than `apart` and `platoon`".into());
                 }
                 if gpu.integrated {
                     self.available
