@@ -4,20 +4,26 @@
 use crate::data::Chance;
 use crate::network::{self, Tensors};
 use crate::onnx::{Attribute, Graph, int, ints, string};
-use platoon::planner::CompileOptions;
+use platoon::planner::{self, CompileOptions, Ports, boards};
 use platoon::tensor::{DType, Data, Tensor};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The operator set that all of these are in.
 const OPSET: i64 = 23;
 
+/// What a network gives for the inputs `given` on this processor. A GPU's plan of it is made too.
 fn run(folder: &Path, graph: Graph, dtype: DType, given: &[(&str, Vec<f32>)]) -> Tensors {
     let path = folder.join("model.onnx");
     std::fs::write(&path, graph.file_of(OPSET)).unwrap();
     let options = CompileOptions {
         dtype,
+        // What is between f32 ports alone would stay f32.
+        ports: if dtype == DType::F16 { Ports::Half } else { Ports::Declared },
         ..CompileOptions::default()
     };
+    let gpu = boards::load("h200").unwrap();
+    planner::compile_network(&path, BTreeMap::new(), BTreeMap::new(), &gpu, &options).unwrap_or_else(|e| panic!("{}", network::told(&e)));
     let compiled = network::compile(&path, &options).unwrap_or_else(|e| panic!("{}", network::told(&*e)));
     let mut inputs = network::inputs_of(&compiled, || 0.0);
     for (name, values) in given {
@@ -190,6 +196,39 @@ fn updates_are_combined_with_what_is_at_their_places() {
                 near(&outputs, "runs", &runs, dtype);
                 near(&outputs, "elements", &elements, dtype);
             }
+        }
+    }
+}
+
+#[test]
+fn integers_are_combined_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let places = [3i64, 0, 3, 3, -1, 0];
+    let (data, updates) = ([7.0f32, -4.0, 9.0, 2.0, -8.0], [5.0f32, -6.0, 3.0, -2.0, 11.0, 13.0]);
+    for (name, combine) in COMBINATIONS {
+        let mut expected = data;
+        for (&place, &update) in places.iter().zip(&updates) {
+            let at = place.rem_euclid(data.len() as i64) as usize;
+            expected[at] = combine(expected[at], update);
+        }
+        for (computed, to) in [(false, 6), (true, 6), (false, 7), (true, 7)] {
+            let mut g = Graph::default().input("x", &[5]).input("u", &[6]);
+            g = match computed {
+                true => g.input("p", &[6]).node("Cast", "p", "places", &[int("to", to)]),
+                false => g.integers("places", &places),
+            };
+            let g = g
+                .node("Cast", "x", "data", &[int("to", to)])
+                .node("Cast", "u", "updates", &[int("to", to)])
+                .node("ScatterElements", "data places updates", "whole", &[string("reduction", name)])
+                .node("Cast", "whole", "y", &[int("to", 1)])
+                .output("y");
+            let mut given = vec![("x", data.to_vec()), ("u", updates.to_vec())];
+            if computed {
+                given.push(("p", places.iter().map(|&p| p as f32).collect()));
+            }
+            let outputs = run(folder.path(), g, DType::F32, &given);
+            assert_eq!(outputs["y"].as_f32().unwrap(), expected, "{name}, computed: {computed}");
         }
     }
 }
