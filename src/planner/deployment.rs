@@ -52,6 +52,9 @@ pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String
         table.entries.push(entry);
     }
     table.check().map_err(|e| PlannerError::Table(Box::new(e)))?;
+    for file in std::iter::once("table".to_string()).chain(table.entries.iter().flat_map(|e| [e.file.clone(), report_of(&e.file)])) {
+        not_a_folder(&dir.join(file))?;
+    }
     for compiled in compiled {
         for (digest, bytes) in &compiled.weight_files {
             replace(&weights.join(digest.to_string()), bytes)?;
@@ -68,7 +71,8 @@ pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String
     for entry in &table.entries {
         let awaiting = dir.join(entry.awaiting());
         if awaiting.is_file() {
-            std::fs::rename(&awaiting, dir.join(&entry.file)).map_err(failed(&awaiting))?;
+            let named = dir.join(&entry.file);
+            std::fs::rename(&awaiting, &named).map_err(failed(&named))?;
         }
     }
     for compiled in compiled {
@@ -137,6 +141,16 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> PlannerError {
         path: path.to_path_buf(),
         error,
     }
+}
+
+/// Refuses a folder where a file is to be, before anything is written: no file takes its place, and the error of one that tries
+/// may be of a name that nobody knows.
+fn not_a_folder(path: &Path) -> Result<(), PlannerError> {
+    if path.is_dir() {
+        let what = "a folder is in the file's place: move it away, or put the plans elsewhere with --plans";
+        return Err(failed(path)(std::io::Error::new(ErrorKind::IsADirectory, what)));
+    }
+    Ok(())
 }
 
 /// True if a file has this content.

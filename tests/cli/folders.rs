@@ -38,6 +38,30 @@ fn plans_of_another_task_file_go_with_a_word() {
 }
 
 #[test]
+fn a_folder_in_a_files_place_is_named_and_nothing_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    task_file(dir, &[("only", 1)]);
+    for file in ["day.plan", "table", "day.report.json"] {
+        let place = dir.join("plans/host").join(file);
+        std::fs::create_dir_all(&place).unwrap();
+        let said = complaint(&platoon(dir, &["plan", "--tasks", "tasks.toml"]));
+        let named = format!("plans/host/{file}: ");
+        assert!(
+            said.contains(&named) && said.contains("folder") && said.contains("--plans"),
+            "{said}"
+        );
+        let there: Vec<_> = std::fs::read_dir(dir.join("plans/host"))
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        assert!(there.iter().all(|name| name == file || name == "weights"), "{there:?}");
+        std::fs::remove_dir(place).unwrap();
+    }
+    assert_eq!(platoon(dir, &["plan", "--tasks", "tasks.toml"]).status.code(), Some(0));
+}
+
+#[test]
 fn several_programs_at_once_leave_plans_that_hold() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

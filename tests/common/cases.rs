@@ -19,7 +19,7 @@ pub const OPERATORS: &str = "Conv ConvTranspose BatchNormalization Relu LeakyRel
     InstanceNormalization GroupNormalization TopK QLinearConv ConvInteger ArgMax Tile Where DepthToSpace SpaceToDepth ReduceL2 Einsum \
     Attention ReduceMin ReduceL1 Sign Greater Less Equal Not And Or Range Trilu CumSum \
     Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh \
-    GridSample DeformConv Col2Im ScatterND ScatterElements";
+    GridSample DeformConv Col2Im ScatterND ScatterElements LpPool GlobalLpPool RotaryEmbedding";
 
 /// Files of a case by their path in it.
 pub type Case = BTreeMap<String, Vec<u8>>;

@@ -223,12 +223,17 @@ impl Graph {
 
     /// The file of a model of operator set 13.
     pub fn file(self) -> Vec<u8> {
+        self.file_of(13)
+    }
+
+    /// The file of a model of a version of the operator set.
+    pub fn file_of(self, version: i64) -> Vec<u8> {
         let model = Model {
             ir_version: 8,
             graph: Some(self),
             opset_import: vec![Opset {
                 domain: String::new(),
-                version: 13,
+                version,
             }],
         };
         model.encode_to_vec()

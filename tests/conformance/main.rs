@@ -5,6 +5,7 @@
 
 mod angles;
 mod choices;
+mod composed;
 mod malformed;
 mod node;
 mod passes;

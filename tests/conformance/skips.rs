@@ -4,7 +4,7 @@
 pub const TYPES: &str = "a type outside the list";
 
 /// Reasons, each with the cases that it holds for.
-pub const SKIPS: [(&str, &[&str]); 8] = [
+pub const SKIPS: [(&str, &[&str]); 7] = [
     // Windows that reach past the padded input: onnx 1.17 and newer divide by what they hold of it, as the definition says.
     (
         "an expectation that contradicts the operator's definition",
@@ -119,18 +119,6 @@ pub const SKIPS: [(&str, &[&str]); 8] = [
             "gridsample_volumetric_bilinear_align_corners_1",
             "gridsample_volumetric_nearest_align_corners_0",
             "gridsample_volumetric_nearest_align_corners_1",
-        ],
-    ),
-    (
-        "scattering that does not overwrite",
-        &[
-            "scatter_elements_with_duplicate_indices",
-            "scatter_elements_with_reduction_max",
-            "scatter_elements_with_reduction_min",
-            "scatternd_add",
-            "scatternd_max",
-            "scatternd_min",
-            "scatternd_multiply",
         ],
     ),
     ("the diagonal of an operand", &["einsum_batch_diagonal"]),

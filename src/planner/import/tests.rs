@@ -1,5 +1,6 @@
 //! Small models, made from messages, through the whole import.
 
+mod composed;
 mod deep;
 mod needed;
 mod quantize;

@@ -303,10 +303,15 @@ pub(super) fn choose(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
         return b.broadcast(if first != 0 { x } else { y }, shape);
     }
     let mask = mask(b, condition)?;
+    chosen_by(b, &mask, x, y, shape)
+}
+
+/// `x` where the float `mask` is 1, `y` where it is 0, in the shape that the three are broadcast to.
+pub(super) fn chosen_by(b: &mut Builder, mask: &Operand, x: &Operand, y: &Operand, shape: Shape) -> Fallible<Operand> {
     if !x.elem().is_float() {
-        return chosen_integer(b, &mask, x, y, shape);
+        return chosen_integer(b, mask, x, y, shape);
     }
-    let mask = convert(b, &mask, x.elem())?;
+    let mask = convert(b, mask, x.elem())?;
     let (x, y) = (&settled(b, x)?, &settled(b, y)?);
     // Without end above where the condition holds, and below where it does not.
     let half = b.scalar(x.elem(), 0.5)?;

@@ -6,6 +6,7 @@
 mod angles;
 mod arrange;
 mod attention;
+mod combine;
 mod constant;
 mod conv;
 mod counting;
@@ -25,6 +26,7 @@ mod reduce;
 mod refused;
 pub(super) mod reshape;
 mod resize;
+mod rotary;
 mod sample;
 mod scatter;
 mod select;
@@ -44,7 +46,7 @@ fn oldest(op: &str) -> i64 {
     match op {
         "Conv" | "ConvTranspose" | "GlobalAveragePool" | "GlobalMaxPool" | "Identity" | "MatMul" | "Transpose" | "Softmax" => 1,
         "Shape" | "Constant" | "Gather" | "Slice" | "Squeeze" | "Unsqueeze" | "Flatten" | "ReduceMax" | "ReduceMean" | "ReduceSum" => 1,
-        "Pad" | "Split" => 2,
+        "Pad" | "Split" | "LpPool" | "GlobalLpPool" => 2,
         "Concat" => 4,
         "Reshape" => 5,
         "Relu" | "LeakyRelu" | "Sigmoid" | "HardSigmoid" | "Tanh" | "Exp" | "Sqrt" | "Neg" | "Clip" | "Cast" | "Min" | "Max" => 6,
@@ -70,6 +72,8 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "ConvTranspose" => conv::conv_transpose(b, node),
         "MaxPool" => return pool::max_pool(b, node),
         "AveragePool" => pool::average_pool(b, node),
+        "LpPool" => pool::lp_pool(b, node),
+        "GlobalLpPool" => pool::global_lp_pool(b, node),
         "GlobalAveragePool" => reduce::global(b, node, ReduceKind::Mean),
         "GlobalMaxPool" => reduce::global(b, node, ReduceKind::Max),
         "ReduceMean" => reduce::reduce(b, node, Reduction::Of(ReduceKind::Mean)),
@@ -136,6 +140,7 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "ConvInteger" => quantized::conv_integer(b, node),
         "MatMulInteger" => quantized::mat_mul_integer(b, node),
         "Attention" => return attention::attention(b, node),
+        "RotaryEmbedding" => rotary::rotary_embedding(b, node),
         "Einsum" => einsum::einsum(b, node),
         "LSTM" => return recurrent::lstm(b, node),
         "GRU" => return recurrent::gru(b, node),

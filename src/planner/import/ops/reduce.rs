@@ -47,7 +47,7 @@ pub(super) enum Reduction {
 }
 
 /// Elements along reduced axes up to which a product is written out.
-const MAX_FACTORS: i64 = 256;
+pub(super) const MAX_FACTORS: i64 = 256;
 
 /// A reduction; the axes are an attribute before operator set 13 (ReduceSum) or 18 (the others), an input since.
 pub(super) fn reduce(b: &mut Builder, node: &OnnxNode<'_>, kind: Reduction) -> Fallible<Operand> {
@@ -82,7 +82,7 @@ pub(super) fn reduce(b: &mut Builder, node: &OnnxNode<'_>, kind: Reduction) -> F
 }
 
 /// `axes` of `x` reduced to extent 1.
-fn reduced(b: &mut Builder, x: &Operand, kind: Reduction, axes: &[usize]) -> Fallible<Operand> {
+pub(super) fn reduced(b: &mut Builder, x: &Operand, kind: Reduction, axes: &[usize]) -> Fallible<Operand> {
     if x.elem() == Elem::Bool {
         // Any and all of truth values are maxima and minima.
         let mask = super::logic::mask(b, x)?;

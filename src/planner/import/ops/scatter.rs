@@ -5,16 +5,17 @@
 //! frame finds ([`Primitive::Sources`]).
 
 use super::super::builder::{Builder, Operand};
-use super::super::error::{Fallible, limit, malformed, unsupported};
+use super::super::error::{Fallible, limit, malformed};
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
+use super::combine::Combination;
 use super::elementwise::convert;
 use super::reshape::extents;
 use crate::primitive::{Binary, Primitive};
 use crate::tensor::Shape;
 
 /// Elements up to which a scattering is written as places of a Gather.
-const MAX_PLACES: u64 = 1 << 26;
+pub(super) const MAX_PLACES: u64 = 1 << 26;
 
 fn of_integers<'n>(node: &'n OnnxNode<'_>, index: usize) -> Fallible<&'n Operand> {
     let x = node.input(index)?;
@@ -209,18 +210,10 @@ pub(super) fn gather_nd(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operan
     pick(b, data, &places, &inner)
 }
 
-/// The data with the updates at `places` (numbers of runs of `inner` elements), later ones over earlier ones.
+/// The data with the updates at `places` (numbers of runs of `inner` elements): later ones over earlier ones, or combined with
+/// what is there.
 fn scatter(b: &mut Builder, node: &OnnxNode<'_>, places: &Operand, inner: &[i64]) -> Fallible<Operand> {
-    match node.string("reduction")?.unwrap_or("none") {
-        "none" => {}
-        other => {
-            return Err(unsupported(format!(
-                "`{other}`: only scattering that overwrites is imported. Cut the network in front of this node with --output NAME, and \
-                 scatter in the program"
-            ))
-            .at("reduction"));
-        }
-    }
+    let combination = Combination::of(node)?;
     let (data, updates) = (node.input(0)?, node.input(2)?);
     if data.elem() != updates.elem() {
         return Err(malformed(format!("{:?} into {:?}", updates.elem(), data.elem())).at("updates"));
@@ -231,6 +224,9 @@ fn scatter(b: &mut Builder, node: &OnnxNode<'_>, places: &Operand, inner: &[i64]
         return Err(malformed(format!("shape {} for indices {}", updates.shape(), places.shape())).at("updates"));
     }
     let rows = data.shape().elements() as i64 / run;
+    if let Some(combination) = combination {
+        return combination.scatter(b, [data, updates], places, [rows, count as i64, run]);
+    }
     let Some(known) = places.host().and_then(Host::as_i64s) else {
         return scatter_computed(b, [data, updates], places, [rows, count as i64, run]);
     };

@@ -1,0 +1,124 @@
+//! Operators that are written as several primitives: which ones, and what is refused.
+
+use super::*;
+use crate::primitive::{PoolKind, ReduceKind};
+
+fn primitives(graph: &Graph) -> Vec<Primitive> {
+    let primitive = |n: &crate::planner::graph::Node| match n.op {
+        Op::Primitive(primitive) => Some(primitive),
+        _ => None,
+    };
+    graph.nodes.iter().filter_map(primitive).collect()
+}
+
+#[test]
+fn a_pool_of_a_norm_counts_the_taps_that_ceil_mode_leaves_outside() {
+    let pool = |ceil: i64| {
+        let attributes = vec![ints("kernel_shape", &[3]), ints("strides", &[2]), int("ceil_mode", ceil)];
+        imported(&model(18, &[1, 1, 6], vec![node("LpPool", &["x"], &["y"], attributes)], vec![]))
+    };
+    let (floor, ceil) = (pool(0), pool(1));
+    assert_eq!((output_dims(&floor), output_dims(&ceil)), (vec![1, 1, 2], vec![1, 1, 3]));
+    assert_eq!((window(&floor).pad_end[0], window(&ceil).pad_end[0]), (0, 1));
+    let pools = primitives(&ceil).into_iter().filter_map(|p| match p {
+        Primitive::Pool { kind, .. } => Some(kind),
+        _ => None,
+    });
+    assert_eq!(pools.collect::<Vec<_>>(), [PoolKind::Average { count_pad: true }]);
+}
+
+#[test]
+fn a_norm_of_whole_channels_is_the_reduction_to_a_norm() {
+    let of = |attributes| {
+        imported(&model(
+            13,
+            &[1, 2, 3, 4],
+            vec![node("GlobalLpPool", &["x"], &["y"], attributes)],
+            vec![],
+        ))
+    };
+    let euclidean = of(vec![]);
+    assert_eq!(output_dims(&euclidean), [1, 2, 1, 1]);
+    let norm = Primitive::Reduce {
+        kind: ReduceKind::Norm,
+        axes: 0b1100,
+    };
+    assert_eq!(primitives(&euclidean), [norm]);
+    assert_eq!(output_dims(&of(vec![int("p", 3)])), [1, 2, 1, 1]);
+    let wrong = model(
+        13,
+        &[1, 2, 3],
+        vec![node("GlobalLpPool", &["x"], &["y"], vec![int("p", -1)])],
+        vec![],
+    );
+    assert!(refused(&wrong).contains("attribute `p`"));
+}
+
+#[test]
+fn updates_of_known_places_are_picked_and_reduced() {
+    let scatter = |places: &[i64], reduction| {
+        let count = places.len() as i64;
+        model(
+            18,
+            &[5],
+            vec![node(
+                "ScatterElements",
+                &["x", "i", "u"],
+                &["y"],
+                vec![string("reduction", reduction)],
+            )],
+            vec![longs("i", places), floats("u", &[count])],
+        )
+    };
+    for (reduction, kind) in [("add", ReduceKind::Sum), ("max", ReduceKind::Max)] {
+        let graph = imported(&scatter(&[1, 3, 1, -1], reduction));
+        let reduced = Primitive::Reduce { kind, axes: 0b10 };
+        let gather = Primitive::Gather { axis: 0 };
+        assert_eq!(primitives(&graph), [gather, reduced, gather], "{reduction}");
+    }
+    // Twenty to one place are three groups of eight, with the element that is there, and then one of three.
+    let graph = imported(&scatter(&[2; 20], "add"));
+    let sums = primitives(&graph).into_iter().filter(|p| matches!(p, Primitive::Reduce { .. }));
+    assert_eq!(sums.count(), 2);
+    assert!(refused(&scatter(&[5], "add")).contains("5"));
+    assert!(refused(&scatter(&[0], "median")).contains("`reduction`"));
+}
+
+#[test]
+fn a_rotary_embedding_needs_heads_of_an_even_size_and_caches_that_fit() {
+    let rotary = |dims: &[i64], cache: &[i64], attributes| {
+        let caches = vec![floats("cos", cache), floats("sin", cache), longs("far", &[3, 0, 1])];
+        model(
+            23,
+            dims,
+            vec![node("RotaryEmbedding", &["x", "cos", "sin"], &["y"], attributes)],
+            caches,
+        )
+    };
+    assert_eq!(output_dims(&imported(&rotary(&[1, 2, 3, 8], &[1, 3, 4], vec![]))), [1, 2, 3, 8]);
+    let flat = rotary(&[1, 3, 16], &[1, 3, 4], vec![int("num_heads", 2)]);
+    assert_eq!(output_dims(&imported(&flat)), [1, 3, 16]);
+    for (dims, cache, attributes, at) in [
+        (&[1, 3, 16][..], &[1, 3, 4][..], vec![], "num_heads"),
+        (&[1, 3, 16], &[1, 3, 4], vec![int("num_heads", 3)], "num_heads"),
+        (&[1, 2, 3, 8], &[1, 3, 4], vec![int("num_heads", 3)], "num_heads"),
+        (&[1, 2, 3, 7], &[1, 3, 3], vec![], "rotary_embedding_dim"),
+        (
+            &[1, 2, 3, 8],
+            &[1, 3, 4],
+            vec![int("rotary_embedding_dim", 10)],
+            "rotary_embedding_dim",
+        ),
+        (&[1, 2, 3, 8], &[1, 3, 3], vec![], "cos_cache"),
+    ] {
+        let message = refused(&rotary(dims, cache, attributes));
+        assert!(message.contains(&format!("`{at}`")), "{message}");
+    }
+    // A position behind the caches.
+    let mut far = rotary(&[1, 2, 3, 8], &[3, 4], vec![]);
+    let graph = far.graph.as_mut().unwrap();
+    graph.initializer.push(longs("row", &[1, 3]));
+    graph.node.insert(0, node("Reshape", &["far", "row"], &["positions"], vec![]));
+    graph.node[1].input.push("positions".into());
+    assert!(refused(&far).contains("`position_ids`"));
+}
