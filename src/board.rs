@@ -71,7 +71,7 @@ impl Division {
 
     /// Whole parcels that there are on every GPU of the kind. The SMs of a parcel lie together, and which ones a GPU has differs: an H200 of
     /// 132 was seen with 15 parcels and 12 SMs that are none.
-    fn sure(&self) -> u32 {
+    pub fn sure(&self) -> u32 {
         self.parcels() * 7 / 8
     }
 

@@ -3,6 +3,8 @@
 use super::options::ActivationType;
 use super::output;
 use crate::backend::cpu::simd::Isa;
+use crate::backend::cuda::architecture;
+use crate::backend::cuda::raw::{FIRST_GREEN_DRIVER, Facts, probe};
 use crate::bench::{choice, report};
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::deployment::Deployment;
@@ -91,6 +93,7 @@ impl HowToCompile {
             best_effort: self.best_effort,
             dtype: ActivationType::dtype(self.dtype, board),
             batch: self.batch,
+            undivided: is_driver_too_old(board),
             ..CompileOptions::default()
         })
     }
@@ -109,6 +112,12 @@ impl HowToCompile {
             ..self.options(board)?
         })
     }
+}
+
+/// True on a machine with the board's GPU, whose driver sets no SMs aside: its plans would not run here.
+fn is_driver_too_old(board: &BoardRecord) -> bool {
+    let old = |gpu: Facts| gpu.driver < FIRST_GREEN_DRIVER && architecture::runs_on(&board.architecture, gpu.capability);
+    board.backend == BackendKind::Cuda && probe().is_ok_and(old)
 }
 
 /// A bar for the searcher, which is drawn where there is a terminal and something to search.

@@ -10,7 +10,7 @@ use super::simulate::paces::Paces;
 use super::simulate::{self, Costs, Machine, Measured};
 use super::{CompileOptions, Compiled, PlannerError, Searcher};
 use crate::backend::cuda::sources;
-use crate::board::{BackendKind, BoardRecord, Division};
+use crate::board::{BackendKind, BoardRecord};
 use crate::ids::TenantId;
 use crate::plan::check;
 use crate::plan::format::{Basis, Buffer, Digest, Kernel, Operator, Plan, Prediction, Section, Space, Tactic, WeightFile};
@@ -143,7 +143,7 @@ pub(super) fn emit(
         tenants: &plan.tenants,
         operators: &plan.operators,
         needs: &lowered.needs,
-        division: Division::of(board),
+        division: options.division(board),
     };
     let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
     let machine = Machine::of(board);
@@ -223,6 +223,7 @@ fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options: &CompileO
     let tactics: Vec<Vec<Tactic>> = all.iter().map(|own| own.iter().map(|(_, t)| *t).collect()).collect();
     let costs = costs(plan, board, machine, &tactics, &measured);
     let (most, percent) = if options.refine { OTHERS_MEASURED } else { OTHERS };
+    let division = options.division(board);
     let of = |(index, own): (usize, &Vec<(Nanos, Tactic)>)| {
         let operator = &plan.operators[index];
         let slowest = measured(operator)
@@ -232,8 +233,12 @@ fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options: &CompileO
         let mut offered: Vec<Tactic> = hardly_slower.map(|(_, tactic)| *tactic).collect();
         for part in NARROW {
             let width = u16::try_from(board.units / part).unwrap_or(u16::MAX).max(1);
-            for narrow in [costs.narrow(index, width), costs.apart(index, width.into())] {
-                offered.extend(narrow.filter(|t| *t != operator.tactic && !offered.contains(t)));
+            let parcels = u32::from(width).checked_div(division.parcel).unwrap_or(0);
+            let apart = (parcels > 0).then(|| costs.apart(index, parcels * division.parcel)).flatten();
+            for tactic in [costs.narrow(index, width), apart].into_iter().flatten() {
+                if tactic != operator.tactic && !offered.contains(&tactic) {
+                    offered.push(tactic);
+                }
             }
         }
         offered

@@ -47,7 +47,7 @@ pub use document::TomlError;
 pub use half_floats::Ports;
 pub use networks::{compile_graph, compile_graphs, compile_network};
 
-use crate::board::BoardRecord;
+use crate::board::{BoardRecord, Division};
 use crate::ids::CameraId;
 use crate::limits::MAX_WEIGHT_FILE;
 use crate::plan::check::CheckError;
@@ -195,6 +195,21 @@ pub struct CompileOptions {
     pub times: Option<Arc<OpTable>>,
     /// What the simulator's rules weigh on the board; `None` for what they do on the H200.
     pub calibration: Option<Calibration>,
+    /// Leave all streams on all units, where the board could be divided and the driver that will run the plan cannot do so.
+    pub undivided: bool,
+}
+
+impl CompileOptions {
+    /// How the board's units may be divided between streams.
+    pub(super) fn division(&self, board: &BoardRecord) -> Division {
+        match self.undivided {
+            true => Division {
+                parcel: 0,
+                ..Division::of(board)
+            },
+            false => Division::of(board),
+        }
+    }
 }
 
 impl Default for CompileOptions {
@@ -216,6 +231,7 @@ impl Default for CompileOptions {
             generic_kernels: false,
             times: None,
             calibration: None,
+            undivided: false,
         }
     }
 }

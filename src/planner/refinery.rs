@@ -7,7 +7,7 @@ use super::schedule::{Decisions, Problem};
 use super::search::{Change, Idea, Proposal, Workshop};
 use super::simulate::Machine;
 use super::{CompileOptions, Searcher};
-use crate::board::{BoardRecord, Division};
+use crate::board::BoardRecord;
 use crate::ids::OperatorId;
 use crate::plan::format::{Operator, Plan, Tactic};
 use std::num::NonZeroUsize;
@@ -106,7 +106,7 @@ impl Refinery {
                 tenants: &self.plan.tenants,
                 operators: &self.plan.operators,
                 needs: &self.needs,
-                division: Division::of(&self.board),
+                division: self.options.division(&self.board),
             },
             costs: &costs,
             best_effort: emit::best_effort(&self.board, &self.options),

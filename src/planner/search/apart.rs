@@ -11,15 +11,20 @@ use crate::plan::format::Stream;
 
 /// Tries units of their own for the streams of every way to put tenants onto them, and moves parcels from the best of each way on.
 pub fn apart(judge: &mut Judge<'_>, start: &Candidate) {
-    let parcels = judge.field.division.parcels();
+    let (parcels, sure) = (judge.field.division.parcels(), judge.field.division.sure());
     let whole = parcels.min(shares::EIGHTHS);
+    if sure < 2 {
+        return;
+    }
     for streams in shares::groupings(judge.field.operators.len()) {
+        if judge.left() == 0 {
+            return;
+        }
         let groups = usize::from(streams.iter().copied().max().unwrap_or(0)) + 1;
         // More streams than parcels cannot be.
-        let all = if groups as u32 > whole {
-            Vec::new()
-        } else {
-            shares::compositions(whole, groups)
+        let all = match groups as u32 > sure.min(whole) {
+            true => Vec::new(),
+            false => shares::compositions(whole, groups),
         };
         let mut best: Option<(Score, Candidate)> = None;
         for mut parts in all {
@@ -73,18 +78,23 @@ pub fn shift(judge: &Judge<'_>, candidate: &mut Candidate, from: usize, to: usiz
     }
     parcels[from] -= 1;
     parcels[to] += 1;
-    lay(judge, candidate, &parcels, |stream| stream == from || stream == to);
+    let before: Vec<u16> = candidate.lanes.iter().map(|l| l.units).collect();
+    lay(judge, candidate, &parcels);
+    // The units that are no parcel may have gone to a third.
+    let changed: Vec<bool> = candidate.lanes.iter().zip(before).map(|(l, before)| l.units != before).collect();
+    settle(judge, candidate, |stream| changed[stream]);
     true
 }
 
 /// Confines streams to so many parcels each, 0 to all units: the operators of their tenants run in the ways that are fastest there.
 /// Where they are all parcels, the largest has the units besides that are none.
 pub fn give(judge: &Judge<'_>, candidate: &mut Candidate, parcels: &[u32]) {
-    lay(judge, candidate, parcels, |_| true);
+    lay(judge, candidate, parcels);
+    settle(judge, candidate, |_| true);
 }
 
-/// The same where only some streams' operators are to run otherwise.
-fn lay(judge: &Judge<'_>, candidate: &mut Candidate, parcels: &[u32], changed: impl Fn(usize) -> bool) {
+/// Gives streams their units.
+fn lay(judge: &Judge<'_>, candidate: &mut Candidate, parcels: &[u32]) {
     let division = judge.field.division;
     let units = |stream: usize| u16::try_from(parcels.get(stream).copied().unwrap_or(0) * division.parcel).unwrap_or(0);
     for (stream, lane) in candidate.lanes.iter_mut().enumerate() {
@@ -94,9 +104,13 @@ fn lay(judge: &Judge<'_>, candidate: &mut Candidate, parcels: &[u32], changed: i
     if let Some(largest) = largest.filter(|_| division.parcel > 0 && parcels.iter().sum::<u32>() == division.parcels()) {
         candidate.lanes[largest].units += (division.units % division.parcel) as u16;
     }
+}
+
+/// Lets the operators of some streams' tenants run in the ways that are fastest on their units.
+fn settle(judge: &Judge<'_>, candidate: &mut Candidate, streams: impl Fn(usize) -> bool) {
     for tenant in 0..candidate.streams.len() {
         let stream = usize::from(candidate.streams[tenant]);
-        if !changed(stream) {
+        if !streams(stream) {
             continue;
         }
         let own = u32::from(candidate.lanes[stream].units);
@@ -151,10 +165,31 @@ mod tests {
         assert!(!shift(&judge, &mut candidate, 0, 0));
         give(&judge, &mut candidate, &[]);
         assert_eq!(candidate, plain, "all units for all");
+        // Of three streams the middle one has the rest for a while.
+        if streams > 2 {
+            give(&judge, &mut candidate, &[1, 2, 1]);
+            assert_eq!(units(&candidate)[..3], [8, 20, 8]);
+        }
         // What is found can be told to the gate.
         judge.open(400);
         apart(&mut judge, &plain);
         let found = judge.close();
         assert!(!found.is_empty() && found.iter().all(|(_, c)| c.is_confined() && c.decisions(&field, &menu).is_some()));
+    }
+
+    #[test]
+    fn many_tenants_on_a_board_that_is_not_divided_cost_nothing() {
+        let (world, board) = (World::new(6, false), board(BackendKind::Cuda, 16));
+        let mut problem = world.problem();
+        problem.division = Division { units: 16, parcel: 0 };
+        let costs = Costs::of(&world.operators, &board, &|_| Some(Nanos(40_000)));
+        let (mut field, menu) = (Field::of(&problem), Menu::of(&problem, &costs));
+        let plain = Candidate::plain(&problem, &field, false);
+        // As many tenants as there may be: their groupings are beyond counting.
+        field.operators.resize(crate::limits::MAX_TENANTS, Vec::new());
+        let mut judge = Judge::new(problem.tenants, &field, &menu, *costs.machine(), 400, &|_, _| {});
+        judge.open(400);
+        apart(&mut judge, &plain);
+        assert_eq!(judge.left(), 400);
     }
 }

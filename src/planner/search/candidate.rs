@@ -255,6 +255,11 @@ impl Candidate {
         self.lanes.iter().any(|l| l.units > 0)
     }
 
+    /// Whether two put the tenants onto the same streams, which have units of their own in both or in none.
+    pub fn is_like(&self, other: &Candidate) -> bool {
+        self.streams == other.streams && self.is_confined() == other.is_confined()
+    }
+
     /// Whether the board can divide its units as the streams that have tenants are confined: all of them or none. Blocks of a stream on all
     /// units go where they find room first, and that is often where another stream has nothing else: such plans were measured
     /// at nearly twice what was predicted.

@@ -8,7 +8,7 @@ use crate::planner::simulate::{Frame, Machine, Simulator, Trace};
 
 /// Candidates that are kept of each searcher.
 pub const KEPT: usize = 9;
-/// Of them, those that put the tenants onto the same streams: what is measured is to differ.
+/// Of them, those that are alike in how they put the tenants onto streams: what is measured is to differ.
 const ALIKE: usize = 3;
 
 /// What a candidate is worth: less is better.
@@ -153,7 +153,7 @@ impl<'a> Judge<'a> {
         if at > 0 && self.best[at - 1].1 == *candidate {
             return;
         }
-        let alike = |own: &(Score, Candidate)| own.1.streams == candidate.streams;
+        let alike = |own: &(Score, Candidate)| own.1.is_like(candidate);
         let among = self.best.iter().filter(|&own| alike(own)).count();
         // The worst of those like it makes room, else the worst of all.
         let leaves = match among >= ALIKE {

@@ -10,8 +10,6 @@ use std::ops::Range;
 
 /// Launch widths as parts of the board's units, in sixteenths.
 const SIXTEENTHS: [u32; 10] = [1, 2, 3, 4, 6, 8, 10, 12, 14, 16];
-/// Parcels from which on widths are of whole ones, and what these leave of the board: so they are those that streams are confined to.
-const MANY_PARCELS: u32 = 8;
 /// Pieces that an axis is cut into; each band of rows is at least [`LEAST_ROWS`] high.
 const PIECES: [u32; 3] = [2, 3, 4];
 /// Least rows of a band.
@@ -157,19 +155,7 @@ fn widths(operator: usize, tactic: Tactic, costs: &Costs<'_>, division: Division
     let mut widths = vec![0];
     if costs.resizable(operator, tactic) {
         let (units, most, step) = (costs.machine().units, costs.abreast(operator, tactic), costs.step(operator, tactic));
-        let mut parts: Vec<u32> = SIXTEENTHS.iter().map(|e| (units * e / 16).max(1)).collect();
-        if division.parcels() >= MANY_PARCELS {
-            let whole = |part: &u32| part / division.parcel * division.parcel;
-            parts = parts.iter().map(whole).flat_map(|own| [own, units - own]).collect();
-            // As many blocks as so many units of a stream's own hold, where each holds several.
-            let each = most / units;
-            if each > 1 {
-                parts.extend_from_within(..);
-                let own = parts.len() / 2;
-                parts[own..].iter_mut().for_each(|part| *part *= each);
-            }
-            parts.sort_unstable();
-        }
+        let parts = parts(units, most, division);
         let parts = parts.iter().map(|part| part / step * step).filter(|&w| w > 0 && w < most);
         match costs.machine().backend {
             BackendKind::Cuda => widths.extend(parts.filter_map(|w| u16::try_from(w).ok())),
@@ -178,6 +164,27 @@ fn widths(operator: usize, tactic: Tactic, costs: &Costs<'_>, division: Division
         widths.dedup();
     }
     widths
+}
+
+/// Parts of the units, in blocks, ascending; of a divided board those that streams are confined to, where a unit holds several of an
+/// operator's `most` blocks as many for each besides.
+fn parts(units: u32, most: u32, division: Division) -> Vec<u32> {
+    let mut parts: Vec<u32> = SIXTEENTHS.iter().map(|e| (units * e / 16).max(1)).collect();
+    if division.parcel > 0 {
+        // Whole parcels, and what these leave of the board.
+        let whole = |part: &u32| part / division.parcel * division.parcel;
+        parts = parts.iter().map(whole).flat_map(|own| [own, units.saturating_sub(own)]).collect();
+        parts.retain(|&own| own >= division.parcel);
+        let each = most / units.max(1);
+        if each > 1 {
+            parts.extend_from_within(..);
+            let own = parts.len() / 2;
+            parts[own..].iter_mut().for_each(|part| *part *= each);
+        }
+    }
+    parts.sort_unstable();
+    parts.dedup();
+    parts
 }
 
 /// The ways to cut an operator: whole, in equal pieces of the batch, in a large and a small share of it, in bands of rows.
@@ -226,4 +233,31 @@ fn cuts(operator: &Operator) -> Vec<Vec<Region>> {
 fn equal(extent: u32, pieces: u32) -> Vec<Range<u32>> {
     let bound = |i: u32| (u64::from(extent) * u64::from(i) / u64::from(pieces)) as u32;
     (0..pieces).map(|i| bound(i)..bound(i + 1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_of_divided_boards_are_what_streams_may_have() {
+        let whole = Division { units: 132, parcel: 8 };
+        let one_each = parts(132, 132, whole);
+        assert_eq!(
+            one_each,
+            [8, 16, 20, 24, 32, 36, 48, 52, 64, 68, 80, 84, 96, 100, 108, 112, 116, 124, 128]
+        );
+        let three_each = parts(132, 396, whole);
+        assert!(
+            one_each
+                .iter()
+                .all(|part| three_each.contains(part) && three_each.contains(&(3 * part)))
+        );
+        assert!(
+            three_each
+                .iter()
+                .all(|part| one_each.contains(part) || one_each.contains(&(part / 3)) && part % 3 == 0)
+        );
+        assert_eq!(parts(16, 32, Division::default()), [1, 2, 3, 4, 6, 8, 10, 12, 14, 16]);
+    }
 }

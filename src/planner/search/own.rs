@@ -63,15 +63,13 @@ pub enum Kind {
     Delay,
 }
 
-/// All kinds, as often as they are drawn.
+/// All kinds, as often as they are drawn; last those for boards that are divided, as in all such lists.
 const KINDS: [Kind; 17] = [
     Kind::Way,
     Kind::Way,
     Kind::Ways,
     Kind::Ways,
     Kind::Share,
-    Kind::Confine,
-    Kind::Parcel,
     Kind::Cut,
     Kind::AddEdge,
     Kind::RemoveEdge,
@@ -82,17 +80,27 @@ const KINDS: [Kind; 17] = [
     Kind::Remove,
     Kind::Shift,
     Kind::Shift,
+    Kind::Confine,
+    Kind::Parcel,
 ];
 /// Kinds that show one effect, and all of them.
 pub const TASTES: [&[Kind]; 7] = [
     &[Kind::Way, Kind::Ways],
-    &[Kind::Share, Kind::Confine, Kind::Stream],
+    &[Kind::Share, Kind::Stream, Kind::Confine],
     &[Kind::Cut],
     &[Kind::AddEdge, Kind::AddEdge, Kind::MoveEdge],
     &[Kind::Insert, Kind::Insert, Kind::Shift],
     &[Kind::Rank, Kind::Stream],
     &KINDS,
 ];
+
+/// One of some kinds, of those for divided boards only on such.
+pub fn draw(judge: &Judge<'_>, kinds: &[Kind], lots: &mut Lots) -> Kind {
+    let divided = judge.field.division.parcel > 0;
+    let any = |kind: &Kind| divided || !matches!(kind, Kind::Confine | Kind::Parcel);
+    let count = kinds.iter().rposition(any).map_or(0, |last| last + 1);
+    kinds[lots.below(count)]
+}
 
 /// Searches from each of `starts`, best first, as long as the judge's stretch lasts.
 pub fn platoon(judge: &mut Judge<'_>, starts: &[Candidate], lots: &mut Lots) {
@@ -125,8 +133,7 @@ pub fn starts(judge: &mut Judge<'_>, plain: &Candidate, known: &[(Score, Candida
     all.sort_by_key(|(score, _)| *score);
     let mut starts: Vec<Candidate> = Vec::new();
     for (_, candidate) in all {
-        let like = |s: &Candidate| s.streams == candidate.streams && s.is_confined() == candidate.is_confined();
-        if starts.len() < STARTS && !starts.iter().any(like) {
+        if starts.len() < STARTS && !starts.iter().any(|s| s.is_like(&candidate)) {
             starts.push(candidate);
         }
     }
@@ -140,7 +147,7 @@ fn anneal(judge: &mut Judge<'_>, start: &Candidate, reserve: u64, lots: &mut Lot
     let mut changed = candidate.clone();
     while judge.left() > reserve {
         changed.clone_from(&candidate);
-        change(judge, &mut changed, KINDS[lots.below(KINDS.len())], lots);
+        change(judge, &mut changed, draw(judge, &KINDS, lots), lots);
         if changed == candidate {
             // A change that cannot be made is a change looked at, or a problem without choices would never end.
             judge.skip();
@@ -236,19 +243,18 @@ fn divide(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
 
 /// Units of their own for the streams that have tenants, all parcels together; or all units for each, every fourth time.
 fn confine(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
-    let parcels = judge.field.division.parcels();
-    if parcels == 0 {
-        return;
-    }
+    let division = judge.field.division;
     let used: Vec<usize> = (0..candidate.lanes.len())
         .filter(|&s| candidate.streams.contains(&(s as u8)))
         .collect();
     let mut given = vec![0; candidate.lanes.len()];
-    if used.len() > 1 && parcels as usize >= used.len() && lots.below(4) > 0 {
+    if used.len() > 1 && division.sure() as usize >= used.len() && lots.below(4) > 0 {
         used.iter().for_each(|&stream| given[stream] = 1);
-        for _ in used.len()..parcels as usize {
+        for _ in used.len()..division.parcels() as usize {
             given[used[lots.below(used.len())]] += 1;
         }
+    } else if !candidate.is_confined() {
+        return;
     }
     apart::give(judge, candidate, &given);
 }

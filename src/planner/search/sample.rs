@@ -31,8 +31,8 @@ pub fn samples(problem: &Problem<'_>, costs: &Costs<'_>, seed: u64, count: usize
         let (taste, changes) = (own::TASTES[lots.below(own::TASTES.len())], 1 << lots.below(MOST + 1));
         for _ in 0..changes {
             let before = candidate.clone();
-            own::change(&judge, &mut candidate, taste[lots.below(taste.len())], &mut lots);
-            // Waits that go in a circle.
+            own::change(&judge, &mut candidate, own::draw(&judge, taste, &mut lots), &mut lots);
+            // Waits that go in a circle, or units that the board cannot divide so.
             if judge.score(&candidate) == Score::WORST {
                 candidate = before;
             }

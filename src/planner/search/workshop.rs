@@ -23,7 +23,7 @@ pub const DIRECTIONS: [&str; 9] = [
 /// Kinds of changes behind the directions but the last, in their order.
 const KINDS: [&[Kind]; DIRECTIONS.len() - 1] = [
     &[Kind::Way, Kind::Ways],
-    &[Kind::Share, Kind::Divide, Kind::Plain, Kind::Confine, Kind::Parcel],
+    &[Kind::Share, Kind::Share, Kind::Divide, Kind::Plain, Kind::Confine, Kind::Parcel],
     &[Kind::Cut],
     &[Kind::AddEdge, Kind::MoveEdge, Kind::RemoveEdge, Kind::Delay],
     &[Kind::Insert, Kind::Remove, Kind::Shift, Kind::Shift],
@@ -32,7 +32,6 @@ const KINDS: [&[Kind]; DIRECTIONS.len() - 1] = [
     &[
         Kind::Ways,
         Kind::Share,
-        Kind::Parcel,
         Kind::Cut,
         Kind::AddEdge,
         Kind::MoveEdge,
@@ -41,6 +40,7 @@ const KINDS: [&[Kind]; DIRECTIONS.len() - 1] = [
         Kind::Shift,
         Kind::Kernel,
         Kind::Lean,
+        Kind::Parcel,
     ],
 ];
 /// Children that the simulator picks one of, in turns.
@@ -97,7 +97,7 @@ impl Workshop {
         Judge::new(tenants, &self.field, &self.menu, self.machine, 0, &|_, _| {})
     }
 
-    /// The best of what a search found and what stands behind it, of each searcher its `most` best; with its decisions.
+    /// The best of what a search found and what stands behind it, as [`Found::rivals`] has it; with its decisions.
     pub fn starts<'f>(found: &'f Found, most: usize) -> impl Iterator<Item = (Idea, &'f Decisions)> {
         let idea = |r: &'f Ranked| {
             let idea = Idea {
@@ -110,7 +110,7 @@ impl Workshop {
         found.best().into_iter().chain(found.rivals(most)).filter_map(idea)
     }
 
-    /// An idea as decisions for the gate; `None` if its waits go in a circle.
+    /// An idea as decisions for the gate; `None` if its waits go in a circle, or if the board cannot be divided so.
     pub fn decisions(&self, idea: &Idea) -> Option<Decisions> {
         idea.candidate.decisions(&self.field, &self.menu)
     }
@@ -171,7 +171,7 @@ fn child(judge: &mut Judge<'_>, parents: &[&Idea], known: &[&Idea], of: usize, f
     for _ in 0..of {
         let mut candidate = from.candidate.clone();
         match KINDS.get(direction) {
-            Some(kinds) => (0..changes).for_each(|_| own::change(judge, &mut candidate, kinds[lots.below(kinds.len())], lots)),
+            Some(kinds) => (0..changes).for_each(|_| own::change(judge, &mut candidate, own::draw(judge, kinds, lots), lots)),
             None => cross(&mut candidate, &parents[lots.below(parents.len())].candidate, lots),
         }
         if known.iter().chain(parents).any(|i| i.candidate == candidate) {

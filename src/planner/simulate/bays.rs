@@ -126,7 +126,7 @@ impl Bays {
                 .filter(|&bay| own(bay))
                 .map(|bay| bay.units.saturating_mul(each(bay)))
                 .fold(0, u32::saturating_add);
-            // A cluster that is larger than the units is launched as single blocks.
+            // No cluster is larger than a parcel, on a board; one that is must not wait forever.
             let cluster = if (1..cost.cluster).contains(&confined) { 1 } else { cost.cluster };
             blocks = blocks.min(places / cluster * cluster);
         }
@@ -394,7 +394,11 @@ mod tests {
         assert_eq!(run(&mut bays), [(2, 50), (0, 100)]);
         assert_eq!(bays.place(4, &whole, 12, 10, 0), 8);
         let cluster = Cost { cluster: 6, ..whole };
-        assert_eq!(bays.place(0, &cluster, 6, 10, 0), 4, "a cluster that its units never hold is none");
+        assert_eq!(
+            bays.place(0, &cluster, 6, 10, 0),
+            4,
+            "of a cluster that its units never hold, what they do"
+        );
         assert_eq!(run(&mut bays), [(4, 10), (0, 10)]);
     }
 }

@@ -88,8 +88,8 @@ impl Calibration {
         "apart",
         "cache_kib",
     ];
-    /// Those that files of before they were known lack: 0 there, which is what such files were fitted with.
-    const LATER: [&'static str; 2] = ["cold_ns", "cache_kib"];
+    /// Those that files of before they were known lack: 0 there, which is what such files were fitted with, or a part of another.
+    const LATER: [&'static str; 3] = ["cold_ns", "apart", "cache_kib"];
     /// Figures that are fitted: the first of them.
     const FITTED: usize = 10;
 
@@ -138,7 +138,7 @@ impl Calibration {
         }
         let mut calibration = Machine::of(board).calibration;
         for (name, figure) in Self::NAMES.iter().zip(calibration.figures()) {
-            let absent = (Self::LATER.contains(name) || *name == "apart").then_some("0");
+            let absent = Self::LATER.contains(name).then_some("0");
             let found = of(name).or(absent).and_then(|text| text.parse::<u32>().ok());
             *figure = u64::from(found.ok_or_else(|| wrong(text.lines().count(), "a figure is missing, or is no number"))?);
         }

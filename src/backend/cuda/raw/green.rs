@@ -40,7 +40,7 @@ pub struct Parcels {
 }
 
 impl Parcels {
-    /// In parcels of at least `sms`: the driver rounds up to what the GPU can split (8 on Hopper, 4 on Orin).
+    /// In parcels of at least `sms`: the driver rounds up to what the GPU can split (8 on Hopper).
     pub fn new(context: &Context, green: Option<&GreenContext>, sms: u32) -> Result<Parcels, DriverError> {
         let api = context.api;
         // SAFETY: resources are plain numbers, of which zeros are valid; all pointers are valid for the calls, the green context lives, and
