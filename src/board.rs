@@ -80,9 +80,18 @@ impl Division {
     /// are shared out.
     pub fn has_rest(&self, confined: impl Iterator<Item = u16> + Clone) -> Option<usize> {
         let all: u32 = confined.clone().map(u32::from).sum();
-        let of = |(stream, own): (usize, u16)| (own, std::cmp::Reverse(stream));
-        let (_, largest) = confined.enumerate().map(of).max().filter(|_| all == self.units)?;
-        Some(largest.0)
+        largest(confined).filter(|_| all == self.units)
+    }
+
+    /// The units of streams that have so many parcels each, 0 for all: where that is all parcels, the one that has the rest has it too.
+    pub fn units_of(&self, parcels: &[u32]) -> Vec<u16> {
+        let whole = |&own: &u32| u16::try_from(own * self.parcel).unwrap_or(0);
+        let mut units: Vec<u16> = parcels.iter().map(whole).collect();
+        let are_all = self.parcel > 0 && parcels.iter().sum::<u32>() == self.parcels();
+        if let Some(largest) = largest(units.iter().copied()).filter(|_| are_all) {
+            units[largest] += (self.units % self.parcel) as u16;
+        }
+        units
     }
 
     /// Whether streams that are confined to so many units each, 0 to all, can be so on every GPU of the kind: each has whole parcels, and
@@ -99,6 +108,12 @@ impl Division {
         let whole = self.parcel > 0 && others.clone().all(|own| own.is_multiple_of(self.parcel));
         whole && others.sum::<u32>() / self.parcel + u32::from(rest.is_some()) <= self.sure()
     }
+}
+
+/// The largest, the first of equals.
+fn largest(confined: impl Iterator<Item = u16>) -> Option<usize> {
+    let (largest, _) = confined.enumerate().max_by_key(|&(stream, own)| (own, std::cmp::Reverse(stream)))?;
+    Some(largest)
 }
 
 #[cfg(test)]

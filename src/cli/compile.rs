@@ -4,7 +4,7 @@ use super::options::ActivationType;
 use super::output;
 use crate::backend::cpu::simd::Isa;
 use crate::backend::cuda::architecture;
-use crate::backend::cuda::raw::{FIRST_GREEN_DRIVER, Facts, probe};
+use crate::backend::cuda::raw::{Facts, probe};
 use crate::bench::{choice, report};
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::deployment::Deployment;
@@ -116,7 +116,7 @@ impl HowToCompile {
 
 /// True on a machine with the board's GPU, whose driver sets no SMs aside: its plans would not run here.
 fn is_driver_too_old(board: &BoardRecord) -> bool {
-    let old = |gpu: Facts| gpu.driver < FIRST_GREEN_DRIVER && architecture::runs_on(&board.architecture, gpu.capability);
+    let old = |gpu: Facts| !gpu.sets_sms_aside() && architecture::runs_on(&board.architecture, gpu.capability);
     board.backend == BackendKind::Cuda && probe().is_ok_and(old)
 }
 

@@ -6,7 +6,6 @@ use crate::network::Machine;
 use crate::road::{self, Results};
 use platoon::backend::Submission;
 use platoon::board::{BackendKind, Division};
-use platoon::plan::format::Plan;
 use platoon::planner::{CompileOptions, Searcher, boards};
 use platoon::runtime::{Options, keeping};
 
@@ -144,9 +143,7 @@ fn streams_apart_give_the_bits_of_all() {
                     submission,
                     ..Options::default()
                 };
-                let apart = |plan: &mut Plan| plan.streams.iter_mut().zip(units).for_each(|(s, units)| s.units = units);
-                let deployment = road::changed(&machine, &road::tasks(), &["urban"], 2, &road::half(), apart);
-                let mut engine = road::open(&machine, deployment, &options);
+                let mut engine = road::open(&machine, road::apart(&machine, units), &options);
                 let found = road::drive(&mut engine, 2, road::pictures());
                 assert_eq!(engine.close(), 0);
                 assert_eq!(road::differ(&found, &expected), None, "{units:?} of {sms:?}, {submission:?}");

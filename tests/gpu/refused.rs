@@ -9,7 +9,7 @@ use platoon::backend::PrepareError;
 use platoon::backend::cuda::CudaError;
 use platoon::backend::cuda::raw::{Context, DeviceMemory};
 use platoon::plan::deployment::Deployment;
-use platoon::plan::format::{Digest, Plan};
+use platoon::plan::format::Digest;
 use platoon::planner::boards;
 use platoon::runtime::{Engine, OpenError, Options};
 
@@ -71,9 +71,7 @@ fn streams_that_no_sms_can_be_set_aside_for_are_refused() {
     // No parcel of any GPU, and more SMs than there are.
     let all = u16::try_from(facts.sms).unwrap();
     for units in [[1, 0], [all, all]] {
-        let apart = |plan: &mut Plan| plan.streams.iter_mut().zip(units).for_each(|(s, units)| s.units = units);
-        let deployment = road::changed(&machine, &road::tasks(), &["urban"], 2, &road::half(), apart);
-        let error = refusal(&machine, deployment, &Options::default());
+        let error = refusal(&machine, road::apart(&machine, units), &Options::default());
         assert!(matches!(error, CudaError::Divide { .. }), "{error:?}");
     }
     works(&machine);

@@ -73,6 +73,13 @@ pub fn changed(
     Deployment::assemble(table, plans, weights.into_values().collect()).unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// `urban` in two slots, its streams confined to so many SMs each, 0 for all.
+pub fn apart<const N: usize>(machine: &Machine, units: [u16; N]) -> Deployment {
+    changed(machine, &tasks(), &["urban"], 2, &half(), |plan| {
+        plan.streams.iter_mut().zip(units).for_each(|(stream, units)| stream.units = units);
+    })
+}
+
 /// An engine on a machine.
 pub fn open(machine: &Machine, deployment: Deployment, options: &Options) -> Engine {
     Engine::over(deployment, &*machine.backend, options).unwrap_or_else(|e| panic!("{}", crate::network::told(&e)))

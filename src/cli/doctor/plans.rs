@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::system::meminfo;
-use crate::backend::cuda::raw::{FIRST_GREEN_DRIVER, Facts};
+use crate::backend::cuda::raw::Facts;
 use crate::backend::cuda::{architecture, archive, sources};
 use crate::board::BackendKind;
 use crate::cli::jetson::Jetson;
@@ -94,7 +94,7 @@ impl Here<'_> {
                     amiss.push(error.to_string());
                 }
                 let apart = deployment.plans.iter().any(|p| p.streams.iter().any(|s| s.units > 0));
-                if apart && gpu.driver < FIRST_GREEN_DRIVER {
+                if apart && !gpu.sets_sms_aside() {
                     amiss.push("they give streams SMs of their own, for which the driver is too old: install one of CUDA 12.4 or newer, or plan by another searcher than `apart` and `platoon`".into());
                 }
                 if gpu.integrated {

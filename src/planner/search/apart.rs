@@ -95,14 +95,9 @@ pub fn give(judge: &Judge<'_>, candidate: &mut Candidate, parcels: &[u32]) {
 
 /// Gives streams their units.
 fn lay(judge: &Judge<'_>, candidate: &mut Candidate, parcels: &[u32]) {
-    let division = judge.field.division;
-    let units = |stream: usize| u16::try_from(parcels.get(stream).copied().unwrap_or(0) * division.parcel).unwrap_or(0);
-    for (stream, lane) in candidate.lanes.iter_mut().enumerate() {
-        lane.units = units(stream);
-    }
-    let largest = (0..candidate.lanes.len()).max_by_key(|&s| (candidate.lanes[s].units, std::cmp::Reverse(s)));
-    if let Some(largest) = largest.filter(|_| division.parcel > 0 && parcels.iter().sum::<u32>() == division.parcels()) {
-        candidate.lanes[largest].units += (division.units % division.parcel) as u16;
+    candidate.lanes.iter_mut().for_each(|lane| lane.units = 0);
+    for (lane, units) in candidate.lanes.iter_mut().zip(judge.field.division.units_of(parcels)) {
+        lane.units = units;
     }
 }
 

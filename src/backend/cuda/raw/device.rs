@@ -68,6 +68,11 @@ impl Facts {
         let accelerated = if major == 9 { "a" } else { "" };
         format!("sm_{major}{minor}{accelerated}")
     }
+
+    /// True if the driver sets SMs aside for some streams: since CUDA 12.4.
+    pub fn sets_sms_aside(&self) -> bool {
+        self.driver >= 12_040
+    }
 }
 
 /// Looks for a GPU. Creates no context.

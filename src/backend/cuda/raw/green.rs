@@ -7,8 +7,6 @@ use std::mem::zeroed;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// The first driver that sets SMs aside, as [`super::Facts::driver`] has it.
-pub const FIRST_DRIVER: u32 = 12_040;
 /// `CU_DEV_RESOURCE_TYPE_SM`.
 const SM_RESOURCE: u32 = 1;
 /// `CU_GREEN_CTX_DEFAULT_STREAM`, which the driver demands.

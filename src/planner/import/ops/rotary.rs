@@ -7,6 +7,9 @@ use super::super::node::OnnxNode;
 use super::reshape::extents;
 use crate::primitive::{Binary, Primitive};
 
+/// The node's inputs by name, as far as they are caches.
+const CACHES: [&str; 3] = ["", "cos_cache", "sin_cache"];
+
 /// `count` features of the last axis from `start` on, in steps of `step`.
 fn features(b: &mut Builder, x: &Operand, start: i64, step: i64, count: i64) -> Fallible<Operand> {
     let (rank, mut dims) = (x.shape().rank(), extents(x.shape()));
@@ -17,9 +20,8 @@ fn features(b: &mut Builder, x: &Operand, start: i64, step: i64, count: i64) -> 
 
 /// A cache's rows for `[batch, steps]`, each of `half` cosines or sines: by position where there are positions.
 fn rows(b: &mut Builder, node: &OnnxNode<'_>, index: usize, [batch, steps, half]: [i64; 3]) -> Fallible<Operand> {
-    let name = ["", "cos_cache", "sin_cache"][index];
     let (cache, whole) = (node.input(index)?, shape_of(&[batch, steps, half])?);
-    let wrong = |what: &str| malformed(format!("shape {} where {what} is expected", cache.shape())).at(name);
+    let wrong = |what: &str| malformed(format!("shape {} where {what} is expected", cache.shape())).at(CACHES[index]);
     let Some(positions) = node.optional(3) else {
         return if cache.shape() == whole {
             Ok(cache.clone())
@@ -74,7 +76,7 @@ pub(super) fn rotary_embedding(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible
     let mut angles = Vec::with_capacity(2);
     for index in [1, 2] {
         if node.input(index)?.elem() != x.elem() {
-            return Err(malformed(format!("{:?} for {:?}", node.input(index)?.elem(), x.elem())).at(["", "cos_cache", "sin_cache"][index]));
+            return Err(malformed(format!("{:?} for {:?}", node.input(index)?.elem(), x.elem())).at(CACHES[index]));
         }
         let rows = rows(b, node, index, [across[0], steps, half])?;
         angles.push(b.reshape(&rows, shape_of(&[across[0], across[1], across[2], half])?)?);
