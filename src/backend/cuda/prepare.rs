@@ -11,7 +11,7 @@ use super::library::{Library, Modules};
 use super::memory::{Account, Parts};
 use super::persistent::Guard;
 use super::program::{Frame, Pinned};
-use super::raw::{Capture, Context, Event, GreenContext, Parcels};
+use super::raw::{Capture, Context, Event, GreenContext, Sms};
 use super::slots::{SlotSize, SlotState};
 use super::weights::{Uploaded, Weights};
 use super::words::Layout;
@@ -129,12 +129,10 @@ fn board(
     };
     let confine = |sms| {
         let of = facts.sms;
-        // Of all of them there is one parcel at least.
-        let first = Parcels::new(context, None, sms).map(|mut parcels| parcels.first());
-        let made = first.and_then(|sms| sms.map(|sms| GreenContext::new(context, sms)).transpose());
+        let made = Sms::new(context, sms).and_then(|sms| GreenContext::new(context, sms));
         made.map_err(|source| CudaError::Confine { sms, of, source })
     };
-    let green = sms.map(confine).transpose()?.flatten();
+    let green = sms.map(confine).transpose()?;
     let found = green.as_ref().map_or(facts.sms, |g| g.sms());
     if found != board.units {
         return Err(CudaError::Units {

@@ -23,6 +23,21 @@ pub struct GreenContext {
 pub struct Sms(Vec<sys::CUdevResource>);
 
 impl Sms {
+    /// At least so many, which lie as the driver places them where nothing else is asked of it; it rounds up to what the GPU can split (8 on
+    /// Hopper, 2 on Orin).
+    pub fn new(context: &Context, sms: u32) -> Result<Sms, DriverError> {
+        let api = context.api;
+        // SAFETY: resources are plain numbers, of which zeros are valid; one group is asked for and there is room for one.
+        unsafe {
+            let (mut all, mut group, mut rest): (sys::CUdevResource, sys::CUdevResource, sys::CUdevResource) =
+                (zeroed(), zeroed(), zeroed());
+            let mut groups = 1;
+            api.device_get_dev_resource(context.device, &mut all, SM_RESOURCE)?;
+            api.dev_sm_resource_split(&mut group, &mut groups, &all, &mut rest, 0, sms)?;
+            Ok(Sms(vec![group]))
+        }
+    }
+
     /// How many.
     pub fn count(&self) -> u32 {
         self.0.iter().map(count).sum()
@@ -72,12 +87,6 @@ impl Parcels {
     pub fn rest(&mut self) -> Option<Sms> {
         self.groups.first()?;
         Some(Sms(self.groups.drain(..).chain(self.rest.take()).collect()))
-    }
-
-    /// One parcel; `None` if none is left.
-    pub fn first(&mut self) -> Option<Sms> {
-        let each = self.groups.first().map(count)?;
-        self.take(each)
     }
 }
 

@@ -33,7 +33,7 @@ mod tensor_map;
 pub use device::{Context, Facts, ProbeError, probe};
 pub use driver::{Call, DriverCalls, DriverError, INVALID_HANDLE, INVALID_VALUE, driver_calls, is_poisoned, poison};
 pub use graph::{Capture, Graph};
-pub use green::{GreenContext, Parcels};
+pub use green::{GreenContext, Parcels, Sms};
 pub use memory::{DeviceMemory, Pinned};
 pub use module::{Function, Geometry, Module};
 pub use stream::{Event, Stream, device_bytes};
