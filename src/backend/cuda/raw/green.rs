@@ -23,19 +23,12 @@ pub struct GreenContext {
 pub struct Sms(Vec<sys::CUdevResource>);
 
 impl Sms {
-    /// At least so many, which lie as the driver places them where nothing else is asked of it; it rounds up to what the GPU can split (8 on
-    /// Hopper, 2 on Orin).
+    /// At least so many of the GPU's; it rounds up to what the GPU can split (8 on Hopper, 2 on Orin). They are one group of one split, not the
+    /// first of [`Parcels`] of that size: asked for many groups, the driver gives SMs on which networks of small layers take up to a quarter
+    /// longer (boards/h200/figures.md, "How SMs lie").
     pub fn new(context: &Context, sms: u32) -> Result<Sms, DriverError> {
-        let api = context.api;
-        // SAFETY: resources are plain numbers, of which zeros are valid; one group is asked for and there is room for one.
-        unsafe {
-            let (mut all, mut group, mut rest): (sys::CUdevResource, sys::CUdevResource, sys::CUdevResource) =
-                (zeroed(), zeroed(), zeroed());
-            let mut groups = 1;
-            api.device_get_dev_resource(context.device, &mut all, SM_RESOURCE)?;
-            api.dev_sm_resource_split(&mut group, &mut groups, &all, &mut rest, 0, sms)?;
-            Ok(Sms(vec![group]))
-        }
+        let (groups, _) = split(context, &all_of(context, None)?, 1, sms)?;
+        Ok(Sms(groups))
     }
 
     /// How many.
@@ -55,25 +48,15 @@ pub struct Parcels {
 impl Parcels {
     /// In parcels of at least `sms`: the driver rounds up to what the GPU can split (8 on Hopper).
     pub fn new(context: &Context, green: Option<&GreenContext>, sms: u32) -> Result<Parcels, DriverError> {
-        let api = context.api;
-        // SAFETY: resources are plain numbers, of which zeros are valid; all pointers are valid for the calls, the green context lives, and
-        // there is room for as many groups as the driver said there will be.
-        unsafe {
-            let (mut all, mut rest): (sys::CUdevResource, sys::CUdevResource) = (zeroed(), zeroed());
-            match green {
-                None => api.device_get_dev_resource(context.device, &mut all, SM_RESOURCE)?,
-                Some(green) => api.green_ctx_get_dev_resource(green.raw(), &mut all, SM_RESOURCE)?,
-            }
-            let mut groups = 0;
-            api.dev_sm_resource_split(null_mut(), &mut groups, &all, null_mut(), 0, sms)?;
-            let mut parcels = vec![zeroed(); groups as usize];
-            api.dev_sm_resource_split(parcels.as_mut_ptr(), &mut groups, &all, &mut rest, 0, sms)?;
-            parcels.truncate(groups as usize);
-            Ok(Parcels {
-                groups: parcels,
-                rest: (rest.type_ == sys::CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM && count(&rest) > 0).then_some(rest),
-            })
-        }
+        let all = all_of(context, green)?;
+        let mut most = 0;
+        // SAFETY: all pointers are valid for the call, or null where the driver only counts groups.
+        unsafe { context.api.dev_sm_resource_split(null_mut(), &mut most, &all, null_mut(), 0, sms)? };
+        let (groups, rest) = split(context, &all, most, sms)?;
+        Ok(Parcels {
+            groups,
+            rest: (rest.type_ == sys::CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM && count(&rest) > 0).then_some(rest),
+        })
     }
 
     /// So many SMs in whole parcels; `None` if they are none, or more than are left.
@@ -87,6 +70,38 @@ impl Parcels {
     pub fn rest(&mut self) -> Option<Sms> {
         self.groups.first()?;
         Some(Sms(self.groups.drain(..).chain(self.rest.take()).collect()))
+    }
+}
+
+/// All SMs, of the GPU or of a green context.
+fn all_of(context: &Context, green: Option<&GreenContext>) -> Result<sys::CUdevResource, DriverError> {
+    // SAFETY: a resource is plain numbers, of which zeros are valid; its pointer is valid for the call, and the green context lives.
+    unsafe {
+        let mut all = zeroed();
+        match green {
+            None => context.api.device_get_dev_resource(context.device, &mut all, SM_RESOURCE)?,
+            Some(green) => context.api.green_ctx_get_dev_resource(green.raw(), &mut all, SM_RESOURCE)?,
+        }
+        Ok(all)
+    }
+}
+
+/// Splits SMs into up to `most` groups of at least `sms`: those there are, and what is in none.
+fn split(
+    context: &Context,
+    all: &sys::CUdevResource,
+    most: u32,
+    sms: u32,
+) -> Result<(Vec<sys::CUdevResource>, sys::CUdevResource), DriverError> {
+    // SAFETY: resources are plain numbers, of which zeros are valid; all pointers are valid for the call, and there is room for as many
+    // groups as are asked for.
+    unsafe {
+        let (mut groups, mut rest, mut made) = (vec![zeroed(); most as usize], zeroed(), most);
+        context
+            .api
+            .dev_sm_resource_split(groups.as_mut_ptr(), &mut made, all, &mut rest, 0, sms)?;
+        groups.truncate(made as usize);
+        Ok((groups, rest))
     }
 }
 
