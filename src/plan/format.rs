@@ -362,6 +362,8 @@ pub enum Kernel {
     ConvFma,
     /// GPU: convolution of few channels by `mma.sync`, whose taps share a patch of pixels.
     ConvNarrow,
+    /// GPU: convolution by `wgmma`, for small pictures of many channels: chains of products side by side in a block.
+    ConvChains,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -197,7 +197,7 @@ fn every_tile_of_wgmma_runs_and_gives_the_same_bits() {
     if !has_wgmma(test) {
         return;
     }
-    let runs = Runs::whole(&[Kernel::ConvWgmma, Kernel::ConvPatch]);
+    let runs = Runs::whole(&[Kernel::ConvWgmma, Kernel::ConvPatch, Kernel::ConvChains]);
     for tails in [[Tail::Relu, Tail::Joined, Tail::Sigmoid], [Tail::Joined, Tail::Sigmoid, Tail::Relu]] {
         check_tiles(test, &model(&PRODUCTS, &tails), PRODUCTS.len(), &runs);
     }
@@ -211,7 +211,7 @@ fn every_tile_of_patches_runs_at_any_width_and_gives_the_same_bits() {
     }
     // All blocks; an odd number of them, each with many tiles; one.
     let runs = Runs {
-        kernels: &[Kernel::ConvPatch],
+        kernels: &[Kernel::ConvPatch, Kernel::ConvChains],
         widths: &[0, 7, 1],
         least: 4,
     };

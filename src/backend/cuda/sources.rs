@@ -69,6 +69,7 @@ pub const UNITS: &[Unit] = &[
     unit!("attention_mma", OTHERS),
     unit!("attention_wgmma", HOPPER),
     unit!("conv_affine", HOPPER),
+    unit!("conv_chains", HOPPER),
     unit!("conv_deep", HOPPER),
     unit!("conv_fma"),
     unit!("conv_mma"),
@@ -195,6 +196,7 @@ pub fn units_for(architecture: &str) -> impl Iterator<Item = &'static Unit> + '_
 /// The kernels that have units of their own; any other unit may serve any other kernel.
 const OWN: &[(Kernel, &[&str])] = &[
     (Kernel::ConvAffine, &["conv_affine"]),
+    (Kernel::ConvChains, &["conv_chains"]),
     (Kernel::ConvFma, &["conv_fma"]),
     (Kernel::ConvMma, &["conv_mma"]),
     (Kernel::ConvNarrow, &["conv_narrow"]),

@@ -7,6 +7,7 @@
 use super::attention;
 use super::conv_3x3;
 use super::conv_affine::{self, AffineTile, Order};
+use super::conv_chains::{self, ChainsTile};
 use super::conv_fma::{self, FmaTile};
 use super::conv_mma::{self, MmaTile};
 use super::conv_narrow::{self, NarrowTile};
@@ -17,6 +18,7 @@ use super::conv_warps::{self, Share, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
 use super::depthwise_strip::{self, Strip};
 use super::forms::{before_copy, need};
+use super::product::Product;
 use super::prologue::Prologue;
 use super::stem::{self, StemTile};
 use super::stream_wgmma::{self, StreamTile};
@@ -184,21 +186,39 @@ fn on_mma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<Tac
 /// The tactics of the kernels that multiply by `wgmma`, best first.
 fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<Tactic> {
     if let Some(body) = pooled::cut(operator) {
-        return conv_3x3::product(plan, &body).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k, units));
+        return conv_3x3::product(plan, &body).map_or(Vec::new(), |p| on_patches(&p, split_k, units));
     }
     let Ok(product) = conv_wgmma::product(plan, operator) else {
         return Vec::new();
     };
     let tiles = conv_wgmma::menu(&product, split_k, units);
-    let patches = conv_3x3::product(plan, operator).map_or(Vec::new(), |p| conv_patch::menu(&p, split_k, units));
+    let patches = conv_3x3::product(plan, operator).map_or(Vec::new(), |p| on_patches(&p, split_k, units));
     let keeps_weights = |t: &Tactic| PatchTile::of(*t).is_some_and(|e| matches!(e.kept, Kept::Weights { .. }));
-    let tiles = match patches.first().is_some_and(keeps_weights) {
+    let leads = |t: &Tactic| t.kernel == Kernel::ConvChains || keeps_weights(t);
+    let tiles = match patches.first().is_some_and(leads) {
         true => [patches, tiles].concat(),
         false => [tiles, patches].concat(),
     };
     match stream_wgmma::menu(&product) {
         (streams, true) => [streams, tiles].concat(),
         (streams, false) => [tiles, streams].concat(),
+    }
+}
+
+/// The tactics of the kernels whose taps share patches of pixels, best first.
+fn on_patches(product: &Product<'_>, split_k: u16, units: u32) -> Vec<Tactic> {
+    let patches = conv_patch::menu(product, split_k, units);
+    match conv_chains::menu(product, split_k, units) {
+        (chains, true) => [chains, patches].concat(),
+        (chains, false) => [patches, chains].concat(),
+    }
+}
+
+/// Checks that a kernel whose taps share patches takes a product.
+fn shares_patches(tactic: Tactic, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
+    match tactic.kernel {
+        Kernel::ConvChains => conv_chains::fits(ChainsTile::of(tactic).ok_or(Misfit::Tile)?, product, split_k),
+        _ => conv_patch::fits(PatchTile::of(tactic).ok_or(Misfit::Tile)?, product, split_k),
     }
 }
 
@@ -236,9 +256,9 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         return squeeze::fits(tactic, plan, operator);
     }
     if let Some(body) = pooled::cut(operator) {
-        let entry = PatchTile::of(tactic).filter(|e| !e.is_wide()).ok_or(Misfit::Tile)?;
+        need(!PatchTile::of(tactic).is_some_and(PatchTile::is_wide), Misfit::Tile)?;
         need(operator.class.family == Family::Wgmma, Misfit::Class)?;
-        return conv_patch::fits(entry, &conv_3x3::product(plan, &body)?, operator.class.split_k);
+        return shares_patches(tactic, &conv_3x3::product(plan, &body)?, operator.class.split_k);
     }
     tail(body)?;
     need(family(tactic.kernel, operator) == operator.class.family, Misfit::Class)?;
@@ -274,9 +294,8 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
             conv_wgmma::fits(entry, &conv_wgmma::product(plan, operator)?, operator.class.split_k)
         }
-        (Kernel::ConvPatch, P::Conv { .. }) => {
-            let entry = PatchTile::of(tactic).ok_or(Misfit::Tile)?;
-            conv_patch::fits(entry, &conv_3x3::product(plan, operator)?, operator.class.split_k)
+        (Kernel::ConvPatch | Kernel::ConvChains, P::Conv { .. }) => {
+            shares_patches(tactic, &conv_3x3::product(plan, operator)?, operator.class.split_k)
         }
         (Kernel::StreamWgmma, P::Conv { .. } | P::MatMul) => {
             let entry = StreamTile::of(tactic).ok_or(Misfit::Tile)?;
@@ -325,7 +344,8 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
         Kernel::ConvMma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::AttentionMma | Kernel::PairMma => Family::TensorCore,
-        Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::ConvPatch | Kernel::AttentionWgmma => Family::Wgmma,
+        Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::AttentionWgmma => Family::Wgmma,
+        Kernel::ConvPatch | Kernel::ConvChains => Family::Wgmma,
         _ => Family::Fma,
     }
 }

@@ -7,6 +7,7 @@
 pub mod attention;
 pub mod conv_3x3;
 pub mod conv_affine;
+pub mod conv_chains;
 pub mod conv_fma;
 pub mod conv_mma;
 pub mod conv_narrow;

@@ -9,6 +9,7 @@ use super::room::{Room, WHOLE_UNIT, of_kernel};
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::conv_3x3::COLUMNS;
+use crate::plan::tactic::conv_chains;
 use crate::plan::tactic::conv_patch::{Kept, PatchTile};
 use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
@@ -108,6 +109,12 @@ impl Footprint {
             channels,
             each: u64::from(each.max(1)),
         };
+        let pooled = operator.calls.iter().any(|c| matches!(c.primitive, Primitive::Pool { .. }));
+        let patches = |rows: u64| Tiles::Patches {
+            rows,
+            channels,
+            pool: if pooled { 2 } else { 1 },
+        };
         // Ranges of channels of a launch.
         let ranges = || u32::try_from(matrix(operator, shape(operator)).1.div_ceil(channels)).unwrap_or(u32::MAX);
         let mut most = u32::MAX;
@@ -151,15 +158,14 @@ impl Footprint {
             }
             Kernel::ConvPatch => {
                 most = board.units.max(1);
-                let pooled = operator.calls.iter().any(|c| matches!(c.primitive, Primitive::Pool { .. }));
                 match PatchTile::of(tactic) {
                     Some(entry) if entry.is_wide() => product(1),
-                    entry => Tiles::Patches {
-                        rows: entry.map_or(1, |e| u64::from(e.rows)),
-                        channels,
-                        pool: if pooled { 2 } else { 1 },
-                    },
+                    entry => patches(entry.map_or(1, |e| u64::from(e.rows))),
                 }
+            }
+            Kernel::ConvChains => {
+                most = board.units.max(1);
+                patches(u64::from(conv_chains::ROWS))
             }
             Kernel::ConvWarps => Tiles::Product {
                 pixels: pixels * WarpsTile::of(tactic).map_or(1, |e| u64::from(e.turns)),

@@ -7,13 +7,14 @@
 use super::extents::{depth, shape, window};
 use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
+use crate::plan::tactic::conv_chains::{self, ChainsTile};
 use crate::plan::tactic::conv_fma::FmaTile;
 use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_narrow::NarrowTile;
 use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_patch::PatchTile;
 use crate::plan::tactic::conv_warps::{self, Share, WarpsTile};
-use crate::plan::tactic::conv_wgmma::WgmmaTile;
+use crate::plan::tactic::conv_wgmma::{BLOCK_K, WgmmaTile};
 use crate::plan::tactic::depthwise_strip::{Strip, form};
 use crate::plan::tactic::stem::StemTile;
 use crate::plan::tactic::stream_wgmma::StreamTile;
@@ -59,6 +60,10 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::StreamWgmma => StreamTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(2, u64::from(e.threads()), 80)),
         Kernel::ConvPatch if PatchTile::of(tactic).is_some_and(PatchTile::is_wide) => sharing(1, 384, 168),
         Kernel::ConvPatch => sharing(1, 288, 144),
+        Kernel::ConvChains => ChainsTile::of(tactic).map_or(WHOLE_UNIT, |e| {
+            let k_blocks = depth(operator).map_or(1, |(channels, _)| channels.div_ceil(BLOCK_K));
+            block(u64::from(conv_chains::THREADS), 96, u64::from(e.shared(k_blocks)))
+        }),
         Kernel::Stem => match StemTile::of(tactic).and_then(|e| e.band) {
             Some(band) => sharing(u64::from(band.together), u64::from(band.groups) * 128, 96),
             None => block(512, 104, 80 << 10),

@@ -1,21 +1,15 @@
 //! Convolutions of 3 by 3 neighbours: the launches of `kernels/conv_patch.cu` and `kernels/conv_deep.cu`; those of wide tiles are
 //! said in [`conv_wide`].
-//!
-//! Weights and what follows the sums are those of [`conv_wgmma`](super::conv_wgmma): all kernels share packed weights, and
-//! compute the same bits.
 
-use super::conv_wgmma::{MISFIT, is_plain, pack_weights};
-use super::conv_wide::{self, Constants};
-use super::epilogue::{ChannelsLast, Epilogue, flags, pack_bias};
-use super::{Addresses, BindError, Kernel, Launch, Packer, TensorMap, TiledMap, blocks};
-use crate::plan::format::{Operator, View};
+use super::conv_wgmma::MISFIT;
+use super::conv_wide;
+use super::patches::{Convolution, Tile};
+use super::{Addresses, BindError, Kernel, Launch, Packer, blocks};
+use crate::plan::format::Operator;
 use crate::plan::tactic::conv_3x3::{CHANNELS, COLUMNS, TAPS, product};
-use crate::plan::tactic::conv_patch::{Kept, PatchTile, Store};
+use crate::plan::tactic::conv_patch::{Kept, PatchTile};
 use crate::plan::tactic::conv_wgmma::BLOCK_K;
-use crate::plan::tactic::pooled;
-use crate::plan::tactic::product::{Pixels, Product};
 use crate::primitive::Region;
-use bytemuck::{Pod, Zeroable};
 
 /// Bytes of a row of a K block.
 const K_BYTES: u32 = BLOCK_K * 2;
@@ -30,29 +24,6 @@ const WEIGHT_BYTES: u32 = CHANNELS * K_BYTES;
 /// Most stages of streamed weights.
 const MAX_WEIGHT_STAGES: u32 = 16;
 
-/// `ConvPatchParams` of `kernels/conv_patch.cuh`.
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Params {
-    image: TensorMap,
-    weights: u64,
-    channels: u32,
-    channel_tiles: u32,
-    pad: [u32; 2],
-    columns: u32,
-    first_batch: u32,
-    first_row: u32,
-    end_row: u32,
-    across: u32,
-    down: u32,
-    tiles: u32,
-    k_blocks: u32,
-    chains: u32,
-    weight_stages: u32,
-    epilogue: Epilogue,
-    end: [u32; 12],
-}
-
 impl PatchTile {
     /// Threads of a block: the warpgroups that multiply, and one warp that loads; two where weights stream.
     fn threads(&self) -> u32 {
@@ -60,14 +31,22 @@ impl PatchTile {
         u32::from(self.warpgroups) * 128 + loaders * 32
     }
 
-    /// Rows and columns of a patch.
-    fn patch(&self) -> [u32; 2] {
-        [u32::from(self.rows) + TAPS - 1, COLUMNS + TAPS - 1]
+    /// The tile, over inputs of so many blocks of channels.
+    fn patches(&self, k_blocks: u32) -> Tile {
+        Tile {
+            rows: self.rows.into(),
+            channels: self.channels(),
+            weight_stages: match self.kept {
+                Kept::Weights { .. } => 0,
+                Kept::Patches | Kept::Wide => self.weight_stages(k_blocks),
+            },
+        }
     }
 
     /// Bytes of a patch of 64 channels.
     fn patch_bytes(&self) -> u32 {
-        (self.patch().iter().product::<u32>() * K_BYTES).next_multiple_of(SWIZZLE_BYTES)
+        let [rows, columns] = [self.rows.into(), COLUMNS].map(|n: u32| n + TAPS - 1);
+        (rows * columns * K_BYTES).next_multiple_of(SWIZZLE_BYTES)
     }
 
     /// Stages of streamed weights beside the patches of `k_blocks` times 64 channels: as many as there is room for.
@@ -88,102 +67,39 @@ impl PatchTile {
 
 /// An operator bound to an entry of the menu.
 struct ConvPatch {
-    /// The operator without the maxima at its end.
-    operator: Operator,
-    /// Where the maxima are stored.
-    pooled: Option<View>,
+    convolution: Convolution,
     entry: PatchTile,
-    constants: Constants,
 }
 
 /// Binds a convolution whose tactic is an entry of the menu.
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *PatchTile::of(operator.tactic).ok_or(BindError::Tactic("conv_patch has no such tile"))?;
-    let body = pooled::cut(operator);
-    let pooled = body.as_ref().and_then(|_| operator.outputs.first()).copied();
-    let operator = body.unwrap_or_else(|| operator.clone());
-    let product = product(packer.plan, &operator).map_err(|_| MISFIT)?;
-    let constants = Constants {
-        weights: pack_weights(packer, &product)?,
-        bias: pack_bias(packer, &product)?,
-    };
-    Ok(Box::new(ConvPatch {
-        operator,
-        pooled,
-        entry,
-        constants,
-    }))
-}
-
-/// The map of the whole input, in patches of the entry.
-fn map(entry: &PatchTile, product: &Product<'_>, address: u64) -> TiledMap {
-    let [patch_rows, patch_columns] = entry.patch();
-    let [batch, row, pixel, ..] = product.x.strides;
-    conv_wide::map(address, product.x.extents, [batch, row, pixel], [1, patch_rows, patch_columns])
-}
-
-impl ConvPatch {
-    fn params(&self, at: &Addresses<'_>, product: &Product<'_>, entry: &PatchTile, region: &Region) -> Result<Params, BindError> {
-        let channels = product.out.extents[3];
-        let mut epilogue = Epilogue::new(at, &self.operator, product, self.constants.bias, region)?;
-        let mut stored = product.out;
-        let mut pool = 1;
-        if let Some(view) = &self.pooled {
-            (stored, pool) = (Pixels::of(view).ok_or(MISFIT)?, 2);
-            let address = at.view(view)?;
-            epilogue.output = ChannelsLast::new(address, &stored, None);
-            let wide = address.is_multiple_of(16) && stored.wide();
-            epilogue.flags = (epilogue.flags & !flags::WIDE_STORE) | if wide { flags::WIDE_STORE } else { 0 };
-        }
-        let [samples, rows, columns, _] = stored.extents;
-        if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
-            return Err(BindError::Reference);
-        }
-        let k_blocks = product.x.extents[3].div_ceil(BLOCK_K);
-        let across = columns.div_ceil(COLUMNS / pool);
-        let down = (region.rows.len() as u32).div_ceil(u32::from(entry.rows) / pool);
-        Ok(Params {
-            image: at.maps.tiled(&map(entry, product, at.view(product.input)?))?,
-            weights: at.pack(self.constants.weights)?.address,
-            channels,
-            channel_tiles: channels / entry.channels(),
-            pad: [product.window.pad_begin[0], product.window.pad_begin[1]],
-            columns,
-            first_batch: region.batch.start,
-            first_row: region.rows.start,
-            end_row: region.rows.end,
-            across,
-            down,
-            // No more than the pixels, which are below 2^31.
-            tiles: across * down * region.batch.len() as u32,
-            k_blocks,
-            chains: u32::from(self.operator.class.split_k.max(1)),
-            weight_stages: match entry.kept {
-                Kept::Weights { .. } => 0,
-                Kept::Patches | Kept::Wide => entry.weight_stages(k_blocks),
-            },
-            epilogue,
-            end: [0; 12],
-        })
-    }
+    let convolution = Convolution::pack(packer, operator)?;
+    Ok(Box::new(ConvPatch { convolution, entry }))
 }
 
 impl Kernel for ConvPatch {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
+        let Convolution {
+            operator,
+            pooled,
+            constants,
+        } = &self.convolution;
+        let product = product(at.plan, operator).map_err(|_| MISFIT)?;
         // One block fills a multiprocessor: more of them would only load the weights more often.
         let room = if at.multiprocessors == 0 { u32::MAX } else { at.multiprocessors };
         let most = blocks(room, width);
         if self.entry.is_wide()
-            && let Some(launch) = conv_wide::launch(at, &self.operator, &product, self.constants, &self.entry, region, most)?
+            && let Some(launch) = conv_wide::launch(at, operator, &product, *constants, &self.entry, region, most)?
         {
             return Ok(vec![launch]);
         }
         let entry = match self.entry.is_wide() {
-            true => PatchTile::without_wide(&product, self.operator.class.split_k.max(1)).ok_or(MISFIT)?,
+            true => PatchTile::without_wide(&product, operator.class.split_k.max(1)).ok_or(MISFIT)?,
             false => &self.entry,
         };
-        let params = self.params(at, &product, entry, region)?;
+        let k_blocks = product.x.extents[3].div_ceil(BLOCK_K);
+        let params = self.convolution.params(at, &product, &entry.patches(k_blocks), region)?;
         let count = match entry.kept {
             // Blocks are dealt to the channels in turn.
             Kept::Weights { .. } => {
@@ -192,11 +108,7 @@ impl Kernel for ConvPatch {
             }
             Kept::Patches | Kept::Wide => most.min(params.tiles.saturating_mul(params.channel_tiles)),
         };
-        let store = match is_plain(&params.epilogue, params.channels) {
-            _ if self.pooled.is_some() => Store::Pooled,
-            true => Store::Plain,
-            false => Store::Any,
-        };
+        let store = params.store(pooled.is_some());
         let unit = match entry.kept {
             Kept::Weights { .. } => "conv_patch",
             Kept::Patches | Kept::Wide => "conv_deep",
@@ -212,14 +124,6 @@ impl Kernel for ConvPatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::mem::{offset_of, size_of};
-
-    #[test]
-    fn params_have_the_sources_bytes() {
-        assert_eq!(size_of::<Params>(), 192 + size_of::<Epilogue>() + 48);
-        assert_eq!((offset_of!(Params, weights), offset_of!(Params, pad)), (128, 144));
-        assert_eq!((offset_of!(Params, tiles), offset_of!(Params, epilogue)), (176, 192));
-    }
 
     #[test]
     fn blocks_of_every_entry_fit_an_sm() {

@@ -1,8 +1,9 @@
 //! Convolutions of 3 by 3 neighbours in wide tiles: the launches of `kernels/conv_wide.cu`.
 
 use super::conv_wgmma::{is_clip, is_plain};
-use super::epilogue::{ChannelsLast, Epilogue, GROUP, flags};
-use super::{Addresses, BindError, Launch, PackId, Swizzle, TensorMap, TiledMap};
+use super::epilogue::{ChannelsLast, Epilogue, flags};
+use super::patches::{Constants, map};
+use super::{Addresses, BindError, Launch, TensorMap, TiledMap};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_3x3::CHANNELS;
 use crate::plan::tactic::conv_patch::{PatchTile, Store};
@@ -48,32 +49,6 @@ struct Params {
     unused: u32,
     epilogue: Epilogue,
     end: [u32; 2],
-}
-
-/// The constants of a convolution.
-#[derive(Clone, Copy)]
-pub(super) struct Constants {
-    pub weights: PackId,
-    pub bias: Option<PackId>,
-}
-
-/// A map of a tensor of samples, rows, columns and channels, in boxes of 64 channels.
-pub(super) fn map(address: u64, extents: [u32; 4], strides: [i64; 3], tile: [u32; 3]) -> TiledMap {
-    let [samples, rows, columns, channels] = extents;
-    let [box_samples, box_rows, box_columns] = tile;
-    // An axis of one position is never stepped along, but the map wants a step.
-    let strides = [2, 1, 0].map(|axis| match strides[axis] {
-        0 => u64::from(channels.next_multiple_of(GROUP as u32)) * 2,
-        step => step as u64 * 2,
-    });
-    TiledMap {
-        address,
-        extents: [channels, columns, rows, samples].map(u64::from).to_vec(),
-        strides: strides.to_vec(),
-        tile: vec![BLOCK_K, box_columns, box_rows, box_samples],
-        steps: vec![1; 4],
-        swizzle: Swizzle::B128,
-    }
 }
 
 /// The map of a chunk's tiles in the output or the joined tensor, which end where the chunk does; `None` where a tensor repeats.

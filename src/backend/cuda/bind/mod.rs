@@ -7,6 +7,7 @@
 mod attention;
 mod constants;
 mod conv_affine;
+mod conv_chains;
 mod conv_fma;
 pub mod conv_mma;
 mod conv_narrow;
@@ -32,6 +33,7 @@ mod matvec;
 mod normalise;
 mod operands;
 mod pair_mma;
+mod patches;
 mod permute;
 mod places;
 mod pool;
@@ -412,6 +414,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvAffine => conv_affine::compile(packer, operator),
+        Named::ConvChains => conv_chains::compile(packer, operator),
         Named::ConvFma => conv_fma::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
         Named::ConvNarrow => conv_narrow::compile(packer, operator),

@@ -5,7 +5,7 @@ use crate::backend::cuda::bind::{self, Packer, Packs};
 use crate::ids::{BufferId, SectionId};
 use crate::plan::format::*;
 use crate::plan::tactic::{Target, arithmetic_class};
-use crate::primitive::{Binary, Primitive, Unary};
+use crate::primitive::{Binary, Primitive, Unary, Window};
 use crate::tensor::{DType, Layout, Shape};
 
 /// A seeded generator (splitmix64, Steele et al. 2014).
@@ -222,4 +222,37 @@ fn lay(shape: Shape, form: Form) -> (Layout, u64, u64) {
             (Layout::ordered(shape, &order), 0, shape.elements())
         }
     }
+}
+
+/// A 3x3 convolution of some pictures into results of a size, in the class that a target computes it in.
+pub fn three_by_three(
+    bench: &mut Bench,
+    samples: u32,
+    [inputs, outputs]: [u32; 2],
+    size: [u32; 2],
+    stride: u32,
+    target: Target,
+) -> Operator {
+    let dtype = DType::F16;
+    let x = bench.tensor(dtype, &[samples, inputs, size[0] * stride, size[1] * stride], Form::Slice);
+    let weights = bench.constant(dtype, &[outputs, inputs, 3, 3], &[0, 2, 3, 1]);
+    let bias = bench.constant(dtype, &[outputs], &[0]);
+    let dims = [samples, outputs, size[0], size[1]];
+    let y = bench.tensor(dtype, &dims, Form::Pixels);
+    let window = Window {
+        stride: [stride, stride, 1],
+        pad_begin: [1, 1, 0],
+        pad_end: [stride % 2, stride % 2, 0],
+        ..Window::new(&[3, 3])
+    };
+    let call = Call {
+        primitive: Primitive::Conv { window, groups: 1 },
+        inputs: [x, weights, bias].map(Operand::View).to_vec(),
+        dtype,
+        shape: shape(&dims),
+        rounding: Rounding::Rounded,
+    };
+    let mut operator = fixture::operator(Kernel::Generic, vec![call], vec![y]);
+    operator.class = arithmetic_class(&bench.plan, &operator, target);
+    operator
 }

@@ -1,37 +1,8 @@
 //! Convolutions of few channels whose taps share a patch: which operators have them, and what is launched for a chunk.
 
-use super::bench::{Bench, Form, shape};
+use super::bench::{Bench, three_by_three};
 use super::*;
-use crate::backend::cpu::fixture;
-use crate::plan::format::{Call, Operand, Rounding};
 use crate::plan::tactic::conv_narrow::NarrowTile;
-use crate::primitive::{Primitive, Window};
-
-/// A 3x3 convolution of two pictures.
-fn convolution(bench: &mut Bench, [inputs, outputs]: [u32; 2], size: [u32; 2], stride: u32, target: Target) -> Operator {
-    let dtype = DType::F16;
-    let x = bench.tensor(dtype, &[2, inputs, size[0] * stride, size[1] * stride], Form::Slice);
-    let weights = bench.constant(dtype, &[outputs, inputs, 3, 3], &[0, 2, 3, 1]);
-    let bias = bench.constant(dtype, &[outputs], &[0]);
-    let dims = [2, outputs, size[0], size[1]];
-    let y = bench.tensor(dtype, &dims, Form::Pixels);
-    let window = Window {
-        stride: [stride, stride, 1],
-        pad_begin: [1, 1, 0],
-        pad_end: [stride % 2, stride % 2, 0],
-        ..Window::new(&[3, 3])
-    };
-    let call = Call {
-        primitive: Primitive::Conv { window, groups: 1 },
-        inputs: [x, weights, bias].map(Operand::View).to_vec(),
-        dtype,
-        shape: shape(&dims),
-        rounding: Rounding::Rounded,
-    };
-    let mut operator = fixture::operator(Kernel::Generic, vec![call], vec![y]);
-    operator.class = arithmetic_class(&bench.plan, &operator, target);
-    operator
-}
 
 #[test]
 fn few_channels_of_large_maps_have_them_first_on_every_gpu() {
@@ -39,7 +10,7 @@ fn few_channels_of_large_maps_have_them_first_on_every_gpu() {
         let target = Target::Cuda { wgmma };
         let first = |channels, size, stride| {
             let mut bench = Bench::new(1);
-            let operator = convolution(&mut bench, channels, size, stride, target);
+            let operator = three_by_three(&mut bench, 2, channels, size, stride, target);
             (operator.class.family, menu(&bench.plan, &operator, target)[0].kernel)
         };
         let narrow = (Family::TensorCore, Kernel::ConvNarrow);
@@ -56,7 +27,7 @@ fn few_channels_of_large_maps_have_them_first_on_every_gpu() {
 fn launches_cover_the_rows_of_a_chunk() {
     let target = Target::Cuda { wgmma: true };
     let mut bench = Bench::new(1);
-    let operator = convolution(&mut bench, [16, 19], [120, 90], 1, target);
+    let operator = three_by_three(&mut bench, 2, [16, 19], [120, 90], 1, target);
     let offered: Vec<_> = menu(&bench.plan, &operator, target)
         .into_iter()
         .filter(|t| t.kernel == Kernel::ConvNarrow)

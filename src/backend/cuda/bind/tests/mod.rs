@@ -4,6 +4,7 @@ mod activations;
 pub mod bench;
 mod cases;
 mod conv_affine;
+mod conv_chains;
 mod conv_narrow;
 mod conv_warps;
 mod patch;

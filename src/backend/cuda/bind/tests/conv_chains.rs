@@ -1,0 +1,87 @@
+//! Convolutions whose chains are summed side by side: which operators have them, what leads, and how their launches lie.
+
+use super::bench::{Bench, three_by_three};
+use super::patch::{WGMMA, ZeroMaps};
+use super::*;
+use crate::board::{BackendKind, BoardRecord};
+use crate::plan::format::Tactic;
+use crate::plan::tactic::conv_chains::ChainsTile;
+use crate::plan::tactic::menu_on;
+use crate::units::Nanos;
+
+/// The menu on a Hopper GPU of so many units.
+fn offered(bench: &Bench, operator: &Operator, units: u32) -> Vec<Tactic> {
+    let board = BoardRecord {
+        name: String::new(),
+        backend: BackendKind::Cuda,
+        architecture: "sm_90a".into(),
+        units,
+        memory_budget: 0,
+        macs_per_ns: 1.0,
+        bytes_per_ns: 1.0,
+        issue: Nanos(1),
+    };
+    menu_on(&bench.plan, operator, &board)
+}
+
+#[test]
+fn small_pictures_of_many_channels_have_them_first_where_they_fill_the_board() {
+    let offered = |samples, channels, size, units| {
+        let mut bench = Bench::new(1);
+        let operator = three_by_three(&mut bench, samples, channels, size, 1, WGMMA);
+        let menu = offered(&bench, &operator, units);
+        let own = menu.iter().filter(|t| t.kernel == Kernel::ConvChains);
+        let variants: Vec<u16> = own.map(|t| t.variant).collect();
+        (variants, menu[0].kernel == Kernel::ConvChains)
+    };
+    // 128 tiles in four chains; few stages of weights lead.
+    assert_eq!(offered(8, [256, 256], [14, 14], 132), (vec![1, 0], true));
+    // The same of one picture, on as few units, and on many.
+    assert_eq!(offered(1, [256, 256], [14, 14], 16), (vec![1, 0], true));
+    assert_eq!(offered(1, [256, 256], [14, 14], 132), (vec![1, 0], false));
+    // A second round.
+    assert_eq!(offered(8, [256, 256], [14, 14], 64), (vec![1, 0], false));
+    // Patches of 512 channels leave room for one number of stages.
+    assert_eq!(offered(1, [512, 512], [28, 28], 132), (vec![0], true));
+    // One chain; too few channels for the sums to pass.
+    assert_eq!(offered(1, [256, 256], [112, 112], 132), (vec![], false));
+    assert_eq!(offered(1, [64, 256], [14, 14], 132), (vec![], false));
+}
+
+#[test]
+fn launches_cover_the_rows_of_a_chunk() {
+    let mut bench = Bench::new(1);
+    let operator = three_by_three(&mut bench, 3, [200, 128], [20, 12], 1, WGMMA);
+    assert_eq!(operator.class.split_k, 4);
+    let own: Vec<_> = offered(&bench, &operator, 132)
+        .into_iter()
+        .filter(|t| t.kernel == Kernel::ConvChains)
+        .collect();
+    assert_eq!(own.len(), 2);
+    for tactic in own {
+        let entry = ChainsTile::of(tactic).unwrap();
+        let operator = Operator {
+            tactic,
+            ..operator.clone()
+        };
+        let (kernel, packs) = bench.compile(&operator);
+        let placed = Placed::new(&bench, &packs, 1 << 40);
+        // Two times 64 channels; two tiles across.
+        for (region, tiles) in [
+            (Region { batch: 0..3, rows: 0..20 }, 2 * 2 * 3 * 3),
+            (Region { batch: 1..2, rows: 5..14 }, 2 * 2 * 2),
+        ] {
+            for (multiprocessors, width, blocks) in [(0, 0, tiles), (132, 0, tiles), (4, 0, 4), (132, 7, 7), (4, 7, 4)] {
+                let at = Addresses {
+                    maps: &ZeroMaps,
+                    multiprocessors,
+                    ..placed.addresses(&bench)
+                };
+                let [launch] = <[Launch; 1]>::try_from(kernel.launches(&at, &region, width).unwrap()).unwrap();
+                assert_eq!(launch.blocks, blocks, "{multiprocessors} {width}");
+                assert_eq!((launch.unit, launch.function.as_str()), ("conv_chains", "conv_chains_c4_plain"));
+                assert_eq!(launch.shared, entry.shared(4));
+            }
+        }
+    }
+}
