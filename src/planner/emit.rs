@@ -1,30 +1,21 @@
 //! The last stage: lowered tenants are scheduled and placed, and become a checked plan with its weight files.
 
 use super::lower::{Lowered, Room};
-use super::memory::{self, Placement};
 use super::refinery::Refinery;
 use super::report::Report;
-use super::schedule::{self, Decisions, Problem, ScheduleError};
+use super::schedule::{Decisions, Problem, ScheduleError};
+use super::scheduled::{self, Scheduled};
 use super::search::{self, Effort, Idea, Workshop};
+use super::simulate::Machine;
 use super::simulate::paces::Paces;
-use super::simulate::{self, Costs, Machine, Measured};
 use super::{CompileOptions, Compiled, PlannerError, Searcher};
 use crate::backend::cuda::sources;
 use crate::board::{BackendKind, BoardRecord};
 use crate::ids::TenantId;
-use crate::plan::check;
-use crate::plan::format::{Basis, Buffer, Digest, Kernel, Operator, Plan, Prediction, Section, Space, Tactic, WeightFile};
+use crate::plan::format::{Basis, Buffer, Digest, Operator, Plan, Prediction, Section, Space, Tactic, WeightFile};
 use crate::plan::tactic::{self, Target};
 use crate::plan::weights::WeightFileBuilder;
-use crate::units::Nanos;
 use std::sync::Arc;
-
-/// Tactics beside its own that a search may run an operator with, none slower than this part of its own, in percent.
-const OTHERS: (usize, u64) = (2, 120);
-/// The same where measurements will judge.
-const OTHERS_MEASURED: (usize, u64) = (4, 150);
-/// Parts of the board for which the fastest tactics are offered, too.
-const NARROW: [u32; 3] = [8, 4, 2];
 
 fn space(room: Room) -> Space {
     match room {
@@ -50,14 +41,6 @@ fn best(plan: &Plan, operator: &Operator, board: &BoardRecord, options: &Compile
     let measured = options.times.as_ref().and_then(|t| t.fastest(plan, operator, &menu));
     let paced = || Paces::guide(board)?.fastest(operator, board, &menu);
     measured.map(|(tactic, _)| tactic).or_else(paced).or_else(|| menu.first().copied())
-}
-
-/// The tactics of an operator beside its own whose times are known, fastest first: all give the same bits.
-fn timed(plan: &Plan, operator: &Operator, board: &BoardRecord, times: &dyn Fn(Tactic) -> Option<Nanos>) -> Vec<(Nanos, Tactic)> {
-    let menu = tactic::menu_on(plan, operator, board).into_iter().filter(|&t| t != operator.tactic);
-    let mut timed: Vec<(Nanos, Tactic)> = menu.filter_map(|t| Some((times(t)?, t))).collect();
-    timed.sort_by_key(|(time, _)| *time);
-    timed
 }
 
 /// Weight files as the plan records them, their sections, and their contents.
@@ -148,34 +131,34 @@ pub(super) fn emit(
     let measured = |o: &Operator| options.times.as_ref()?.of(&plan, o);
     let machine = Machine::of(board);
     let calibrated = machine.calibrated(options.calibration);
-    let offers = offers(&plan, board, calibrated, options);
-    let costs = costs(&plan, board, calibrated, &offers, &measured);
+    let offers = scheduled::offers(&plan, board, calibrated, options);
+    let costs = scheduled::costs(&plan, board, calibrated, &offers, &measured);
     let found = search::search(&problem, &costs, options.searcher, effort, &|at, of| options.progress.tell(at, of))?;
-    let scheduled = Scheduled {
+    let settled = Scheduled {
         plan: &plan,
         problem,
         costs: &costs,
-        best_effort: best_effort(board, options),
+        best_effort: scheduled::best_effort(board, options),
     };
     let best = found.best().ok_or(ScheduleError::Cycle)?;
-    let (finished, placement) = scheduled.finish(best.searcher, &best.decisions)?;
+    let (finished, placement) = settled.finish(best.searcher, &best.decisions)?;
     let report = Report::of(&finished, &placement, board, &found, &costs);
     // Of the others, those that miss deadlines or find no room are no rivals.
     let rivals = found
         .rivals(options.rivals)
-        .filter_map(|r| scheduled.finish(r.searcher, &r.decisions).ok());
+        .filter_map(|r| settled.finish(r.searcher, &r.decisions).ok());
     // Drawn by the board's usual figures, so that fitted ones leave them as they were measured.
     let samples = match options.samples {
         0 => Vec::new(),
         count => {
-            let usual = self::costs(&plan, board, machine, &offers, &measured);
+            let usual = scheduled::costs(&plan, board, machine, &offers, &measured);
             search::samples(&problem, &usual, options.seed, count)
         }
     };
-    let samples = samples.iter().filter_map(|d| scheduled.finish(Searcher::Random, d).ok());
+    let samples = samples.iter().filter_map(|d| settled.finish(Searcher::Random, d).ok());
     let rivals = rivals.chain(samples).map(|(plan, _)| plan).collect();
     let refinery = options.refine.then(|| {
-        let start = |(idea, decisions): (Idea, &Decisions)| Some((scheduled.finish(idea.by, decisions).ok()?.0, idea));
+        let start = |(idea, decisions): (Idea, &Decisions)| Some((settled.finish(idea.by, decisions).ok()?.0, idea));
         let starts = Workshop::starts(&found, options.rivals).filter_map(start).collect();
         let workshop = Workshop::of(&problem, &costs);
         Refinery::new(
@@ -195,96 +178,4 @@ pub(super) fn emit(
         report,
         refinery: refinery.map(Arc::new),
     })
-}
-
-/// Whether deadlines that are missed are stored instead of refused.
-pub(super) fn best_effort(board: &BoardRecord, options: &CompileOptions) -> bool {
-    options.best_effort || board.name == "host"
-}
-
-/// For each operator the tactics that a search may run it with beside its own, fastest first: none for most searchers. They are
-/// those that are hardly slower, and those that are fastest on a share of the board, where what fills it alone has no room.
-fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options: &CompileOptions) -> Vec<Vec<Tactic>> {
-    if options.generic_kernels || options.searcher != Searcher::Platoon {
-        return vec![Vec::new(); plan.operators.len()];
-    }
-    let measured = |o: &Operator| options.times.as_ref()?.of(plan, o);
-    let paced = |o: &Operator| Paces::of(board).filter(|_| o.tactic.kernel != Kernel::Generic)?.time(o, board);
-    let with = |operator: &Operator, tactic| Operator {
-        tactic,
-        ..operator.clone()
-    };
-    // Measured times beside a measured one, paces beside a pace.
-    let all = plan.operators.iter().map(|o| match measured(o) {
-        Some(_) => timed(plan, o, board, &|t| measured(&with(o, t))),
-        None => timed(plan, o, board, &|t| paced(&with(o, t))),
-    });
-    let all: Vec<Vec<(Nanos, Tactic)>> = all.collect();
-    let tactics: Vec<Vec<Tactic>> = all.iter().map(|own| own.iter().map(|(_, t)| *t).collect()).collect();
-    let costs = costs(plan, board, machine, &tactics, &measured);
-    let (most, percent) = if options.refine { OTHERS_MEASURED } else { OTHERS };
-    let division = options.division(board);
-    let of = |(index, own): (usize, &Vec<(Nanos, Tactic)>)| {
-        let operator = &plan.operators[index];
-        let slowest = measured(operator)
-            .or_else(|| paced(operator))
-            .map_or(0, |own| own.0 * percent / 100);
-        let hardly_slower = own.iter().take_while(|(time, _)| time.0 <= slowest).take(most);
-        let mut offered: Vec<Tactic> = hardly_slower.map(|(_, tactic)| *tactic).collect();
-        for part in NARROW {
-            let width = u16::try_from(board.units / part).unwrap_or(u16::MAX).max(1);
-            let parcels = u32::from(width).checked_div(division.parcel).unwrap_or(0);
-            let apart = (parcels > 0).then(|| costs.apart(index, parcels * division.parcel)).flatten();
-            for tactic in [costs.narrow(index, width), apart].into_iter().flatten() {
-                if tactic != operator.tactic && !offered.contains(&tactic) {
-                    offered.push(tactic);
-                }
-            }
-        }
-        offered
-    };
-    all.iter().enumerate().map(of).collect()
-}
-
-/// What the operators of a plan cost on a board's machine, under their own tactics and those that are offered.
-pub(super) fn costs<'a>(
-    plan: &'a Plan,
-    board: &BoardRecord,
-    machine: Machine,
-    offers: &[Vec<Tactic>],
-    measured: Measured<'a>,
-) -> Costs<'a> {
-    let mut costs = Costs::on(machine, &plan.operators, board, measured);
-    for (operator, tactics) in offers.iter().enumerate() {
-        costs.offer(operator, board, tactics);
-    }
-    costs
-}
-
-/// Everything that plans of several decisions share.
-pub(super) struct Scheduled<'a> {
-    /// A plan without its schedule, or with one that is replaced.
-    pub plan: &'a Plan,
-    /// What is scheduled.
-    pub problem: Problem<'a>,
-    /// What it costs.
-    pub costs: &'a Costs<'a>,
-    /// Store deadlines that are missed instead of refusing.
-    pub best_effort: bool,
-}
-
-impl Scheduled<'_> {
-    /// The checked plan of a searcher's decisions, and where its buffers lie.
-    pub(super) fn finish(&self, searcher: Searcher, decisions: &Decisions) -> Result<(Plan, Placement), PlannerError> {
-        let schedule = schedule::apply(&self.problem, decisions)?;
-        let mut plan = self.plan.clone();
-        plan.searcher = searcher.name().to_string();
-        plan.prediction = simulate::predict(&plan.tenants, &schedule, self.costs, self.best_effort)?;
-        let placement = memory::place(&schedule.operators, &mut plan.buffers, schedule.streams.len(), &schedule.cycle)?;
-        (plan.operators, plan.streams, plan.cycle) = (schedule.operators, schedule.streams, schedule.cycle);
-        (plan.arena_bytes, plan.persistent_bytes) = (placement.arena_bytes, placement.persistent_bytes);
-        (plan.input_bytes, plan.output_bytes) = (placement.input_bytes, placement.output_bytes);
-        let plan = check::check(plan).map_err(|e| PlannerError::Check(Box::new(e)))?.into_inner();
-        Ok((plan, placement))
-    }
 }

@@ -32,6 +32,7 @@ pub mod rates;
 pub mod refinery;
 pub mod report;
 pub mod schedule;
+mod scheduled;
 pub mod search;
 pub mod simulate;
 mod single_floats;

@@ -1,9 +1,9 @@
 //! From ideas to plans, for whoever measures them: what a compilation keeps so that a search can go on by measurement.
 
-use super::emit::{self, Scheduled};
 use super::lots::Lots;
 use super::rates;
 use super::schedule::{Decisions, Problem};
+use super::scheduled::{self, Scheduled};
 use super::search::{Change, Idea, Proposal, Workshop};
 use super::simulate::Machine;
 use super::{CompileOptions, Searcher};
@@ -99,8 +99,8 @@ impl Refinery {
     fn finish(&self, ideas: &[&Idea]) -> Vec<Option<Plan>> {
         let measured = |o: &Operator| self.options.times.as_ref()?.of(&self.plan, o);
         let machine = Machine::of(&self.board).calibrated(self.options.calibration);
-        let costs = emit::costs(&self.plan, &self.board, machine, &self.offers, &measured);
-        let scheduled = Scheduled {
+        let costs = scheduled::costs(&self.plan, &self.board, machine, &self.offers, &measured);
+        let settled = Scheduled {
             plan: &self.plan,
             problem: Problem {
                 tenants: &self.plan.tenants,
@@ -109,9 +109,9 @@ impl Refinery {
                 division: self.options.division(&self.board),
             },
             costs: &costs,
-            best_effort: emit::best_effort(&self.board, &self.options),
+            best_effort: scheduled::best_effort(&self.board, &self.options),
         };
-        let finish = |decisions: Decisions| Some(scheduled.finish(Searcher::Measured, &decisions).ok()?.0);
+        let finish = |decisions: Decisions| Some(settled.finish(Searcher::Measured, &decisions).ok()?.0);
         let plan = |idea: &&Idea| self.workshop.decisions(idea).and_then(finish).filter(|plan| self.keeps_up(plan));
         ideas.iter().map(plan).collect()
     }

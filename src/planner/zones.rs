@@ -1,9 +1,9 @@
 //! Sweet zones of a plan's networks, the plans behind them for whoever measures, and their picture: frame time over pointers, and
 //! over chunks, with the best of each curve marked; dashed as predicted where it is measured too.
 
-use super::emit::Scheduled;
 use super::picture::{colour, plain};
 use super::schedule::Problem;
+use super::scheduled::Scheduled;
 use super::search::{Curve, Point, Zones, zones};
 use super::simulate::{Calibration, Costs, Machine, Measured};
 use super::{PlannerError, Searcher};

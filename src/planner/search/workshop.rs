@@ -3,7 +3,7 @@
 //! A new idea is a child of one that was measured. Of several children that lots make, the simulator picks the one that it finds
 //! shortest: of few, where its opinion is to count little, or of many. What it finds much worse than the parent is left out.
 
-use super::alike::{self, Kind as Alike};
+use super::alike::{self, Change, Kind as Alike};
 use super::candidate::{Candidate, Field};
 use super::judge::{Judge, Score};
 use super::menu::Menu;
@@ -57,7 +57,7 @@ pub struct Idea {
     pub by: Searcher,
     /// The prediction.
     pub score: Score,
-    pub(super) candidate: Candidate,
+    candidate: Candidate,
 }
 
 /// A new idea.
@@ -75,9 +75,9 @@ pub struct Proposal {
 #[derive(Clone, Debug)]
 pub struct Workshop {
     field: Field,
-    pub(super) menu: Menu,
+    menu: Menu,
     machine: Machine,
-    pub(super) kinds: Vec<Alike>,
+    kinds: Vec<Alike>,
 }
 
 impl Workshop {
@@ -93,7 +93,7 @@ impl Workshop {
     }
 
     /// Who scores its candidates.
-    pub(super) fn judge<'a>(&'a self, tenants: &'a [Tenant]) -> Judge<'a> {
+    fn judge<'a>(&'a self, tenants: &'a [Tenant]) -> Judge<'a> {
         Judge::new(tenants, &self.field, &self.menu, self.machine, 0, &|_, _| {})
     }
 
@@ -113,6 +113,26 @@ impl Workshop {
     /// An idea as decisions for the gate; `None` if its waits go in a circle, or if the board cannot be divided so.
     pub fn decisions(&self, idea: &Idea) -> Option<Decisions> {
         idea.candidate.decisions(&self.field, &self.menu)
+    }
+
+    /// Every change of an idea: for each kind of operators that are alike, longest first, the tactics that some of them do not run with.
+    pub fn changes(&self, idea: &Idea) -> Vec<Change> {
+        alike::changes(&self.kinds, &self.menu, &idea.candidate)
+    }
+
+    /// An idea with some changes of its own, those behind over those in front, for each list of them. All are told of, also those
+    /// that the simulator finds longer: it knows of operators what their times alone say, which is what is doubted here.
+    pub fn changed(&self, tenants: &[Tenant], idea: &Idea, lists: &[Vec<Change>]) -> Vec<Idea> {
+        let mut judge = self.judge(tenants);
+        let changed = |changes: &Vec<Change>| {
+            let candidate = alike::changed(&self.kinds, &idea.candidate, changes);
+            Idea {
+                by: idea.by,
+                score: judge.score(&candidate),
+                candidate,
+            }
+        };
+        lists.iter().map(changed).collect()
     }
 
     /// Up to `wanted` new ideas from `parents`, best first, that are not among `known`. Directions are drawn as often as `favour`
@@ -224,7 +244,9 @@ mod tests {
     use super::super::{Effort, search};
     use super::*;
     use crate::board::BackendKind;
+    use crate::plan::format::{Kernel, Operator, Tactic};
     use crate::planner::schedule;
+    use crate::units::Nanos;
 
     #[test]
     fn proposals_are_new_legal_and_the_same_twice() {
@@ -264,5 +286,52 @@ mod tests {
         (0..400).for_each(|_| drawn[draw(&[1, 0, 3], &mut lots)] += 1);
         assert!(drawn[1] == 0 && drawn[2] > 2 * drawn[0] && drawn[0] > 50, "{drawn:?}");
         assert_eq!(draw(&[0, 0], &mut lots), 0);
+    }
+
+    /// Times by tactic and by every third operator of a tenant.
+    fn times(operator: &Operator) -> Option<Nanos> {
+        let place: u64 = operator.name.chars().filter_map(|c| c.to_digit(10)).map(u64::from).sum();
+        Some(Nanos(2_000 + 500 * (place % 3) + 100 * u64::from(operator.tactic.variant)))
+    }
+
+    #[test]
+    fn a_change_is_of_all_operators_that_cost_the_same_and_of_no_other() {
+        let (world, board) = (World::new(9, false), board(BackendKind::Cpu, 8));
+        let problem = world.problem();
+        let mut costs = Costs::of(&world.operators, &board, &times);
+        let other = |variant| Tactic {
+            kernel: Kernel::Generic,
+            tile: (0, 0),
+            variant,
+        };
+        (0..world.operators.len()).for_each(|o| costs.offer(o, &board, &[other(7), other(8)]));
+        let effort = Effort { seed: 3, budget: 100 };
+        let found = search(&problem, &costs, Searcher::Sequential, effort, &|_, _| {}).unwrap();
+        let workshop = Workshop::of(&problem, &costs);
+        let idea = Workshop::starts(&found, 1).next().unwrap().0;
+        let changes = workshop.changes(&idea);
+        // Three tenants, three times, two tactics beside their own.
+        assert_eq!(changes.len(), 3 * 3 * 2);
+        assert!(changes[0].of_same(&changes[1]) && !changes[0].of_same(&changes[2]));
+        let lists: Vec<Vec<Change>> = changes
+            .iter()
+            .map(|c| vec![*c])
+            .chain([vec![changes[0], changes[2], changes[3]]])
+            .collect();
+        let ideas = workshop.changed(problem.tenants, &idea, &lists);
+        let differ = |one: &Idea| {
+            (0..idea.candidate.ways.len())
+                .filter(|&o| one.candidate.ways[o] != idea.candidate.ways[o])
+                .count()
+        };
+        assert!(ideas[..changes.len()].iter().all(|i| differ(i) == 3));
+        assert_eq!(differ(&ideas[changes.len()]), 6, "the later change of the same operators holds");
+        for one in &ideas {
+            let decisions = workshop.decisions(one).unwrap();
+            schedule::apply(&problem, &decisions).unwrap();
+        }
+        // What was changed is not among the changes again; its former tactic is.
+        let again = workshop.changes(&ideas[0]);
+        assert!(!again.contains(&changes[0]) && again.contains(&changes[1]) && again.len() == changes.len());
     }
 }
