@@ -340,14 +340,14 @@ fn compile_all(groups: &[Group], board: &BoardRecord, options: &CompileOptions) 
 }
 
 /// The frames of an earlier run's JSON, beside the plans that they were of: those that do not depend on what the simulator said
-/// then. Frames of plans that run something else than those of today, under other tactics for instance, are left out; runs of
-/// before plans were told apart are believed.
+/// then, and those of streams apart, which lots do not draw. Frames of plans that run something else than those of today, under other
+/// tactics for instance, are left out; runs of before plans were told apart are believed.
 fn observations(file: &Path, groups: &[Group], compiled: &[Compiled]) -> anyhow::Result<Vec<Observed>> {
     let unread = || format!("{}: no JSON of `bench --rivals`", file.display());
     let text = regular::read_text(file, MAX_JSON).with_context(unread)?;
     let json: Value = serde_json::from_str(&text).with_context(unread)?;
     let contests = json["contests"].as_array().with_context(unread)?;
-    let kept = [Searcher::Random, Searcher::Streams, Searcher::Sequential].map(Searcher::name);
+    let kept = [Searcher::Random, Searcher::Streams, Searcher::Sequential, Searcher::Apart].map(Searcher::name);
     let mut observed = Vec::new();
     let mut others = 0;
     for (group, compiled) in groups.iter().zip(compiled) {
