@@ -355,11 +355,14 @@ fn pairs_of_features_are_turned_by_their_positions() {
     assert!(refused(folder.path(), headless).contains("`num_heads`"));
 }
 
+/// A reduction, and what it makes of an element alone.
+type Alone = (&'static str, fn(f32) -> f32);
+
 #[test]
 fn reductions_along_no_axis_compute_each_element_alone() {
     let folder = tempfile::tempdir().unwrap();
     let x = [-3.0f32, 2.0, 0.5];
-    let of: [(&str, fn(f32) -> f32); 9] = [
+    let of: [Alone; 9] = [
         ("ReduceL1", f32::abs),
         ("ReduceL2", f32::abs),
         ("ReduceSumSquare", |x| x * x),
