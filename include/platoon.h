@@ -50,7 +50,7 @@ extern "C" {
 #ifdef __cplusplus
 #define PLATOON_SIZED(type, variable) \
     type variable = type();           \
-    variable.size = (uint32_t)sizeof(type)
+    variable.size = static_cast<uint32_t>(sizeof(type))
 #else
 #define PLATOON_SIZED(type, variable) type variable = {.size = (uint32_t)sizeof(type)}
 #endif

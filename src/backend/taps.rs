@@ -44,7 +44,8 @@ impl Axis {
         let half_pixel = (at + 0.5) / self.scale - 0.5;
         Some(match &self.coordinates {
             Coordinates::HalfPixel => half_pixel,
-            Coordinates::HalfPixelSymmetric => self.input / 2.0 * (1.0 - self.output / self.exact) + half_pixel,
+            // The middles of both lie on each other; one quotient, so that whole positions come out whole.
+            Coordinates::HalfPixelSymmetric => (self.input - 1.0 + (2.0 * at + 1.0 - self.output) / self.scale) / 2.0,
             Coordinates::PytorchHalfPixel if self.output <= 1.0 => 0.0,
             Coordinates::PytorchHalfPixel => half_pixel,
             Coordinates::AlignCorners if self.exact == 1.0 => 0.0,
@@ -87,7 +88,17 @@ pub fn nearest(resize: &Resize, rounding: Nearest, axis: usize, input: u32, outp
         Nearest::Floor => x.floor(),
         Nearest::Ceil => x.ceil(),
     };
-    let place = |at: u32| rule.source(at).map(|x| round(x).clamp(0.0, f64::from(input - 1)) as u32);
+    // A scale is stored in f32: where f32 does not tell a position from a whole or a half number, it stands for that number (3 / 0.3
+    // is 10), as it does where the network was trained.
+    let meant = |x: f64| {
+        let half = (2.0 * x).round() / 2.0;
+        if (x - half).abs() <= x.abs() * f64::from(f32::EPSILON) / 2.0 {
+            half
+        } else {
+            x
+        }
+    };
+    let place = |at: u32| rule.source(at).map(|x| round(meant(x)).clamp(0.0, f64::from(input - 1)) as u32);
     (0..output).map(place).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Frames through a session: filled, submitted, waited for, read, released.
 
 use super::guard::types::{Report, Result as View, TenantReport};
-use super::session::{Inner, Issued, Session};
+use super::session::{Inner, Issued, Session, closed_meanwhile};
 use super::status::{Failure, Status};
 use crate::backend::DeviceBytes;
 use crate::board::BackendKind;
@@ -210,7 +210,7 @@ impl Session {
         let mut inner = self.enter()?;
         let inner = &mut *inner;
         let (engine, issued) = {
-            let engine = inner.engine.as_mut().ok_or(RunError::State)?;
+            let engine = inner.engine.as_mut().ok_or_else(closed_meanwhile)?;
             let issued = inner.tickets.iter().flatten().find(|t| t.id == ticket);
             (engine, issued.ok_or(RunError::Ticket)?)
         };
@@ -231,7 +231,7 @@ impl Session {
     pub(super) fn release(&self, ticket: u64) -> Result<(), Failure> {
         let mut inner = self.enter()?;
         let inner = &mut *inner;
-        let engine = inner.engine.as_mut().ok_or(RunError::State)?;
+        let engine = inner.engine.as_mut().ok_or_else(closed_meanwhile)?;
         let issued = inner.tickets.iter_mut().find(|t| t.as_ref().is_some_and(|t| t.id == ticket));
         let issued = issued.and_then(Option::take).ok_or(RunError::Ticket)?;
         for shelf in inner.shelves.get_mut(issued.ticket.slot().index()).into_iter().flatten() {
@@ -254,7 +254,7 @@ impl Inner {
 
     /// Takes up the draft of this number; it is spent.
     fn resume(&mut self, id: u64) -> Result<Draft<'_>, Failure> {
-        let engine = self.engine.as_mut().ok_or(RunError::State)?;
+        let engine = self.engine.as_mut().ok_or_else(closed_meanwhile)?;
         let (_, held) = self.draft.take_if(|d| d.0 == id).ok_or(RunError::Ticket)?;
         Ok(engine.resume(held)?)
     }

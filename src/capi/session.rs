@@ -190,6 +190,6 @@ impl Inner {
     }
 }
 
-fn closed_meanwhile() -> Failure {
+pub(super) fn closed_meanwhile() -> Failure {
     Failure::new(Status::Handle, format_args!("the engine was closed by another thread"))
 }

@@ -168,11 +168,11 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         Event::Problem(problem) => bar.suspend(|| output::complain(&output::chain(problem))),
     });
     bar.finish_and_clear();
-    // Also of a replay that a fault has ended.
-    if let Some(out) = arguments.out.as_deref().filter(|_| arguments.trace) {
-        write_trace(&engine, &out.join("trace.json"))?;
-    }
+    // Also of a replay that a fault has ended, whose cause comes first.
+    let trace = arguments.out.as_deref().filter(|_| arguments.trace);
+    let traced = trace.map_or(Ok(()), |out| write_trace(&engine, &out.join("trace.json")));
     let summary = replayed?;
+    traced?;
     engine.close();
     let text = if arguments.json {
         format!("{:#}", summary.to_json())

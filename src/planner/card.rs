@@ -304,6 +304,10 @@ mod tests {
             (Fit::LetterboxCentred, ColorOrder::Bgr, 7)
         );
         assert_eq!((card.input.mean, card.input.std), ([1.0, 2.0, 3.0], [1.0; 3]));
+        let small = load(&detection.replace("mean", "std = [1e-45, 1, 1]\nmean"))
+            .unwrap_err()
+            .to_string();
+        assert!(small.contains("`std` is too small"), "{small}");
         let Decode::Yolox { max: 9, labels, .. } = card.decode else {
             panic!("{:?}", card.decode)
         };

@@ -2,7 +2,8 @@
 
 use crate::limits::MAX_IMAGE_SIDE;
 use crate::plan::regular;
-use std::io::Cursor;
+use std::fs::File;
+use std::io::{BufWriter, Cursor, Write};
 use std::path::{Path, PathBuf};
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
@@ -163,9 +164,20 @@ pub fn write_map(path: &Path, map: &[u8], size: (u32, u32)) -> Result<(), WriteE
     write(path, map, size, image::ExtendedColorType::L8)
 }
 
+/// Writes the whole file or says why not; then none is left of it.
 fn write(path: &Path, bytes: &[u8], (width, height): (u32, u32), color: image::ExtendedColorType) -> Result<(), WriteError> {
-    image::save_buffer_with_format(path, bytes, width, height, color, image::ImageFormat::Png)
-        .map_err(|source| WriteError { path: path.into(), source })
+    let encode = || {
+        let mut file = BufWriter::new(File::create(path)?);
+        image::write_buffer_with_format(&mut file, bytes, width, height, color, image::ImageFormat::Png)?;
+        // `image::save_buffer` leaves this to `drop`, which would lose the error of a small picture on a full disk.
+        file.flush().map_err(image::ImageError::from)
+    };
+    encode().map_err(|source| {
+        if path.symlink_metadata().is_ok_and(|m| m.is_file()) {
+            let _ = std::fs::remove_file(path);
+        }
+        WriteError { path: path.into(), source }
+    })
 }
 
 fn decode_jpeg(bytes: &[u8]) -> Result<Picture, String> {
@@ -229,6 +241,14 @@ mod tests {
             let error = Picture::read(&path).unwrap_err().to_string();
             assert!(error.contains("a.png") && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_small_picture_that_does_not_fit_on_its_disk_is_an_error() {
+        let refused = write_map(Path::new("/dev/full"), &[1, 2, 3, 4], (2, 2)).unwrap_err();
+        assert!(matches!(refused.source, image::ImageError::IoError(_)), "{:?}", refused.source);
+        assert!(Path::new("/dev/full").exists());
     }
 
     #[test]

@@ -151,6 +151,38 @@ fn compilers_find_the_same_structs_numbers_and_signatures_in_both() {
     }
 }
 
+/// Vehicle code is compiled with more warnings than the tests, under any of these standards; headers must not be what they are about.
+#[test]
+fn no_standard_has_a_warning_about_the_headers() {
+    if !needs("no_standard_has_a_warning_about_the_headers", &["gcc", "g++"]) {
+        return;
+    }
+    const BOTH: &[&str] = &["-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wundef", "-Wcast-qual"];
+    const C: &[&str] = &["-Wstrict-prototypes", "-Wc++-compat"];
+    const CPP: &[&str] = &["-Wold-style-cast", "-Wuseless-cast", "-Wzero-as-null-pointer-constant", "-Weffc++"];
+    const ANSWER: &str = "int main(void) { PLATOON_SIZED(platoon_report, report); return (int)(report.size - report.size); }";
+    const THROWN: &str = "int main() { platoon::Options options(\"\"); try { platoon::Engine engine(options); return engine.info().size != 0; } \
+                          catch (const platoon::Error &e) { return e.status(); } }";
+    const ALONE: &str = "int main() { PLATOON_SIZED(platoon_report, report); return report.size == 0; }";
+    let folder = folder("header");
+    let cases = [
+        ("strict.c", "platoon.h", ANSWER, C, &["-std=c99", "-std=c11", "-std=c17"][..]),
+        ("alone.cpp", "platoon.h", ALONE, CPP, &["-std=c++11", "-std=c++14", "-std=c++20"]),
+        ("strict.cpp", "platoon.hpp", THROWN, CPP, &["-std=c++17", "-std=c++20"]),
+    ];
+    for (file, header, body, flags, standards) in cases {
+        let source = folder.join(file);
+        std::fs::write(&source, format!("#include \"{header}\"\n{body}\n")).unwrap();
+        let language = if file.ends_with(".c") { Language::C } else { Language::Cpp };
+        for standard in standards {
+            let mut command = compiler(language);
+            command.args(BOTH).args(flags).arg(standard).arg("-fsyntax-only").arg("-I");
+            command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include")).arg(&source);
+            finish(command);
+        }
+    }
+}
+
 #[test]
 fn the_header_declares_what_the_library_has_and_nothing_else() {
     let header = header();

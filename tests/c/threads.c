@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
 
 enum { ROUNDS = 400 };
 
@@ -112,6 +114,47 @@ static void *wait_for_ever(void *argument) {
     return NULL;
 }
 
+static _Atomic uint64_t raced;
+static atomic_bool over;
+
+/* Reads and releases until the engine is gone: a call that was on its way when it was closed says so like a later one. */
+static void *read_on(void *argument) {
+    PLATOON_SIZED(platoon_result, result);
+    const platoon_ticket none = {0};
+    while (!atomic_load(&over)) {
+        platoon_ticket ticket = {atomic_load(&raced)};
+        platoon_status status = platoon_result_of(engine, ticket, 0, &result);
+        CHECK(status == PLATOON_OK || status == PLATOON_HANDLE);
+        status = argument ? platoon_release(engine, none) : platoon_draft_drop(engine, (platoon_draft){0});
+        CHECK(status == PLATOON_TICKET || status == PLATOON_HANDLE);
+    }
+    return NULL;
+}
+
+/* Engines that are closed while others are within their calls. */
+static void closings(const platoon_options *options) {
+    for (int round = 0; round < 60; round++) {
+        uint8_t a[PIXELS], b[PIXELS];
+        paint(a, 0, 1);
+        paint(b, 1, 1);
+        platoon_image images[2] = {gray(a), gray(b)};
+        platoon_ticket ticket;
+        PLATOON_SIZED(platoon_report, report);
+        OK(platoon_open(options, &engine));
+        OK(platoon_submit(engine, images, 2, &ticket));
+        OK(platoon_wait(engine, ticket, PLATOON_FOREVER, &report));
+        atomic_store(&raced, ticket.id);
+        atomic_store(&over, false);
+        pthread_t threads[2];
+        for (uintptr_t i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, read_on, (void *)i) == 0);
+        const struct timespec pause = {0, 300000 + 10000 * round};
+        (void)nanosleep(&pause, NULL);
+        OK(platoon_close(engine, NULL));
+        atomic_store(&over, true);
+        for (int i = 0; i < 2; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     platoon_options options = options_for(argv[1]);
@@ -150,6 +193,7 @@ int main(int argc, char **argv) {
     OK(platoon_close(engine, NULL));
     CHECK(pthread_join(threads[0], NULL) == 0);
     OK(platoon_close(other, NULL));
+    closings(&options);
     printf("threads: %d frames of three threads, %u times busy\n", 3 * ROUNDS, atomic_load(&busy));
     return 0;
 }

@@ -354,3 +354,43 @@ fn pairs_of_features_are_turned_by_their_positions() {
         .output("y");
     assert!(refused(folder.path(), headless).contains("`num_heads`"));
 }
+
+/// A reduction, and what it makes of an element alone.
+type Alone = (&'static str, fn(f32) -> f32);
+
+#[test]
+fn reductions_along_no_axis_compute_each_element_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let x = [-3.0f32, 2.0, 0.5];
+    let of: [Alone; 9] = [
+        ("ReduceL1", f32::abs),
+        ("ReduceL2", f32::abs),
+        ("ReduceSumSquare", |x| x * x),
+        ("ReduceLogSum", f32::ln),
+        ("ReduceLogSumExp", |x| x),
+        ("ReduceMean", |x| x),
+        ("ReduceMax", |x| x),
+        ("ReduceProd", |x| x),
+        ("ReduceSum", |x| x),
+    ];
+    for (op, alone) in of {
+        // Of no axes that are given, of none that are left out, and of a scalar, which has none; a logarithm of what has one.
+        let log = op == "ReduceLogSum";
+        let x: Vec<f32> = x.iter().map(|&x| if log { x.abs() } else { x }).collect();
+        let expected: Vec<f32> = x.iter().map(|&x| alone(x)).collect();
+        let graph = Graph::default()
+            .input("x", &[3])
+            .input("s", &[])
+            .integers("none", &[])
+            .node(op, "x none", "y", &[int("noop_with_empty_axes", 1)])
+            .node(op, "x", "z", &[int("noop_with_empty_axes", 1), int("keepdims", 0)])
+            .node(op, "s", "w", &[])
+            .output("y")
+            .output("z")
+            .output("w");
+        let outputs = run(folder.path(), graph, DType::F32, &[("x", x.clone()), ("s", vec![x[0]])]);
+        near(&outputs, "y", &expected, DType::F32);
+        near(&outputs, "z", &expected, DType::F32);
+        near(&outputs, "w", &expected[..1], DType::F32);
+    }
+}

@@ -214,6 +214,10 @@ fn input(document: &Document, table: Option<InputTable>) -> Result<CardInput, To
     if let Some(std) = table.std {
         let usable = std.get_ref().iter().all(|s| s.is_finite() && *s != 0.0);
         document.need(usable, &std.span(), "`std` must be finite and not 0")?;
+        // Infinities would go through the network in every frame, and nothing would be found in any.
+        let ends = |(mean, std): (&f32, &f32)| [0.0, 255.0].iter().all(|pixel| ((pixel - mean) / std).is_finite());
+        let usable = input.mean.iter().zip(std.get_ref()).all(ends);
+        document.need(usable, &std.span(), "`std` is too small: (pixel - mean) / std is infinite")?;
         input.std = std.into_inner();
     }
     if let Some(table) = table.crops {

@@ -327,9 +327,23 @@ fn every_form_of_resize_fixes_its_target() {
         };
         (output_dims(&graph), resize)
     };
+    // Of the first form, what shrinks goes before what grows.
     let (dims, first) = resize(10, &["x", "scales"], vec![], vec![]);
-    assert_eq!((dims, first.mode), (vec![1, 1, 7, 8], ResizeMode::Nearest(Nearest::Floor)));
+    assert_eq!((dims, first.mode), (vec![1, 1, 7, 8], ResizeMode::Nearest(Nearest::Ceil)));
+    assert_eq!([first.scales[2].0, first.scales[3].0], [0.7, 1.0]);
     assert_eq!(first.coordinates, Coordinates::Asymmetric);
+    // A region of interest does not change the extents.
+    let (dims, crop) = resize(
+        11,
+        &["x", "roi", "scales"],
+        vec![string("coordinate_transformation_mode", "tf_crop_and_resize")],
+        vec![TensorProto {
+            float_data: vec![0.0, 0.0, 0.25, 0.25, 1.0, 1.0, 0.5, 0.75],
+            ..floats("roi", &[8])
+        }],
+    );
+    assert_eq!(dims, [1, 1, 7, 8]);
+    assert!(matches!(crop.coordinates, Coordinates::CropAndResize { .. }));
     let (dims, keras) = resize(
         11,
         &["x", "", "scales"],

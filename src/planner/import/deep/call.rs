@@ -339,7 +339,9 @@ impl Call<'_> {
         let keep = self.node.flag("keepdims", true)?;
         let axes = match self.axes()?.filter(|a| !a.is_empty()) {
             Some(axes) => OnnxNode::axes(&axes, rank, "axes")?,
-            None if self.node.flag("noop_with_empty_axes", false)? => return Ok(vec![x.clone()]),
+            None if self.node.flag("noop_with_empty_axes", false)? => {
+                return self.one(b, vec![Some(x.elements.clone())], &[], x.dims.clone());
+            }
             None => (0..rank).collect(),
         };
         let groups = merged(std::slice::from_ref(x), &x.dims, |a| u32::from(axes.contains(&a)));

@@ -64,11 +64,11 @@ pub(super) fn reduce(b: &mut Builder, node: &OnnxNode<'_>, kind: Reduction) -> F
     let rank = x.shape().rank();
     let axes = match axes.filter(|a| !a.is_empty()) {
         Some(axes) => OnnxNode::axes(&axes, rank, "axes")?,
-        None if nothing_without_axes => return Ok(x.clone()),
+        None if nothing_without_axes => Vec::new(),
         None => (0..rank).collect(),
     };
     if axes.is_empty() {
-        return Ok(x.clone());
+        return alone(b, x, kind);
     }
     let reduced = reduced(b, x, kind, &axes)?;
     if keep {
@@ -79,6 +79,17 @@ pub(super) fn reduce(b: &mut Builder, node: &OnnxNode<'_>, kind: Reduction) -> F
         .map(|a| i64::from(x.shape().dim(a)))
         .collect();
     b.reshape(&reduced, shape_of(&left)?)
+}
+
+/// `x` reduced along no axis: each element is what the reduction makes of it alone.
+fn alone(b: &mut Builder, x: &Operand, kind: Reduction) -> Fallible<Operand> {
+    match kind {
+        Reduction::Sizes | Reduction::Length => apply(b, Unary::Abs, x),
+        Reduction::Squares => b.binary(Binary::Mul, x, x),
+        Reduction::LogSum if !x.elem().is_float() => Err(unsupported(format!("of elements of {:?}", x.elem()))),
+        Reduction::LogSum => apply(b, Unary::Log, x),
+        Reduction::Of(_) | Reduction::Min | Reduction::Product | Reduction::LogSumExp => Ok(x.clone()),
+    }
 }
 
 /// `axes` of `x` reduced to extent 1.

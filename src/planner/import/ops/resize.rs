@@ -77,7 +77,7 @@ pub(super) fn resize(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
         "tf_crop_and_resize" => crop(node, &axes, outside)?,
         other => return Err(unsupported(format!("`{other}`")).at("coordinate_transformation_mode")),
     };
-    let target = target(node, x.shape(), &axes, &coordinates)?;
+    let target = target(node, x.shape(), &axes)?;
     emit(b, x, mode, coordinates, target)
 }
 
@@ -100,20 +100,20 @@ fn crop(node: &OnnxNode<'_>, axes: &[usize], outside: f32) -> Fallible<Coordinat
 }
 
 /// The result's extents from the `scales` or `sizes` input.
-fn target(node: &OnnxNode<'_>, x: Shape, axes: &[usize], coordinates: &Coordinates) -> Fallible<Target> {
+fn target(node: &OnnxNode<'_>, x: Shape, axes: &[usize]) -> Fallible<Target> {
     let given = |v: &Vec<_>| !v.is_empty();
     let scales = node.float_input(2, "scales")?.filter(given);
     let sizes = node.int_input(3, "sizes")?.filter(|v| !v.is_empty());
     let policy = node.string("keep_aspect_ratio_policy")?.unwrap_or("stretch");
     match (scales, sizes) {
-        (Some(scales), None) => scaled(x, axes, &scales, coordinates),
+        (Some(scales), None) => scaled(x, axes, &scales),
         (None, Some(sizes)) => sized(x, axes, &sizes, policy),
         (Some(_), Some(_)) => Err(malformed("scales and sizes are both given").at("sizes")),
         (None, None) => Err(malformed("neither scales nor sizes are given").at("scales")),
     }
 }
 
-fn scaled(x: Shape, axes: &[usize], given: &[f64], coordinates: &Coordinates) -> Fallible<Target> {
+fn scaled(x: Shape, axes: &[usize], given: &[f64]) -> Fallible<Target> {
     if given.len() != axes.len() {
         return Err(malformed(format!("{} scales for {} axes", given.len(), axes.len())).at("scales"));
     }
@@ -124,12 +124,9 @@ fn scaled(x: Shape, axes: &[usize], given: &[f64], coordinates: &Coordinates) ->
         if !(scale.is_finite() && scale > 0.0) {
             return Err(malformed(format!("a scale of {scale}")).at("scales"));
         }
-        let part = match coordinates {
-            Coordinates::CropAndResize { start, end, .. } => end[axis].0 - start[axis].0,
-            _ => 1.0,
-        };
-        // In f32, as the standard's shape inference does it: 10 times 0.7 is 7. A float cast saturates.
-        dims[axis] = (x.dim(axis) as f32 * part * scale).floor() as i64;
+        // In f32, as the standard's shape inference does it: 10 times 0.7 is 7. A float cast saturates. A region of interest changes
+        // nothing: the text says so, but neither the inference nor the reference nor onnxruntime does it.
+        dims[axis] = (x.dim(axis) as f32 * scale).floor() as i64;
         scales[axis] = Scalar(scale);
     }
     Ok(Target {
@@ -169,18 +166,34 @@ fn sized(x: Shape, axes: &[usize], sizes: &[i64], policy: &str) -> Fallible<Targ
     })
 }
 
-/// Resize of operator set 10 and Upsample: source coordinate `x / scale`, rounded down where nearest.
+/// Resize of operator set 10 and Upsample: source coordinate `x / scale`; where nearest, rounded down along axes that grow, and
+/// up along those that shrink, as that version's own test has it (1 2 3 4 by 0.6 is 1 3).
 fn first_form(b: &mut Builder, node: &OnnxNode<'_>, scales: Option<Vec<f64>>) -> Fallible<Operand> {
     let x = node.input(0)?;
-    let mode = match node.string("mode")?.unwrap_or("nearest") {
-        "nearest" => ResizeMode::Nearest(Nearest::Floor),
-        "linear" | "bilinear" => ResizeMode::Linear { antialias: false },
-        other => return Err(unsupported(format!("`{other}`")).at("mode")),
-    };
     let scales = scales.ok_or_else(|| malformed("missing").at("scales"))?;
     let axes: Vec<usize> = (0..x.shape().rank()).collect();
-    let target = scaled(x.shape(), &axes, &scales, &Coordinates::Asymmetric)?;
-    emit(b, x, mode, Coordinates::Asymmetric, target)
+    let to = |b: &mut Builder, x: &Operand, mode, scales: &[f64]| {
+        let target = scaled(x.shape(), &axes, scales)?;
+        emit(b, x, mode, Coordinates::Asymmetric, target)
+    };
+    match node.string("mode")?.unwrap_or("nearest") {
+        "nearest" => {
+            // Where there are both, those that shrink go first.
+            let of = |shrinks: bool| {
+                scales
+                    .iter()
+                    .map(|&s| if (s < 1.0) == shrinks { s } else { 1.0 })
+                    .collect::<Vec<_>>()
+            };
+            if scales.iter().all(|s| *s >= 1.0) || scales.len() != axes.len() {
+                return to(b, x, ResizeMode::Nearest(Nearest::Floor), &scales);
+            }
+            let shrunk = to(b, x, ResizeMode::Nearest(Nearest::Ceil), &of(true))?;
+            to(b, &shrunk, ResizeMode::Nearest(Nearest::Floor), &of(false))
+        }
+        "linear" | "bilinear" => to(b, x, ResizeMode::Linear { antialias: false }, &scales),
+        other => Err(unsupported(format!("`{other}`")).at("mode")),
+    }
 }
 
 fn emit(b: &mut Builder, x: &Operand, mode: ResizeMode, coordinates: Coordinates, target: Target) -> Fallible<Operand> {

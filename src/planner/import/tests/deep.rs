@@ -263,3 +263,19 @@ fn rows_are_normalised_over_seven_axes() {
         assert!((found - expected).abs() < 1e-6, "{i}: {found}");
     }
 }
+
+#[test]
+fn a_reduction_along_no_axis_still_squares() {
+    let dims = [1, 2, 1, 2, 1, 1, 1];
+    let squares = chain(
+        18,
+        4,
+        vec![
+            node("Reshape", &["c", "deep"], &["a"], vec![]),
+            node("ReduceSumSquare", &["a"], &["b"], vec![int("noop_with_empty_axes", 1)]),
+            node("Reshape", &["b", "flat"], &["y"], vec![]),
+        ],
+        vec![longs_of("deep", &dims), longs("flat", &[-1])],
+    );
+    assert_eq!(elements(&squares), [0.0, 1.0, 4.0, 9.0]);
+}

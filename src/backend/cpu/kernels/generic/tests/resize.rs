@@ -97,6 +97,32 @@ fn one_output_under_pytorch_half_pixel_is_the_first_element() {
     assert_eq!(y[0].as_f32().unwrap(), [1.0]);
 }
 
+/// The columns that a nearest resize of `from` columns to `to` by `scale` takes.
+fn columns(rule: &str, rounding: &str, from: u32, to: u32, scale: f32) -> Vec<f32> {
+    let x = f32s(&[from], &(0..from).map(|i| i as f32).collect::<Vec<_>>());
+    let mut scales = [Scalar(1.0); MAX_RANK];
+    scales[0] = Scalar(scale);
+    let resize = Resize {
+        mode: mode(rounding),
+        coordinates: coordinates(rule),
+        scales,
+    };
+    let y = eval(&Primitive::Resize(resize), &[&x], &[(DType::F32, shape(&[to]))]).unwrap();
+    y[0].as_f32().unwrap().to_vec()
+}
+
+/// The scales are not those numbers in f32; onnxruntime and the frameworks that networks come from take these columns.
+#[test]
+fn positions_that_are_whole_by_a_decimal_scale_are_whole() {
+    assert_eq!(columns("Asymmetric", "Floor", 18, 5, 0.3), [0.0, 3.0, 6.0, 10.0, 13.0]);
+    assert_eq!(
+        columns("Asymmetric", "Floor", 18, 10, 0.6),
+        [0.0, 1.0, 3.0, 5.0, 6.0, 8.0, 10.0, 11.0, 13.0, 15.0]
+    );
+    assert_eq!(columns("HalfPixelSymmetric", "Floor", 5, 2, 0.5), [1.0, 3.0]);
+    assert_eq!(columns("HalfPixelSymmetric", "Ceil", 3, 4, 1.5), [0.0, 1.0, 2.0, 2.0]);
+}
+
 #[test]
 fn a_filter_far_wider_than_the_input_is_refused() {
     let x = f32s(&[4], &[1.0; 4]);
