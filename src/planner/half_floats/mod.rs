@@ -7,12 +7,10 @@
 //! |---|---|
 //! | this one | the types of values, the borders of the network |
 //! | [`islands`] | coordinates and counts, which stay f32 |
-//! | [`ranges`] | between which numbers values lie |
 //! | [`numbers`] | what f16 makes of constants |
 
 mod islands;
 mod numbers;
-mod ranges;
 #[cfg(test)]
 mod tests;
 

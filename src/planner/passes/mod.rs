@@ -15,6 +15,7 @@ mod gelu;
 mod group_normalise;
 mod hardswish;
 mod heads;
+mod integers;
 mod lines;
 mod masks;
 mod merged_axes;
@@ -48,7 +49,7 @@ pub struct PassSet(u32);
 impl PassSet {
     /// No pass at all: every node an operator of its own, every view a copy, everything in C order.
     pub const NONE: PassSet = PassSet(0);
-    /// Nodes whose inputs are all constant become constants.
+    /// Nodes whose inputs are all constant become constants, and so do integers that can be but one number.
     pub const FOLD_CONSTANTS: PassSet = PassSet(1);
     /// Nodes that change nothing go; views of views become one.
     pub const DROP_NOOPS: PassSet = PassSet(1 << 1);
@@ -188,7 +189,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 33] = [
+const PASSES: [Pass; 34] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -198,6 +199,11 @@ const PASSES: [Pass; 33] = [
         name: "fold_constants",
         flag: PassSet::FOLD_CONSTANTS,
         run: fold_constants::run,
+    },
+    Pass {
+        name: "integers",
+        flag: PassSet::FOLD_CONSTANTS,
+        run: integers::run,
     },
     Pass {
         name: "drop_noops",

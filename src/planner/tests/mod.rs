@@ -11,7 +11,7 @@ mod group_normalise;
 mod islands;
 mod meeting;
 pub mod nets;
-mod oracle;
+pub mod oracle;
 mod pooled;
 mod rates;
 mod resized;
