@@ -8,6 +8,7 @@ use super::{PassSet, run};
 use crate::limits::MAX_RANK;
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::planner::tests::nets::{Draw, Net};
+use crate::planner::tests::oracle::{close, evaluate};
 use crate::primitive::{Binary, PadMode, PoolKind, Primitive, ReduceKind, Scalar, Unary, Window};
 use crate::tensor::{Data, Shape, Tensor};
 
@@ -455,6 +456,32 @@ fn windows_side_by_side_are_seen_as_channels_of_lines() {
     let window = Window::new(&[16, 1]);
     assert_eq!(patches(16), [Primitive::Conv { window, groups: 1 }]);
     assert_ne!(patches(8), [Primitive::Conv { window, groups: 1 }], "windows that overlap");
+}
+
+#[test]
+fn rows_of_windows_that_are_no_whole_pieces_get_channels_of_zeros() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(1));
+    let x = net.input(&[2, 3, 28, 42]);
+    let weights = net.constant(draw.tensor(&[5, 3, 14, 14]));
+    let mut window = Window::new(&[14, 14]);
+    window.stride[..2].fill(14);
+    let y = net.node(Op::Primitive(Primitive::Conv { window, groups: 1 }), &[x, weights], &[2, 5, 2, 3]);
+    net.output(y);
+    let passed = run(net.graph.clone(), PassSet::PATCHES).unwrap();
+    let convolution = passed
+        .nodes
+        .iter()
+        .find(|n| matches!(n.op, Op::Primitive(Primitive::Conv { .. })))
+        .unwrap();
+    // 14 pixels of 4 channels: seven pieces of eight.
+    assert_eq!(passed.value(convolution.inputs[0]).shape.dims(), [4, 56, 14, 3]);
+    let inputs = [draw.tensor(&[2, 3, 28, 42])];
+    close(
+        &evaluate(&passed, &inputs),
+        &evaluate(&net.graph, &inputs),
+        1e-5,
+        "windows of 14 pixels",
+    );
 }
 
 #[test]
