@@ -34,6 +34,7 @@ mod silu;
 mod stack;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 pub(super) use drop_dead::run as drop_dead;
 pub(super) use rewrite::replace;
@@ -79,7 +80,7 @@ impl PassSet {
     pub const POOLED: PassSet = PassSet(1 << 13);
     /// Matrix products of flattened pictures read these as they are stored.
     pub const FLATTENED: PassSet = PassSet(1 << 14);
-    /// Windows over lines become those of pictures of one row.
+    /// Windows over lines become those of pictures of one row, and those over volumes those of slices as pictures.
     pub const LINES: PassSet = PassSet(1 << 15);
     /// Attention of any length and with masks too, for kernels on tensor cores.
     pub const LONG_ATTENTION: PassSet = PassSet(1 << 16);
@@ -189,7 +190,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 34] = [
+const PASSES: [Pass; 35] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -259,6 +260,11 @@ const PASSES: [Pass; 34] = [
         name: "lines",
         flag: PassSet::LINES,
         run: lines::run,
+    },
+    Pass {
+        name: "volumes",
+        flag: PassSet::LINES,
+        run: volumes::run,
     },
     Pass {
         name: "silu",

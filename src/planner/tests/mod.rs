@@ -18,6 +18,7 @@ mod resized;
 mod shuffled;
 mod transformers;
 mod views;
+mod volumes;
 
 use super::passes::PassSet;
 use super::simulate::Costs;
