@@ -32,6 +32,7 @@ mod shuffled;
 mod siblings;
 mod silu;
 mod stack;
+mod temperatures;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -190,7 +191,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 35] = [
+const PASSES: [Pass; 36] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -310,6 +311,11 @@ const PASSES: [Pass; 35] = [
         name: "attention",
         flag: PassSet::ATTENTION,
         run: attention::run,
+    },
+    Pass {
+        name: "temperatures",
+        flag: PassSet::LONG_ATTENTION,
+        run: temperatures::run,
     },
     Pass {
         name: "masks",
