@@ -3,14 +3,14 @@
 use super::inspect::read_bounded;
 use super::options::{ActivationType, Common};
 use super::{Outcome, compile, npy, output};
-use crate::board::BoardRecord;
+use crate::board::{BackendKind, BoardRecord};
 use crate::ids::TenantId;
 use crate::plan::deployment::Deployment;
 use crate::plan::format::{Plan, Port};
 use crate::planner::import::{self, Feed, ModelInput};
 use crate::planner::{self, CompileOptions, Compiled};
 use crate::replay::names::unused;
-use crate::runtime::Engine;
+use crate::runtime::{self, Engine};
 use crate::tensor::{DType, Data, Tensor};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -86,7 +86,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         ..CompileOptions::default()
     };
     let compiled = planner::compile_network(&arguments.model, fixed, shapes, &board, &options)?;
-    let mut engine = Engine::with(deployment(compiled, &board)?, &common.engine_options(&board))?;
+    let mut engine = Engine::with(deployment(compiled, &board)?, &engine_options(common, &board))?;
     let outputs = infer(&mut engine, &feeds)?;
     engine.close();
     std::fs::create_dir_all(&arguments.out).with_context(|| format!("{}: cannot be made", arguments.out.display()))?;
@@ -144,6 +144,15 @@ fn read_feed(file: &Path) -> anyhow::Result<(String, Feed)> {
     let bytes = read_bounded(file, MAX_NPY)?;
     let feed = npy::read(&bytes).with_context(|| file.display().to_string())?;
     Ok((String::new(), feed))
+}
+
+/// Options of the one frame: a processor may take as long for it as it needs, since nothing hangs there but the network is large.
+fn engine_options(common: &Common, board: &BoardRecord) -> runtime::Options {
+    let options = common.engine_options(board);
+    runtime::Options {
+        watchdog: options.watchdog.filter(|_| options.backend == Some(BackendKind::Cuda)),
+        ..options
+    }
 }
 
 /// The compiled network as a deployment in memory: a table of one plan with one slot.

@@ -1,9 +1,11 @@
 //! The graph: a network between import and lowering, all shapes static, nodes in topological order.
 
 mod build;
+mod ranges;
 mod verify;
 mod view;
 
+pub use ranges::Ranges;
 pub use verify::{VerifyError, verify};
 pub use view::broadcast;
 

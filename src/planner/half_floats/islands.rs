@@ -14,9 +14,8 @@
 //! network is cut off at the largest half first.
 
 use super::numbers;
-use super::ranges::Ranges;
 use super::{Ports, ResultOf};
-use crate::planner::graph::{Graph, Node, Op, ValueId};
+use crate::planner::graph::{Graph, Node, Op, Ranges, ValueId};
 use crate::planner::strided;
 use crate::primitive::{Binary, Places, Primitive, Sample, Scalar, Unary};
 use crate::tensor::DType;

@@ -7,17 +7,15 @@
 //! |---|---|
 //! | this one | the types of values, the borders of the network |
 //! | [`islands`] | coordinates and counts, which stay f32 |
-//! | [`ranges`] | between which numbers values lie |
 //! | [`numbers`] | what f16 makes of constants |
 
 mod islands;
 mod numbers;
-mod ranges;
 #[cfg(test)]
 mod tests;
 
 use super::attach::{Attached, ResultOf};
-use super::graph::{Graph, Node, Op, ValueId, ViewOp};
+use super::graph::{Graph, Named, Node, Op, ValueId, ViewOp};
 use super::passes::rewrite::replace;
 use crate::primitive::{Primitive, Scalar, Unary};
 use crate::tensor::DType;
@@ -40,6 +38,7 @@ pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
     let kept = islands::find(graph, &attached.results, ports);
     let results = results(graph, &attached.results);
     numbers::settle_comparisons(graph, &kept);
+    let casts = casts(graph);
     let single: Vec<bool> = graph.outputs.iter().map(|n| graph.value(n.value).dtype == DType::F32).collect();
     borders_in(graph, &attached.results, &kept);
     for (index, value) in graph.values.iter_mut().enumerate() {
@@ -67,7 +66,42 @@ pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
         halve_ports(graph, &attached.results);
         drop_copies(graph);
     }
+    drop_casts(graph, &casts);
     attached
+}
+
+/// What copies inside a network make of halves in f32, or of f32 in halves, as networks that were exported in f16 do around functions
+/// whose sums are f32.
+fn casts(graph: &Graph) -> BTreeSet<ValueId> {
+    let is_port = |named: &[Named], value: ValueId| named.iter().any(|n| n.value == value);
+    let inside = |node: &&Node| {
+        let [from, to] = [node.inputs[0], node.outputs[0]];
+        // An f32 result is converted behind what is its value here.
+        match (graph.value(from).dtype, graph.value(to).dtype) {
+            (DType::F16, DType::F32) => !is_port(&graph.inputs, from),
+            (DType::F32, DType::F16) => !is_port(&graph.inputs, from) && !is_port(&graph.outputs, to),
+            _ => false,
+        }
+    };
+    let copies = graph.nodes.iter().filter(|n| n.op == Op::Primitive(Primitive::Copy));
+    copies.filter(inside).map(|n| n.outputs[0]).collect()
+}
+
+/// Drops the casts between what is one type now.
+fn drop_casts(graph: &mut Graph, casts: &BTreeSet<ValueId>) {
+    let mut at = 0;
+    while let Some(node) = graph.nodes.get(at) {
+        let (from, to) = (node.inputs.first().copied(), node.outputs.first().copied());
+        if let (Some(from), Some(to)) = (from, to)
+            && casts.contains(&to)
+            && graph.operand(from) == graph.operand(to)
+        {
+            graph.nodes.remove(at);
+            replace(graph, to, from);
+        } else {
+            at += 1;
+        }
+    }
 }
 
 /// Values that primitives of decoding make in f32 whatever they read, and what is picked from other tenants' results.

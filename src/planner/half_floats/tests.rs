@@ -432,3 +432,25 @@ fn what_formulas_mark_stays_single_with_the_functions_it_is_computed_by() {
         assert_eq!(types, [half, single, single, single, half, half], "{ports:?}");
     }
 }
+
+#[test]
+fn casts_inside_a_network_that_was_exported_in_halves_go() {
+    let mut graph = Graph::default();
+    let shape = Shape::new(&[2, 3]).unwrap();
+    let types = [DType::F16, DType::F16, DType::F32, DType::F32, DType::F16, DType::F16, DType::F32];
+    let values = types.map(|dtype| graph.add_value("value", dtype, shape));
+    let copy = || Op::Primitive(Primitive::Copy);
+    // The softmax is wanted in f32, and so is the result.
+    let steps = [softmax(), copy(), softmax(), copy(), softmax(), copy()];
+    for (step, ends) in steps.into_iter().zip(values.windows(2)) {
+        graph.add_node("step", step, vec![ends[0]], vec![ends[1]]);
+    }
+    graph.inputs.push(port("x", values[0]));
+    graph.outputs.push(port("y", values[6]));
+    let graph = convert(attach::tensors(graph), Ports::Declared).graph;
+    verify(&graph).unwrap();
+    let steps: Vec<Op> = graph.nodes.iter().map(|n| n.op.clone()).collect();
+    assert_eq!(steps, [softmax(), softmax(), softmax(), copy()]);
+    let ports = [&graph.inputs[0], &graph.outputs[0]].map(|n| graph.value(n.value).dtype);
+    assert_eq!(ports, [DType::F16, DType::F32]);
+}

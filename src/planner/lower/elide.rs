@@ -8,6 +8,7 @@ use super::group::Unit;
 use super::layout::is_spatial;
 use crate::planner::graph::{Graph, Op, ValueId, ViewOp};
 use crate::planner::strided::{Strided, producers};
+use crate::primitive::{Primitive, ReduceKind};
 use crate::tensor::Layout;
 
 /// Storage that several values may share.
@@ -155,11 +156,22 @@ impl Search<'_> {
     /// channel has no neighbours to keep: kernels step from pixel to pixel by strides.
     fn keeps_runs(&self, producer: usize, natural: &Layout, there: &Layout) -> bool {
         let run = (0..natural.shape.rank()).find(|&a| natural.shape.dim(a) > 1 && natural.stride(a) == 1);
-        let free = if self.spatial[producer] {
+        let free = if self.spatial[producer] || reduces_channels(&self.graph.nodes[producer].op) {
             natural.shape.dim(1) <= 1
         } else {
             natural.shape.rank() < 3
         };
         free || run.is_none_or(|axis| there.stride(axis) == 1)
     }
+}
+
+/// True for a reduction of each pixel's channels: kernels walk what they read, and write pixel by pixel.
+fn reduces_channels(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Primitive(Primitive::Reduce {
+            kind: ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max,
+            axes: 0b10
+        })
+    )
 }

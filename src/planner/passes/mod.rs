@@ -15,6 +15,7 @@ mod gelu;
 mod group_normalise;
 mod hardswish;
 mod heads;
+mod integers;
 mod lines;
 mod masks;
 mod merged_axes;
@@ -31,8 +32,10 @@ mod shuffled;
 mod siblings;
 mod silu;
 mod stack;
+mod temperatures;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 pub(super) use drop_dead::run as drop_dead;
 pub(super) use rewrite::replace;
@@ -48,7 +51,7 @@ pub struct PassSet(u32);
 impl PassSet {
     /// No pass at all: every node an operator of its own, every view a copy, everything in C order.
     pub const NONE: PassSet = PassSet(0);
-    /// Nodes whose inputs are all constant become constants.
+    /// Nodes whose inputs are all constant become constants, and so do integers that can be but one number.
     pub const FOLD_CONSTANTS: PassSet = PassSet(1);
     /// Nodes that change nothing go; views of views become one.
     pub const DROP_NOOPS: PassSet = PassSet(1 << 1);
@@ -78,7 +81,7 @@ impl PassSet {
     pub const POOLED: PassSet = PassSet(1 << 13);
     /// Matrix products of flattened pictures read these as they are stored.
     pub const FLATTENED: PassSet = PassSet(1 << 14);
-    /// Windows over lines become those of pictures of one row.
+    /// Windows over lines become those of pictures of one row, and those over volumes those of slices as pictures.
     pub const LINES: PassSet = PassSet(1 << 15);
     /// Attention of any length and with masks too, for kernels on tensor cores.
     pub const LONG_ATTENTION: PassSet = PassSet(1 << 16);
@@ -188,7 +191,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 33] = [
+const PASSES: [Pass; 36] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -198,6 +201,11 @@ const PASSES: [Pass; 33] = [
         name: "fold_constants",
         flag: PassSet::FOLD_CONSTANTS,
         run: fold_constants::run,
+    },
+    Pass {
+        name: "integers",
+        flag: PassSet::FOLD_CONSTANTS,
+        run: integers::run,
     },
     Pass {
         name: "drop_noops",
@@ -255,6 +263,11 @@ const PASSES: [Pass; 33] = [
         run: lines::run,
     },
     Pass {
+        name: "volumes",
+        flag: PassSet::LINES,
+        run: volumes::run,
+    },
+    Pass {
         name: "silu",
         flag: PassSet::SILU,
         run: silu::run,
@@ -298,6 +311,11 @@ const PASSES: [Pass; 33] = [
         name: "attention",
         flag: PassSet::ATTENTION,
         run: attention::run,
+    },
+    Pass {
+        name: "temperatures",
+        flag: PassSet::LONG_ATTENTION,
+        run: temperatures::run,
     },
     Pass {
         name: "masks",

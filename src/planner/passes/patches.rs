@@ -3,12 +3,14 @@
 //! column that never moves down.
 //!
 //! Channels are stored side by side, so that is a view. A few channels become runs that kernels read in whole pieces, and no step
-//! is too long for them. The same products are summed in another order.
+//! is too long for them. The same products are summed in another order. Where a window's row is no whole number of pieces, as of
+//! windows of 14 pixels, pictures get channels of zeros.
 
 use super::rewrite::Index;
+use crate::limits::MAX_RANK;
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::planner::strided;
-use crate::primitive::{Primitive, Window};
+use crate::primitive::{PadMode, Primitive, Scalar, Window};
 use crate::tensor::{Shape, Tensor};
 use std::sync::Arc;
 
@@ -34,6 +36,8 @@ pub fn run(graph: &mut Graph) {
 struct Found {
     window: Window,
     weights: Tensor,
+    /// The picture with channels of zeros, if it needs any.
+    padded: Option<Shape>,
     /// Of the picture: cut into windows, turned, and with their pixels as channels.
     before: [Shape; 3],
     /// Of the result: as the convolution makes it, and with its rows apart.
@@ -59,30 +63,45 @@ fn find(graph: &Graph, node: usize) -> Option<Found> {
     let beside =
         |a: usize| window.stride[a] == window.kernel[a] && window.dilation[a] == 1 && window.pad_begin[a] == 0 && window.pad_end[a] == 0;
     let whole = height.is_multiple_of(rows) && width.is_multiple_of(columns);
-    let runs = columns >= COLUMNS && (columns * channels).is_multiple_of(PIECE);
-    if window.axes != 2 || !(beside(0) && beside(1) && whole && runs) || channels > FEW_CHANNELS {
+    if window.axes != 2 || !(beside(0) && beside(1) && whole && columns >= COLUMNS) || channels > FEW_CHANNELS {
         return None;
     }
+    let filled = (channels..=PIECE).find(|c| (columns * c).is_multiple_of(PIECE))?;
     let (tensor, at) = strided::constant(graph, &Index::of(graph).producers, weights)?;
     let outputs = at.layout.shape.dim(0);
     let perm = TURNED_WEIGHTS.to_vec();
     let turned = at.view(&ViewOp::Transpose { perm }, Shape::new(&[outputs, columns, channels, rows])?)?;
-    let weights = strided::gather(&tensor, &turned)?.reshaped(Shape::new(&[outputs, columns * channels, rows, 1])?)?;
+    let weights = filled_up(&strided::gather(&tensor, &turned)?, filled)?.reshaped(Shape::new(&[outputs, columns * filled, rows, 1])?)?;
     let (down, across) = (height / rows, width / columns);
     let lines = samples.checked_mul(down)?;
     Some(Found {
         window: Window::new(&[rows, 1]),
         weights,
+        padded: (filled > channels).then(|| Shape::new(&[samples, filled, height, width])).flatten(),
         before: [
-            Shape::new(&[samples, channels, down, rows, across, columns])?,
-            Shape::new(&[samples, down, columns, channels, rows, across])?,
-            Shape::new(&[lines, columns * channels, rows, across])?,
+            Shape::new(&[samples, filled, down, rows, across, columns])?,
+            Shape::new(&[samples, down, columns, filled, rows, across])?,
+            Shape::new(&[lines, columns * filled, rows, across])?,
         ],
         after: [
             Shape::new(&[lines, outputs, 1, across])?,
             Shape::new(&[samples, down, outputs, across])?,
         ],
     })
+}
+
+/// Weights `[outputs, columns, channels, rows]` with zeros for more channels.
+fn filled_up(weights: &Tensor, filled: u32) -> Option<Tensor> {
+    let [outputs, columns, channels, rows] = *weights.shape().dims() else {
+        return None;
+    };
+    let bytes = |channels: u32| (u64::from(channels * rows) * weights.dtype().bytes()) as usize;
+    let mut all = Vec::with_capacity((outputs * columns) as usize * bytes(filled));
+    for pixel in weights.bytes().chunks(bytes(channels).max(1)) {
+        all.extend_from_slice(pixel);
+        all.resize(all.len() + bytes(filled - channels), 0);
+    }
+    Tensor::from_bytes(weights.dtype(), Shape::new(&[outputs, columns, filled, rows])?, &all)
 }
 
 /// Puts views around the convolution; says how many nodes that put before the last of them.
@@ -97,6 +116,11 @@ fn apply(graph: &mut Graph, node: usize, found: Found) -> usize {
     let turn = |perm: &[usize]| Op::View(ViewOp::Transpose { perm: perm.to_vec() });
     let [cut, turned, joined] = found.before;
     let [made, apart] = found.after;
+    let fill = Op::Primitive(Primitive::Pad {
+        mode: PadMode::Constant(Scalar(0.0)),
+        begin: [0; MAX_RANK],
+    });
+    let first = found.padded.map(|shape| ("filled", fill, shape));
     let steps = [
         ("cut", Op::View(ViewOp::Reshape), cut),
         ("turned", turn(&TURNED), turned),
@@ -106,10 +130,10 @@ fn apply(graph: &mut Graph, node: usize, found: Found) -> usize {
     ];
     let mut from = inputs[0];
     let mut before = Vec::new();
-    for (step, op, shape) in steps {
+    for (step, op, shape) in first.into_iter().chain(steps) {
         let output: ValueId = graph.add_value(format!("{name}.{step}"), dtype, shape);
         let (own, constants): (String, &[ValueId]) = match op {
-            Op::Primitive(_) => (name.clone(), &inputs[1..]),
+            Op::Primitive(Primitive::Conv { .. }) => (name.clone(), &inputs[1..]),
             _ => (format!("{name}.{step}"), &[]),
         };
         let mut read = [&[from], constants].concat();

@@ -1,12 +1,14 @@
 //! Which patterns each pass knows, and which look-alikes it leaves alone. That results stay what they were is tested with
 //! whole networks, in `planner::tests`.
 
+mod integers;
 mod norms;
 
 use super::{PassSet, run};
 use crate::limits::MAX_RANK;
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::planner::tests::nets::{Draw, Net};
+use crate::planner::tests::oracle::{close, evaluate};
 use crate::primitive::{Binary, PadMode, PoolKind, Primitive, ReduceKind, Scalar, Unary, Window};
 use crate::tensor::{Data, Shape, Tensor};
 
@@ -440,6 +442,37 @@ fn a_product_with_turned_shares_becomes_turned_attention() {
 }
 
 #[test]
+fn factors_that_each_head_has_of_its_own_are_those_of_its_queries() {
+    let scores = |factors: &[u32]| {
+        let (mut net, mut draw) = (Net::default(), Draw::new(8));
+        let (q, k) = (net.input(&[2, 3, 50, 8]), net.input(&[2, 3, 8, 60]));
+        let v = net.input(&[2, 3, 60, 8]);
+        let scores = net.node(Op::Primitive(Primitive::MatMul), &[q, k], &[2, 3, 50, 60]);
+        let factors = net.constant(draw.tensor(factors));
+        let scores = net.binary(Binary::Mul, scores, factors);
+        let mask = net.constant(draw.tensor(&[3, 50, 60]));
+        let scores = net.binary(Binary::Add, scores, mask);
+        let shares = net.same(Primitive::Softmax { axis: 3 }, &[scores]);
+        let y = net.node(Op::Primitive(Primitive::MatMul), &[shares, v], &[2, 3, 50, 8]);
+        net.output(y);
+        let passed = run(net.graph.clone(), PassSet::LONG_ATTENTION).unwrap();
+        let inputs = [[2, 3, 50, 8], [2, 3, 8, 60], [2, 3, 60, 8]].map(|dims| draw.tensor(&dims));
+        close(
+            &evaluate(&passed, &inputs),
+            &evaluate(&net.graph, &inputs),
+            1e-5,
+            "factors of heads",
+        );
+        let attends = |op: &Op| matches!(op, Op::Primitive(Primitive::Attention { .. }));
+        passed.nodes.iter().filter(|n| attends(&n.op)).count()
+    };
+    assert_eq!(scores(&[3, 1, 1]), 1);
+    assert_eq!(scores(&[2, 1, 1, 1]), 1, "of each sample");
+    assert_eq!(scores(&[3, 1, 60]), 0, "of each key");
+    assert_eq!(scores(&[50, 1]), 0, "of each query");
+}
+
+#[test]
 fn windows_side_by_side_are_seen_as_channels_of_lines() {
     let patches = |stride: u32| {
         let (mut net, mut draw) = (Net::default(), Draw::new(1));
@@ -454,6 +487,32 @@ fn windows_side_by_side_are_seen_as_channels_of_lines() {
     let window = Window::new(&[16, 1]);
     assert_eq!(patches(16), [Primitive::Conv { window, groups: 1 }]);
     assert_ne!(patches(8), [Primitive::Conv { window, groups: 1 }], "windows that overlap");
+}
+
+#[test]
+fn rows_of_windows_that_are_no_whole_pieces_get_channels_of_zeros() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(1));
+    let x = net.input(&[2, 3, 28, 42]);
+    let weights = net.constant(draw.tensor(&[5, 3, 14, 14]));
+    let mut window = Window::new(&[14, 14]);
+    window.stride[..2].fill(14);
+    let y = net.node(Op::Primitive(Primitive::Conv { window, groups: 1 }), &[x, weights], &[2, 5, 2, 3]);
+    net.output(y);
+    let passed = run(net.graph.clone(), PassSet::PATCHES).unwrap();
+    let convolution = passed
+        .nodes
+        .iter()
+        .find(|n| matches!(n.op, Op::Primitive(Primitive::Conv { .. })))
+        .unwrap();
+    // 14 pixels of 4 channels: seven pieces of eight.
+    assert_eq!(passed.value(convolution.inputs[0]).shape.dims(), [4, 56, 14, 3]);
+    let inputs = [draw.tensor(&[2, 3, 28, 42])];
+    close(
+        &evaluate(&passed, &inputs),
+        &evaluate(&net.graph, &inputs),
+        1e-5,
+        "windows of 14 pixels",
+    );
 }
 
 #[test]

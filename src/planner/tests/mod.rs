@@ -11,13 +11,14 @@ mod group_normalise;
 mod islands;
 mod meeting;
 pub mod nets;
-mod oracle;
+pub mod oracle;
 mod pooled;
 mod rates;
 mod resized;
 mod shuffled;
 mod transformers;
 mod views;
+mod volumes;
 
 use super::passes::PassSet;
 use super::simulate::Costs;

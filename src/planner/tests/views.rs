@@ -4,9 +4,9 @@ use super::nets::{Draw, Net};
 use super::oracle::{compile, compile_with, evaluate, run, same_bits};
 use crate::plan::format::{Kernel, Operand, Plan, Space, View};
 use crate::planner::CompileOptions;
-use crate::planner::graph::ViewOp;
+use crate::planner::graph::{Op, ViewOp};
 use crate::planner::passes::PassSet;
-use crate::primitive::{Binary, Primitive, Unary};
+use crate::primitive::{Binary, Primitive, ReduceKind, Unary};
 use crate::tensor::DType;
 
 fn copies(plan: &Plan) -> usize {
@@ -113,6 +113,22 @@ fn a_single_channel_is_written_between_the_others() {
     let plan = compiled(net, &[&[1, 6, 6, 4]]);
     assert_eq!((plan.operators.len(), copies(&plan)), (3, 0));
     assert!(plan.operators.iter().all(|o| o.tactic.kernel == Kernel::ConvIgemm));
+}
+
+#[test]
+fn what_is_left_of_the_channels_of_pixels_is_written_between_other_such() {
+    // Spatial attention: the mean and the greatest of each pixel's channels, of which a convolution makes a gate.
+    let (mut net, mut draw) = (Net::default(), Draw::new(10));
+    let x = net.input(&[1, 6, 6, 4]);
+    let x = net.transpose(x, &[0, 3, 1, 2]);
+    let x = net.conv(&mut draw, x, 8, 3, 1, 1, true);
+    let reduced = [ReduceKind::Mean, ReduceKind::Max]
+        .map(|kind| net.node(Op::Primitive(Primitive::Reduce { kind, axes: 0b10 }), &[x], &[1, 1, 6, 6]));
+    let both = net.concat(1, &reduced);
+    let gate = net.conv(&mut draw, both, 1, 3, 1, 1, false);
+    net.output(gate);
+    let plan = compiled(net, &[&[1, 6, 6, 4]]);
+    assert_eq!((plan.operators.len(), copies(&plan)), (4, 0));
 }
 
 #[test]

@@ -219,9 +219,13 @@ fn scatter(b: &mut Builder, node: &OnnxNode<'_>, places: &Operand, inner: &[i64]
         return Err(malformed(format!("{:?} into {:?}", updates.elem(), data.elem())).at("updates"));
     }
     let count = places.shape().elements();
-    let run: i64 = inner.iter().product::<i64>().max(1);
+    let run: i64 = inner.iter().product();
     if updates.shape().elements() != count * run as u64 {
         return Err(malformed(format!("shape {} for indices {}", updates.shape(), places.shape())).at("updates"));
+    }
+    // Slices without elements change nothing; exporters leave those of windows as large as their picture.
+    if updates.shape().elements() == 0 {
+        return Ok(data.clone());
     }
     let rows = data.shape().elements() as i64 / run;
     if let Some(combination) = combination {

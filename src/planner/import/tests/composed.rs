@@ -85,6 +85,30 @@ fn updates_of_known_places_are_picked_and_reduced() {
 }
 
 #[test]
+fn updates_without_elements_change_nothing() {
+    let scatter = |columns: i64| {
+        let nodes = vec![
+            node("Slice", &["x", "first", "end", "axis"], &["none"], vec![]),
+            node("Reshape", &["places", "column"], &["i"], vec![]),
+            node("ScatterND", &["none", "i", "u"], &["same"], vec![]),
+            node("Concat", &["same", "x"], &["y"], vec![int("axis", 1)]),
+        ];
+        let shapes = [
+            ("first", [0].as_slice()),
+            ("end", &[0]),
+            ("axis", &[1]),
+            ("places", &[0, 3]),
+            ("column", &[2, 1]),
+        ];
+        let mut constants: Vec<TensorProto> = shapes.iter().map(|(name, values)| longs(name, values)).collect();
+        constants.push(floats("u", &[2, columns]));
+        model(18, &[5, 4], nodes, constants)
+    };
+    assert_eq!(output_dims(&imported(&scatter(0))), [5, 4]);
+    assert!(refused(&scatter(1)).contains("`updates`"));
+}
+
+#[test]
 fn a_rotary_embedding_needs_heads_of_an_even_size_and_caches_that_fit() {
     let rotary = |dims: &[i64], cache: &[i64], attributes| {
         let caches = vec![floats("cos", cache), floats("sin", cache), longs("far", &[3, 0, 1])];

@@ -1,44 +1,106 @@
-//! Between which numbers values lie, as far as their making says it: which integers f16 holds.
+//! Between which numbers values lie, and which are whole, as far as their making says it.
 
-use crate::planner::graph::{Graph, Node, Op, ValueId};
-use crate::primitive::{Binary, PadMode, Primitive, ReduceKind, Unary};
+use super::{Graph, Node, Op, ValueId};
+use crate::planner::strided;
+use crate::primitive::{Binary, PadMode, Primitive, ReduceKind, Scalar, Unary};
 use crate::tensor::{DType, Tensor};
 
 /// Most elements of a constant of floats that are looked at: weights are no integers.
 const MOST_LOOKED_AT: usize = 4096;
 
 /// The least and the greatest number that a value may be.
-type Range = (f64, f64);
+pub type Range = (f64, f64);
+
+/// Largest size up to which f32 holds every whole number.
+const WHOLE: f64 = 16_777_216.0;
 
 /// The ranges of all values; `None` where nothing is known. What is no number is left out of account.
-pub struct Ranges(Vec<Option<Range>>);
+pub struct Ranges {
+    ranges: Vec<Option<Range>>,
+    whole: Vec<bool>,
+}
 
 impl Ranges {
     /// The ranges of a graph's values.
     pub fn of(graph: &Graph) -> Ranges {
-        let mut ranges = Ranges(vec![None; graph.values.len()]);
-        for (range, value) in ranges.0.iter_mut().zip(&graph.values) {
-            *range = value.data.as_deref().map_or_else(|| of_type(value.dtype), constant);
+        let known = |v: &super::Value| v.data.as_deref().map_or_else(|| of_type(v.dtype), constant);
+        let mut ranges = Ranges {
+            ranges: graph.values.iter().map(known).collect(),
+            whole: graph.values.iter().map(|v| !v.dtype.is_float()).collect(),
+        };
+        let producers = strided::producers(graph);
+        for (whole, value) in ranges.whole.iter_mut().zip(&graph.values) {
+            *whole |= value.data.as_deref().is_some_and(is_whole);
         }
         for node in &graph.nodes {
             for (index, &output) in node.outputs.iter().enumerate() {
                 let dtype = graph.value(output).dtype;
-                let found = ranges.made(graph, node, index).and_then(|range| stored(range, dtype));
-                ranges.0[output.index()] = found.or(of_type(dtype));
+                let made = ranges.remainder(graph, &producers, node);
+                let found = made.or_else(|| ranges.made(graph, node, index));
+                // What is no number is true, whatever else it lies between.
+                let sure = dtype != DType::Bool || node.inputs.iter().all(|v| ranges.is_whole(*v));
+                let found = found.filter(|_| sure).and_then(|range| stored(range, dtype));
+                ranges.ranges[output.index()] = found.or(of_type(dtype));
+                ranges.whole[output.index()] |= ranges.stays_whole(node) && ranges.within(output, WHOLE);
             }
         }
         ranges
     }
 
+    /// Between which numbers a value lies.
+    pub fn of_value(&self, value: ValueId) -> Option<Range> {
+        self.ranges[value.index()]
+    }
+
     /// True if a value is known to be no greater than `most` in size.
     pub fn within(&self, value: ValueId, most: f64) -> bool {
-        self.0[value.index()].is_some_and(|(low, high)| -most <= low && high <= most)
+        self.of_value(value).is_some_and(|(low, high)| -most <= low && high <= most)
+    }
+
+    /// True if every element of a value is known to be a whole number: integers are, and floats made of such that f32 holds.
+    pub fn is_whole(&self, value: ValueId) -> bool {
+        self.whole[value.index()]
+    }
+
+    /// True if two values of integers are known to be the same: one value, or one number.
+    pub fn same(&self, a: ValueId, b: ValueId) -> bool {
+        let one = self.of_value(a).filter(|(low, high)| low == high);
+        a == b || (one.is_some() && one == self.of_value(b) && self.is_whole(a) && self.is_whole(b))
+    }
+
+    /// True if a node makes whole numbers of floats.
+    fn stays_whole(&self, node: &Node) -> bool {
+        let all = node.inputs.iter().all(|v| self.is_whole(*v));
+        let steps = |scalars: [Scalar; 2]| scalars.iter().all(|s| s.0.fract() == 0.0);
+        match &node.op {
+            Op::View(_) | Op::Concat { .. } => all,
+            Op::Primitive(Primitive::Copy) => all,
+            Op::Primitive(Primitive::Gather { .. }) => node.inputs.first().is_some_and(|v| self.is_whole(*v)),
+            Op::Primitive(Primitive::Unary(Unary::HardSigmoid(a, b) | Unary::Clip(a, b))) => all && steps([*a, *b]),
+            Op::Primitive(Primitive::Binary(Binary::Min | Binary::Max | Binary::Add | Binary::Sub | Binary::Mul)) => all,
+            _ => false,
+        }
+    }
+
+    /// The range of `x - x / d * d`, where no integer is negative and `d` is none.
+    fn remainder(&self, graph: &Graph, producers: &[Option<usize>], node: &Node) -> Option<Range> {
+        let operands = |node: &Node, kind: Binary| match (&node.op, node.inputs.as_slice()) {
+            (Op::Primitive(Primitive::Binary(own)), &[a, b]) if *own == kind => Some((a, b)),
+            _ => None,
+        };
+        let of = |value: ValueId, kind| operands(&graph.nodes[producers[value.index()]?], kind);
+        let (x, multiple) = operands(node, Binary::Sub)?;
+        let (quotient, divisor) = of(multiple, Binary::Mul)?;
+        let (dividend, by) = of(quotient, Binary::Div)?;
+        let integers = graph.value(x).dtype == DType::I32 && dividend == x && self.same(by, divisor);
+        let ((low, high), (least, most)) = (self.of_value(x)?, self.of_value(divisor)?);
+        (integers && low >= 0.0 && least >= 1.0).then_some((0.0, high.min(most - 1.0)))
     }
 
     /// The range of a node's output of an index.
     fn made(&self, graph: &Graph, node: &Node, index: usize) -> Option<Range> {
-        let all = || node.inputs.iter().map(|v| self.0[v.index()]);
-        let first = self.0[node.inputs.first()?.index()];
+        let all = || node.inputs.iter().map(|v| self.ranges[v.index()]);
+        let first = self.ranges[node.inputs.first()?.index()];
         let shape = graph.value(*node.inputs.first()?).shape;
         let primitive = match &node.op {
             Op::View(_) => return first,
@@ -65,7 +127,7 @@ impl Ranges {
             Primitive::Unary(function) => unary(*function, first),
             Primitive::Binary(kind) => {
                 let [a, b] = node.inputs[..] else { return None };
-                binary(*kind, self.0[a.index()]?, self.0[b.index()]?)
+                binary(*kind, self.ranges[a.index()]?, self.ranges[b.index()]?)
             }
             _ => None,
         }
@@ -88,6 +150,12 @@ fn constant(tensor: &Tensor) -> Option<Range> {
     numbers.map(|x| (x, x)).reduce(hull).filter(|(low, high)| low <= high)
 }
 
+fn is_whole(tensor: &Tensor) -> bool {
+    let looked_at = !tensor.dtype().is_float() || tensor.len() <= MOST_LOOKED_AT;
+    let whole = |x: f64| x.fract() == 0.0 && x.abs() <= WHOLE;
+    looked_at && (0..tensor.len()).all(|i| tensor.get_f64(i).is_some_and(whole))
+}
+
 fn hull(a: Range, b: Range) -> Range {
     (a.0.min(b.0), a.1.max(b.1))
 }
@@ -101,12 +169,20 @@ fn stored((low, high): Range, dtype: DType) -> Option<Range> {
             (f64::from(i32::MIN) <= low && high <= f64::from(i32::MAX)).then_some((low, high))
         }
         DType::U8 => Some((low.trunc(), high.trunc())).filter(|&(low, high)| low >= 0.0 && high <= 255.0),
-        DType::Bool => None,
+        DType::Bool if low > 0.0 || high < 0.0 => Some((1.0, 1.0)),
+        DType::Bool => (low == 0.0 && high == 0.0).then_some((0.0, 0.0)),
     }
 }
 
 fn unary(function: Unary, x: Option<Range>) -> Option<Range> {
     match (function, x) {
+        (Unary::HardSigmoid(slope, middle), Some(x)) => {
+            let of = |x: f64| (f64::from(slope.0) * x + f64::from(middle.0)).clamp(0.0, 1.0);
+            let ends = [of(x.0), of(x.1)];
+            ends.iter()
+                .all(|y| !y.is_nan())
+                .then(|| hull((ends[0], ends[0]), (ends[1], ends[1])))
+        }
         (Unary::Sigmoid | Unary::HardSigmoid(..), _) => Some((0.0, 1.0)),
         (Unary::Clip(low, high), Some(x)) => {
             let (low, high) = (f64::from(low.0), f64::from(high.0));
@@ -144,7 +220,6 @@ fn binary(kind: Binary, a: Range, b: Range) -> Option<Range> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::primitive::Scalar;
     use crate::tensor::{Data, Shape};
     use std::sync::Arc;
 
@@ -170,7 +245,7 @@ mod tests {
         let row = graph.add_value("row", DType::I32, one);
         graph.add_node("row", Op::Primitive(Primitive::Binary(Binary::Div)), vec![place, eight], vec![row]);
         let ranges = Ranges::of(&graph);
-        let of = |value: ValueId| ranges.0[value.index()];
+        let of = |value: ValueId| ranges.of_value(value);
         assert_eq!(
             [place, byte, row].map(of),
             [Some((0.0, 2999.0)), Some((-128.0, 127.0)), Some((0.0, 374.0))]

@@ -1,0 +1,289 @@
+//! Convolutions and maxima over volumes, `[N, C, D, H, W]`, and the functions around them become those of pictures, one a slice:
+//! `[D N, C, H, W]`, which is what fast kernels take.
+//!
+//! A window that is several slices deep is a convolution of pictures for each of them, and the sum of these: what a step of depth
+//! apart lies in memory is a view, and the sums are made as the products are stored. The same products are summed in another order.
+
+use super::drop_dead;
+use crate::limits::MAX_RANK;
+use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
+use crate::planner::strided;
+use crate::primitive::{Binary, PadMode, PoolKind, Primitive, Scalar, Window};
+use crate::tensor::{Layout, Shape, Tensor};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A volume's axes with depth in front, and back again.
+const DEPTH_FIRST: [usize; 5] = [2, 0, 1, 3, 4];
+const DEPTH_THIRD: [usize; 5] = [1, 2, 0, 3, 4];
+
+pub fn run(graph: &mut Graph) {
+    let windows = |n: &Node| matches!(&n.op, Op::Primitive(Primitive::Conv { window, .. }) if window.axes == 3);
+    if !graph.nodes.iter().any(windows) {
+        return;
+    }
+    let producers = strided::producers(graph);
+    let constants: Vec<Option<Tensor>> = graph.nodes.iter().map(|node| weights(graph, &producers, node)).collect();
+    let mut work = Work {
+        pictures: BTreeMap::new(),
+        nodes: Vec::with_capacity(graph.nodes.len()),
+    };
+    for (node, weights) in std::mem::take(&mut graph.nodes).into_iter().zip(constants) {
+        if work.rewritten(graph, &node, weights.as_ref()).is_none() {
+            work.nodes.push(node);
+        }
+    }
+    graph.nodes = work.nodes;
+    drop_dead::run(graph);
+}
+
+/// The weights of a convolution over volumes, if they are constant.
+fn weights(graph: &Graph, producers: &[Option<usize>], node: &Node) -> Option<Tensor> {
+    match &node.op {
+        Op::Primitive(Primitive::Conv { window, .. }) if window.axes == 3 => {
+            let (tensor, at) = strided::constant(graph, producers, *node.inputs.get(1)?)?;
+            strided::gather(&tensor, &at)
+        }
+        _ => None,
+    }
+}
+
+/// The graph being written.
+struct Work {
+    /// Volumes that are there as pictures too.
+    pictures: BTreeMap<ValueId, ValueId>,
+    nodes: Vec<Node>,
+}
+
+/// A window over pictures: what is left of one over volumes without its depth.
+fn flat(window: Window) -> Window {
+    let behind = |[_, rows, columns]: [u32; 3], last: u32| [rows, columns, last];
+    Window {
+        axes: 2,
+        kernel: behind(window.kernel, 1),
+        stride: behind(window.stride, 1),
+        dilation: behind(window.dilation, 1),
+        pad_begin: behind(window.pad_begin, 0),
+        pad_end: behind(window.pad_end, 0),
+    }
+}
+
+impl Work {
+    /// Writes a node over volumes as nodes over pictures; `None` for nodes that stay: nobody reads what
+    /// was written then.
+    fn rewritten(&mut self, graph: &mut Graph, node: &Node, weights: Option<&Tensor>) -> Option<()> {
+        let (&[output], Op::Primitive(primitive)) = (node.outputs.as_slice(), &node.op) else {
+            return None;
+        };
+        let shape = graph.value(output).shape;
+        let &[samples, channels, depth, height, width] = shape.dims() else {
+            return None;
+        };
+        let empty = |v: &ValueId| graph.value(*v).shape.elements() == 0;
+        if node.inputs.iter().chain(&[output]).any(empty) {
+            return None;
+        }
+        let frames = Shape::new(&[depth.checked_mul(samples)?, channels, height, width])?;
+        let known = node.inputs.iter().any(|v| self.pictures.contains_key(v));
+        let made = match *primitive {
+            Primitive::Conv { window, groups } if window.axes == 3 => self.convolution(graph, node, (window, groups), weights?, frames)?,
+            Primitive::Pool {
+                kind: kind @ PoolKind::Max { .. },
+                window,
+            } if window.axes == 3 && known && window.pad_begin[0] == 0 && window.pad_end[0] == 0 => {
+                self.maxima(graph, node, (kind, window), frames)?
+            }
+            Primitive::Unary(_) | Primitive::Binary(_) if known => {
+                let inputs: Vec<ValueId> = node.inputs.iter().map(|v| self.enter(graph, *v)).collect::<Option<_>>()?;
+                self.node(graph, &node.name, node.op.clone(), inputs, frames)
+            }
+            _ => return None,
+        };
+        graph.values[made.index()].single = graph.value(output).single;
+        self.pictures.insert(output, made);
+        let apart = Shape::new(&[depth, samples, channels, height, width])?;
+        let apart = self.node(graph, &format!("{}.apart", node.name), Op::View(ViewOp::Reshape), vec![made], apart);
+        self.nodes.push(Node {
+            name: format!("{}.volume", node.name),
+            op: turned(DEPTH_THIRD),
+            inputs: vec![apart],
+            outputs: vec![output],
+        });
+        Some(())
+    }
+
+    /// Convolutions of pictures, one for each slice of the window, and their sum.
+    fn convolution(
+        &mut self,
+        graph: &mut Graph,
+        node: &Node,
+        (window, groups): (Window, u32),
+        weights: &Tensor,
+        frames: Shape,
+    ) -> Option<ValueId> {
+        let slices = slices_of(weights)?;
+        let x = node.inputs[0];
+        let samples = graph.value(x).shape.dim(0);
+        let volume = self.enter(graph, x)?;
+        let volume = self.padded(
+            graph,
+            &node.name,
+            volume,
+            [window.pad_begin[0], window.pad_end[0]].map(|pad| pad * samples),
+        )?;
+        let mut sum = None;
+        for (slice, weights) in slices.into_iter().enumerate() {
+            let name = format!("{}.slice{slice}", node.name);
+            let pictures = self.step(graph, &name, volume, (window, slice as u32), samples, frames.dim(0) / samples)?;
+            let mut inputs = vec![pictures, graph.add_constant(format!("{name}.weights"), Arc::new(weights))];
+            inputs.extend(node.inputs.get(2).filter(|_| slice == 0));
+            let convolution = Op::Primitive(Primitive::Conv {
+                window: flat(window),
+                groups,
+            });
+            let product = self.node(graph, &name, convolution, inputs, frames);
+            sum = Some(match sum {
+                Some(sum) => {
+                    let add = Op::Primitive(Primitive::Binary(Binary::Add));
+                    self.node(graph, &format!("{name}.sum"), add, vec![product, sum], frames)
+                }
+                None => product,
+            });
+        }
+        sum
+    }
+
+    /// The maxima of pictures, then those of slices.
+    fn maxima(&mut self, graph: &mut Graph, node: &Node, (kind, window): (PoolKind, Window), frames: Shape) -> Option<ValueId> {
+        let x = node.inputs[0];
+        let (samples, depth) = (graph.value(x).shape.dim(0), graph.value(x).shape.dim(2));
+        let pictures = self.enter(graph, x)?;
+        let flat = Primitive::Pool {
+            kind,
+            window: flat(window),
+        };
+        let pooled = frames.with_dim(0, depth * samples)?;
+        let pooled = self.node(
+            graph,
+            &format!("{}.pictures", node.name),
+            Op::Primitive(flat),
+            vec![pictures],
+            pooled,
+        );
+        let mut most = None;
+        for slice in 0..window.kernel[0] {
+            let name = format!("{}.slice{slice}", node.name);
+            let part = self.step(graph, &name, pooled, (window, slice), samples, frames.dim(0) / samples)?;
+            most = Some(match most {
+                Some(most) => {
+                    let max = Op::Primitive(Primitive::Binary(Binary::Max));
+                    self.node(graph, &name, max, vec![most, part], frames)
+                }
+                None => part,
+            });
+        }
+        most
+    }
+
+    /// The pictures that a slice of a window meets, for each of `depth` outputs.
+    fn step(
+        &mut self,
+        graph: &mut Graph,
+        name: &str,
+        pictures: ValueId,
+        (window, slice): (Window, u32),
+        samples: u32,
+        depth: u32,
+    ) -> Option<ValueId> {
+        let shape = graph.value(pictures).shape;
+        let &[all, channels, height, width] = shape.dims() else {
+            return None;
+        };
+        if window.kernel[0] == 1 && depth * samples == all {
+            return Some(pictures);
+        }
+        let with = |depth: u32| Shape::new(&[depth, samples, channels, height, width]);
+        let apart = self.node(
+            graph,
+            &format!("{name}.apart"),
+            Op::View(ViewOp::Reshape),
+            vec![pictures],
+            with(all / samples)?,
+        );
+        let (mut start, mut step) = (vec![0; 5], vec![1; 5]);
+        start[0] = i64::from(slice) * i64::from(window.dilation[0]);
+        step[0] = if depth > 1 { i64::from(window.stride[0]) } else { 1 };
+        let met = self.node(
+            graph,
+            &format!("{name}.met"),
+            Op::View(ViewOp::Slice { start, step }),
+            vec![apart],
+            with(depth)?,
+        );
+        let joined = shape.with_dim(0, depth * samples)?;
+        Some(self.node(graph, &format!("{name}.joined"), Op::View(ViewOp::Reshape), vec![met], joined))
+    }
+
+    /// Pictures with pictures of zeros before and behind them.
+    fn padded(&mut self, graph: &mut Graph, name: &str, pictures: ValueId, [before, behind]: [u32; 2]) -> Option<ValueId> {
+        if before + behind == 0 {
+            return Some(pictures);
+        }
+        let shape = graph.value(pictures).shape;
+        let mut begin = [0; MAX_RANK];
+        begin[0] = i32::try_from(before).ok()?;
+        let mode = PadMode::Constant(Scalar(0.0));
+        let pad = Op::Primitive(Primitive::Pad { mode, begin });
+        let padded = shape.with_dim(0, shape.dim(0).checked_add(before)?.checked_add(behind)?)?;
+        Some(self.node(graph, &format!("{name}.padded"), pad, vec![pictures], padded))
+    }
+
+    /// A volume as pictures.
+    fn enter(&mut self, graph: &mut Graph, volume: ValueId) -> Option<ValueId> {
+        if let Some(&pictures) = self.pictures.get(&volume) {
+            return Some(pictures);
+        }
+        let shape = graph.value(volume).shape;
+        let &[samples, channels, depth, height, width] = shape.dims() else {
+            return None;
+        };
+        let front = Shape::new(&[depth, samples, channels, height, width])?;
+        let joined = Shape::new(&[depth.checked_mul(samples)?, channels, height, width])?;
+        let name = graph.value(volume).name.clone();
+        let front = self.node(graph, &format!("{name}.turned"), turned(DEPTH_FIRST), vec![volume], front);
+        let pictures = self.node(graph, &format!("{name}.pictures"), Op::View(ViewOp::Reshape), vec![front], joined);
+        self.pictures.insert(volume, pictures);
+        Some(pictures)
+    }
+
+    fn node(&mut self, graph: &mut Graph, name: &str, op: Op, inputs: Vec<ValueId>, shape: Shape) -> ValueId {
+        let dtype = graph.value(inputs[0]).dtype;
+        let output = graph.add_value(name, dtype, shape);
+        self.nodes.push(Node {
+            name: name.to_owned(),
+            op,
+            inputs,
+            outputs: vec![output],
+        });
+        output
+    }
+}
+
+fn turned(perm: [usize; 5]) -> Op {
+    Op::View(ViewOp::Transpose { perm: perm.to_vec() })
+}
+
+/// Weights `[O, C, D, H, W]` as those of pictures, one for each slice.
+fn slices_of(weights: &Tensor) -> Option<Vec<Tensor>> {
+    let &[outputs, channels, depth, rows, columns] = weights.shape().dims() else {
+        return None;
+    };
+    let whole = strided::Strided::whole(Layout::contiguous(weights.shape()));
+    let slice = |at: u32| {
+        let start = vec![0, 0, i64::from(at), 0, 0];
+        let cut = ViewOp::Slice { start, step: vec![1; 5] };
+        let one = whole.view(&cut, Shape::new(&[outputs, channels, 1, rows, columns])?)?;
+        strided::gather(weights, &one)?.reshaped(Shape::new(&[outputs, channels, rows, columns])?)
+    };
+    (0..depth).map(slice).collect()
+}
