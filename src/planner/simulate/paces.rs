@@ -24,7 +24,7 @@ use std::sync::OnceLock;
 const TITLE: &str = "platoon paces, format 1";
 /// Architectures with paces.
 const KNOWN: [(&str, &str); 1] = [("sm_90a", include_str!("../../../boards/paces/sm_90a"))];
-/// Times from which on a tactic has a pace of its own.
+/// Times from which on a tactic, or a kernel, has a pace of its own.
 pub const ENOUGH: u32 = 6;
 /// By how much a kernel's pace is taken to be longer, in percent: of two tactics, the one that is known leads.
 const DOUBT: f64 = 1.2;
@@ -80,10 +80,10 @@ impl Paces {
     }
 
     /// How long an operator in one piece takes under its tactic, alone on a board: no less than its bytes from memory. `None` for
-    /// kernels without a pace.
+    /// kernels without a pace, and for those of few times: two of them tell nothing of many rounds.
     pub fn time(&self, operator: &Operator, board: &BoardRecord) -> Option<Nanos> {
         let loads = Loads::of(operator, board);
-        let kernel = || Some(self.paces.get(&kernel(operator.tactic))?.of(&loads) * DOUBT);
+        let kernel = || Some(self.known(&kernel(operator.tactic))?.of(&loads) * DOUBT);
         let time = self.own(operator.tactic, &loads).or_else(kernel)?;
         Some(Nanos((time.max(loads.bytes()).ceil() as u64).max(1)))
     }
@@ -114,7 +114,12 @@ impl Paces {
         if tactic.kernel == Kernel::Generic {
             return None;
         }
-        self.paces.get(&told(tactic)).filter(|p| p.times >= ENOUGH).map(|p| p.of(loads))
+        self.known(&told(tactic)).map(|p| p.of(loads))
+    }
+
+    /// The pace of a name that was fitted to enough times.
+    fn known(&self, name: &str) -> Option<&Pace> {
+        self.paces.get(name).filter(|p| p.times >= ENOUGH)
     }
 
     /// The paces as text.
@@ -206,6 +211,19 @@ mod tests {
         let half = (pool.0, Loads([0.5; COUNT]));
         assert_eq!(paces.choice(&[pool, half, generic]), 1);
         assert_eq!(paces.choice(&[generic, pool, half]), 0, "what is first and not known stays");
+    }
+
+    #[test]
+    fn a_kernel_of_few_times_has_no_pace() {
+        let (mut operators, ..) = crate::planner::schedule::tests::chains(1, 1);
+        operators[0].tactic = Tactic::of(Kernel::Pool);
+        let time = |times| {
+            let pace = Pace { each: [9.0; COUNT], times };
+            let paces = Paces::new(Vec::new(), [("Pool".to_owned(), pace)].into());
+            paces.time(&operators[0], &crate::planner::simulate::tests::board(8, 1))
+        };
+        assert_eq!(time(ENOUGH - 1), None);
+        assert!(time(ENOUGH).is_some_and(|t| t.0 > 1));
     }
 
     #[test]
