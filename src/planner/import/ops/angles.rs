@@ -10,7 +10,7 @@ use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed};
 use super::super::host::{Elem, Host};
 use super::super::node::OnnxNode;
-use super::elementwise::{apply, convert};
+use super::elementwise::{apply, between, convert, of, with};
 use super::hyperbolic;
 use crate::primitive::{Binary, Scalar, Unary};
 
@@ -75,23 +75,6 @@ pub(super) fn function(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand
         formula(b, &single)
     })?;
     convert(b, &result, x.elem())
-}
-
-/// `x` and a number.
-pub(super) fn with(b: &mut Builder, kind: Binary, x: &Operand, number: f64) -> Fallible<Operand> {
-    let number = b.scalar(x.elem(), number)?;
-    b.binary(kind, x, &number)
-}
-
-/// A number and `x`.
-pub(super) fn of(b: &mut Builder, number: f64, kind: Binary, x: &Operand) -> Fallible<Operand> {
-    let number = b.scalar(x.elem(), number)?;
-    b.binary(kind, &number, x)
-}
-
-/// `x` between two numbers; a NaN stays one.
-pub(super) fn between(b: &mut Builder, x: &Operand, low: f32, high: f32) -> Fallible<Operand> {
-    apply(b, Unary::Clip(Scalar(low), Scalar(high)), x)
 }
 
 /// `z * (c[0] + z * (c[1] + ..))`.

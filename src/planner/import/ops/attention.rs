@@ -110,7 +110,7 @@ fn additive(b: &mut Builder, mask: &Operand, like: &Operand) -> Fallible<Operand
     if mask.elem() != Elem::Bool {
         return super::elementwise::convert(b, mask, like.elem());
     }
-    let mask = super::logic::mask(b, mask)?;
+    let mask = super::elementwise::mask(b, mask)?;
     let mask = super::elementwise::convert(b, &mask, like.elem())?;
     // 0 and 1 less a half lie on both sides of 0: without end below, cut at 0 above.
     let half = b.scalar(like.elem(), 0.5)?;

@@ -189,7 +189,7 @@ impl Combination {
         let numbers = super::elementwise::convert(b, &numbers, places.elem())?;
         let places = b.reshape(places, shape_of(&[1, count])?)?;
         let here = logic::compared(b, &numbers, &places, Comparison::Equal)?;
-        let here = logic::mask(b, &here)?;
+        let here = super::elementwise::mask(b, &here)?;
         let here = b.reshape(&here, shape_of(&[rows, count, 1])?)?;
         let updates = b.reshape(updates, shape_of(&[1, count, run])?)?;
         let neutral = b.scalar(data.elem(), self.neutral(data.elem()))?;

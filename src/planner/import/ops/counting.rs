@@ -4,7 +4,7 @@ use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, limit, malformed, unsupported};
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
-use super::elementwise::convert;
+use super::elementwise::{self, convert};
 use super::logic::{self, Comparison};
 use crate::primitive::{Binary, Primitive};
 use crate::tensor::{Data, Shape};
@@ -144,9 +144,9 @@ pub(super) fn triangle(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand
     let mask = pattern(elem, rows, columns, kept)?;
     let mask = b.constant(mask);
     if x.elem() == Elem::Bool {
-        let x = logic::mask(b, x)?;
+        let x = elementwise::mask(b, x)?;
         let both = b.binary(Binary::Min, &x, &mask)?;
-        return logic::truth(b, both);
+        return elementwise::truth(b, both);
     }
     // Between the two ends that the mask sets, an infinity outside the triangle leaves nothing behind.
     if !elem.is_float() {
@@ -210,7 +210,7 @@ pub(super) fn one_hot(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand>
     let from_end = b.constant(Host::i64s(along, (-depth..0).collect())?);
     let forward = logic::compared(b, &indices, &positions, Comparison::Equal)?;
     let backward = logic::compared(b, &indices, &from_end, Comparison::Equal)?;
-    let (forward, backward) = (logic::mask(b, &forward)?, logic::mask(b, &backward)?);
+    let (forward, backward) = (elementwise::mask(b, &forward)?, elementwise::mask(b, &backward)?);
     let hot = b.binary(Binary::Max, &forward, &backward)?;
     let wide = convert(b, &hot, values.elem())?;
     let pair = b.reshape(values, shape_of(&[2])?)?;

@@ -1,4 +1,5 @@
-//! Functions of single elements: activations, arithmetic, Clip, Cast.
+//! Functions of single elements: activations, arithmetic, Clip, Cast; and what other importers write of them: a value beside a number, truth
+//! values as floats.
 
 use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
@@ -182,4 +183,36 @@ pub(super) fn convert(b: &mut Builder, x: &Operand, to: Elem) -> Fallible<Operan
         }),
         _ => b.one(Primitive::Copy, &[x], to, x.shape()),
     }
+}
+
+/// `x` and a number.
+pub(super) fn with(b: &mut Builder, kind: Binary, x: &Operand, number: f64) -> Fallible<Operand> {
+    let number = b.scalar(x.elem(), number)?;
+    b.binary(kind, x, &number)
+}
+
+/// A number and `x`.
+pub(super) fn of(b: &mut Builder, number: f64, kind: Binary, x: &Operand) -> Fallible<Operand> {
+    let number = b.scalar(x.elem(), number)?;
+    b.binary(kind, &number, x)
+}
+
+/// `x` between two numbers; a NaN stays one.
+pub(super) fn between(b: &mut Builder, x: &Operand, low: f32, high: f32) -> Fallible<Operand> {
+    apply(b, Unary::Clip(Scalar(low), Scalar(high)), x)
+}
+
+/// The truth value as a float 0 or 1.
+pub(super) fn mask(b: &mut Builder, x: &Operand) -> Fallible<Operand> {
+    match b.known_float(x) {
+        Some(mask) => Ok(mask),
+        None => convert(b, x, Elem::F32),
+    }
+}
+
+/// The truth value that the float 0 or 1 stands for.
+pub(super) fn truth(b: &mut Builder, mask: Operand) -> Fallible<Operand> {
+    let truth = convert(b, &mask, Elem::Bool)?;
+    b.remember_float(&truth, mask);
+    Ok(truth)
 }

@@ -2,8 +2,7 @@
 
 use super::super::builder::{Builder, Operand};
 use super::super::error::Fallible;
-use super::angles::{between, of, with};
-use super::elementwise::apply;
+use super::elementwise::{apply, between, of, with};
 use crate::primitive::{Binary, Unary};
 
 /// `(e^|x| + e^-|x|) / 2`, of which the first power is a square, so that it overflows no sooner than the result.

@@ -8,7 +8,7 @@ use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::{Elem, Host};
 use super::super::node::OnnxNode;
-use super::elementwise::{apply, convert};
+use super::elementwise::{apply, convert, mask, truth};
 use super::reduce;
 use crate::planner::graph::{ViewOp, broadcast};
 use crate::primitive::{Binary, Primitive, ReduceKind, Scalar, Unary};
@@ -65,21 +65,6 @@ const NOT: Unary = Unary::HardSigmoid(Scalar(-1.0), Scalar(1.0));
 fn below_zero(b: &mut Builder, x: &Operand) -> Fallible<Operand> {
     let steep = apply(b, Unary::LeakyRelu(Scalar(f32::NEG_INFINITY)), x)?;
     apply(b, Unary::Clip(Scalar(0.0), Scalar(1.0)), &steep)
-}
-
-/// The truth value as a float 0 or 1.
-pub(super) fn mask(b: &mut Builder, x: &Operand) -> Fallible<Operand> {
-    match b.known_float(x) {
-        Some(mask) => Ok(mask),
-        None => convert(b, x, Elem::F32),
-    }
-}
-
-/// The truth value that the float 0 or 1 stands for.
-pub(super) fn truth(b: &mut Builder, mask: Operand) -> Fallible<Operand> {
-    let truth = convert(b, &mask, Elem::Bool)?;
-    b.remember_float(&truth, mask);
-    Ok(truth)
 }
 
 /// A finite constant: nothing that is subtracted from it gives a NaN but a NaN.

@@ -4,7 +4,7 @@ use super::super::builder::{Builder, Operand};
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::{Elem, shape_of};
 use super::super::node::OnnxNode;
-use super::elementwise::{apply, convert};
+use super::elementwise::{apply, convert, mask, truth};
 use super::reshape::extents;
 use crate::primitive::{Binary, Primitive, ReduceKind, Scalar, Unary};
 
@@ -96,9 +96,9 @@ fn alone(b: &mut Builder, x: &Operand, kind: Reduction) -> Fallible<Operand> {
 pub(super) fn reduced(b: &mut Builder, x: &Operand, kind: Reduction, axes: &[usize]) -> Fallible<Operand> {
     if x.elem() == Elem::Bool {
         // Any and all of truth values are maxima and minima.
-        let mask = super::logic::mask(b, x)?;
+        let mask = mask(b, x)?;
         let mask = reduced(b, &mask, kind, axes)?;
-        return super::logic::truth(b, mask);
+        return truth(b, mask);
     }
     match kind {
         Reduction::Of(kind) => over(b, x, kind, axes),
