@@ -212,6 +212,18 @@ fn a_driver_that_sets_nothing_aside_is_told_of() {
 }
 
 #[test]
+fn streams_apart_without_memory_for_them_are_no_matter_of_the_driver() {
+    let name = "frames::streams_apart_without_memory_for_them_are_no_matter_of_the_driver";
+    for call in ["cuGreenCtxCreate", "cuGreenCtxStreamCreate"] {
+        let report = on_stub(name, &[("STUB_FAIL", &format!("{call}:1:2"))], || {
+            let told = format!("{:?}", open(apart([32, 68, 0, 32]), &options()).err());
+            assert!(told.contains("Exhausted"), "{told}");
+        });
+        assert_eq!(report.live, 0, "{call}");
+    }
+}
+
+#[test]
 fn a_frame_takes_no_memory_and_makes_only_calls_that_do_not_wait() {
     let name = "frames::a_frame_takes_no_memory_and_makes_only_calls_that_do_not_wait";
     let report = on_stub(name, &[], || {

@@ -158,6 +158,7 @@ impl CudaError {
             CudaError::Driver(source)
             | CudaError::Probe(ProbeError::Driver(source))
             | CudaError::Confine { source, .. }
+            | CudaError::Divide { source: Some(source), .. }
             | CudaError::Kernel { source: Some(source), .. }
             | CudaError::Program { source, .. }
             | CudaError::WarmUp { source, .. }
