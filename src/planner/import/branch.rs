@@ -1,8 +1,9 @@
 //! If: the branch that a condition known while importing chooses, in place of the node.
 
-use super::builder::{Builder, Operand};
+use super::builder::Builder;
 use super::error::{Fallible, Reason, given_twice, malformed, unsupported};
 use super::proto::NodeProto;
+use super::values::Operand;
 use super::{file, import_node, node_name};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -3,11 +3,10 @@
 //! Whatever an operator emits passes through here. If all inputs of a node are constants and the result stays under a
 //! cap, the node is evaluated at once and leaves a constant; so chains such as Shape, Slice, Concat, Cast, Resize vanish.
 
-use super::deep::Deep;
 use super::error::{Fallible, limit, malformed};
 use super::fold;
 use super::host::{Elem, Host};
-use super::sequence::Sequences;
+use super::values::{Constant, Deep, Operand, Sequences};
 use crate::limits::{MAX_OPERATORS, MAX_RANK};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp, broadcast};
 use crate::planner::strided;
@@ -33,54 +32,6 @@ fn most_repeated(elem: Elem) -> u64 {
     match elem {
         Elem::I64 | Elem::I32 => MAX_FOLDED,
         _ => MAX_REPEATED,
-    }
-}
-
-/// A constant, and its value in the graph once a node reads it.
-#[derive(Debug)]
-pub(super) struct Constant {
-    name: String,
-    pub host: Host,
-    value: Cell<Option<ValueId>>,
-}
-
-/// What an ONNX name stands for.
-#[derive(Clone, Debug)]
-pub(super) enum Operand {
-    /// Known now.
-    Constant(Rc<Constant>),
-    /// Known when the network runs.
-    Computed {
-        /// The value in the graph.
-        id: ValueId,
-        /// ONNX element type.
-        elem: Elem,
-        /// Its shape.
-        shape: Shape,
-    },
-}
-
-impl Operand {
-    pub fn shape(&self) -> Shape {
-        match self {
-            Operand::Constant(c) => c.host.shape(),
-            Operand::Computed { shape, .. } => *shape,
-        }
-    }
-
-    pub fn elem(&self) -> Elem {
-        match self {
-            Operand::Constant(c) => c.host.elem(),
-            Operand::Computed { elem, .. } => *elem,
-        }
-    }
-
-    /// The elements, of a constant.
-    pub fn host(&self) -> Option<&Host> {
-        match self {
-            Operand::Constant(c) => Some(&c.host),
-            Operand::Computed { .. } => None,
-        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Names that exist before the first node: initializers, and graph inputs with their shapes made static.
 
 use super::ImportOptions;
-use super::builder::{Builder, Operand};
+use super::builder::Builder;
 use super::error::{Fallible, ImportError, Reason, malformed, options as option_error, unsupported};
 use super::file;
 use super::host::{Elem, Host, shape_of};
 use super::proto::{DimensionProto, GraphProto, TensorTypeProto, ValueInfoProto};
+use super::values::Operand;
 use crate::planner::graph::Named;
 use crate::tensor::{DType, Shape, Tensor};
 use std::collections::{BTreeMap, BTreeSet};

@@ -23,6 +23,7 @@ mod scan;
 mod sequence;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub use error::{ImportError, Kind};
 pub use feed::{Feed, ModelInput, model_inputs, read_tensor};
@@ -30,13 +31,14 @@ pub use feed::{Feed, ModelInput, model_inputs, read_tensor};
 use crate::limits::MAX_OPERATORS;
 use crate::planner::graph::{Graph, Named, verify};
 use crate::tensor::Tensor;
-use builder::{Builder, Operand};
+use builder::Builder;
 use error::{Fallible, Reason, given_twice, limit, malformed, options, ungiven, unsupported};
 use host::Elem;
 use node::OnnxNode;
 use proto::{GraphProto, ModelProto, NodeProto};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use values::Operand;
 
 /// Newest version of the standard operator set that is imported. Attributes that a later version adds are refused one by one.
 pub const MAX_OPSET: i64 = 28;

@@ -1,9 +1,9 @@
 //! An ONNX node as the operators see it: inputs, attributes and parameters, each checked as it is read.
 
-use super::builder::Operand;
 use super::error::{Fallible, malformed, unsupported};
 use super::host::Elem;
 use super::proto::{AttributeProto, NodeProto, TensorProto, attribute_type};
+use super::values::Operand;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 

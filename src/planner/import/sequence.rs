@@ -1,42 +1,12 @@
 //! Sequences of tensors whose places are known while importing: they are lists of operands, of which no plan knows.
 
-use super::builder::{Builder, Operand};
-use super::error::{Fallible, given_twice, limit, malformed, unsupported};
+use super::builder::Builder;
+use super::error::{Fallible, limit, malformed, unsupported};
 use super::host::{Host, shape_of};
 use super::node::OnnxNode;
+use super::values::Operand;
 use crate::limits::MAX_OPERATORS;
 use crate::tensor::Shape;
-use std::collections::BTreeMap;
-use std::rc::Rc;
-
-/// Places that the sequences of one network may have together: a list that grows by a tensor at each of many nodes has their square.
-const MAX_PLACES: usize = 1 << 20;
-
-/// The sequences of a network.
-#[derive(Debug, Default)]
-pub(super) struct Sequences {
-    by_name: BTreeMap<String, Rc<[Operand]>>,
-    places: usize,
-}
-
-impl Sequences {
-    /// The sequence of this name.
-    pub fn get(&self, name: &str) -> Option<Rc<[Operand]>> {
-        self.by_name.get(name).cloned()
-    }
-
-    /// Adds a sequence under a name of its own.
-    pub fn add(&mut self, name: &str, parts: Vec<Operand>) -> Fallible<()> {
-        self.places = self.places.saturating_add(parts.len());
-        if self.places > MAX_PLACES {
-            return Err(limit(format!("sequences of more than {MAX_PLACES} tensors together")));
-        }
-        match self.by_name.insert(name.to_owned(), parts.into()) {
-            None => Ok(()),
-            Some(_) => Err(given_twice(name)),
-        }
-    }
-}
 
 /// What a node of sequences gives.
 pub(super) enum Given {

@@ -6,13 +6,14 @@
 //! ```
 //! Several streams share a pool of units (SMs or workers) and the memory's bandwidth; a launch is so many blocks that stay
 //! where they are until they are done. `engine` says the rules, `bays` keeps the units, `footprint` and `room` know the kernels, from `extents`,
-//! `costs` says where the figures of operators come from, `paces` those that nobody measured, `calibration` where those of the rules.
+//! `costs` says where the figures of operators come from, `paces` those that nobody measured, `calibration` where those of the rules, which `fit` fits.
 
 mod bays;
 mod calibration;
 mod costs;
 mod engine;
 mod extents;
+mod fit;
 mod footprint;
 mod frame;
 mod machine;
@@ -24,9 +25,10 @@ mod trace;
 #[cfg(test)]
 mod tests;
 
-pub use calibration::{Calibration, Observed};
+pub use calibration::Calibration;
 pub use costs::{Cost, Costs, Group, Measured, Source};
 pub use engine::{Simulator, Witness};
+pub use fit::Observed;
 pub use footprint::Footprint;
 pub use frame::{Frame, Launch, Part};
 pub use machine::{GRAIN, Machine};

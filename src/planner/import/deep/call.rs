@@ -1,14 +1,15 @@
 //! One function an operator over values of any rank: which axes it treats alike, and what it gives.
 
-use super::{Deep, broadcast, merged, ranges};
+use super::{broadcast, merged, ranges};
 use crate::limits::MAX_RANK;
-use crate::planner::import::builder::{Builder, Operand};
+use crate::planner::import::builder::Builder;
 use crate::planner::import::error::{Fallible, limit, malformed};
 use crate::planner::import::host::{Elem, Host, shape_of};
 use crate::planner::import::node::OnnxNode;
 use crate::planner::import::ops;
 use crate::planner::import::ops::reshape::{extents, wanted_extents};
 use crate::planner::import::proto::{AttributeProto, NodeProto, attribute_type};
+use crate::planner::import::values::{Deep, Operand};
 use std::ops::Range;
 use std::path::Path;
 

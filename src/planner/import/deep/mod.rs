@@ -6,25 +6,18 @@
 
 mod call;
 
-use super::builder::{Builder, Operand};
+use super::builder::Builder;
 use super::error::{Fallible, malformed, ungiven};
 use super::host::shape_of;
 use super::node::OnnxNode;
 use super::ops::reshape::extents;
 use super::proto::NodeProto;
+use super::values::{Deep, Operand};
 use crate::limits::MAX_RANK;
 use call::Call;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-
-/// A value of any rank.
-#[derive(Clone, Debug)]
-pub(super) struct Deep {
-    /// Its elements in C order, under any shape.
-    elements: Operand,
-    dims: Vec<i64>,
-}
 
 /// True if a node reads values of too many axes or gives some.
 pub(super) fn concerns(node: &NodeProto, builder: &Builder, names: &BTreeMap<String, Operand>) -> bool {

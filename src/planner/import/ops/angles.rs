@@ -6,10 +6,11 @@
 //! The coefficients are those of the least largest error (Remez's exchange, in 40 digits), with the first term of the series given;
 //! behind each row stands what is left between it and the function.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed};
 use super::super::host::{Elem, Host};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::elementwise::{apply, between, convert, of, with};
 use super::hyperbolic;
 use crate::primitive::{Binary, Scalar, Unary};

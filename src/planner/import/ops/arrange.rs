@@ -1,9 +1,10 @@
 //! Operators that arrange elements anew: DepthToSpace, SpaceToDepth, Tile.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, limit, malformed};
 use super::super::host::shape_of;
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::reshape::extents;
 use crate::limits::MAX_RANK;
 use crate::planner::graph::ViewOp;

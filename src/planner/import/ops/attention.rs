@@ -1,9 +1,10 @@
 //! Attention, as the two products and the softmax that it is.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use crate::planner::graph::ViewOp;
 use crate::primitive::{Binary, Primitive, Unary};
 

@@ -4,16 +4,18 @@
 //! which are picked and reduced. Places that a frame computes are compared with all there are, and every place reduces all updates,
 //! of which those that go elsewhere change nothing.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, limit, malformed, unsupported};
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::logic::{self, Comparison};
 use super::reduce::{self, MAX_FACTORS, Reduction};
-use super::scatter::MAX_PLACES;
 use crate::primitive::{Binary, Primitive, ReduceKind};
 use std::collections::BTreeMap;
 
+/// Elements up to which a scattering is written as places of a Gather.
+pub(super) const MAX_PLACES: u64 = 1 << 26;
 /// Rows that are reduced at a time: what is padded to so many stays small where a few places have most updates.
 const GROUP: usize = 8;
 /// Elements up to which every place that a frame may compute reduces every update.

@@ -1,10 +1,11 @@
 //! Constant, ConstantOfShape, Shape.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::file;
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use crate::planner::graph::ViewOp;
 use crate::tensor::{Data, Shape};
 use std::path::Path;

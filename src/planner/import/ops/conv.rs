@@ -1,9 +1,10 @@
 //! Conv and ConvTranspose.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, limit, malformed};
 use super::super::host::shape_of;
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::window::{self, AutoPad};
 use crate::primitive::Primitive;
 use crate::tensor::Shape;

@@ -1,9 +1,10 @@
 //! Operators that make constants of shapes and numbers: Range, Size, EyeLike, Trilu's mask, NonZero, OneHot, CumSum.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, limit, malformed, unsupported};
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::elementwise::{self, convert};
 use super::logic::{self, Comparison};
 use crate::primitive::{Binary, Primitive};

@@ -1,9 +1,10 @@
 //! Einsum: sums of products over named axes, as transposed and reshaped matrix products.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::shape_of;
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::reduce;
 use crate::primitive::{Primitive, ReduceKind};
 use std::collections::BTreeMap;

@@ -1,10 +1,11 @@
 //! Functions of single elements: activations, arithmetic, Clip, Cast; and what other importers write of them: a value beside a number, truth
 //! values as floats.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::Elem;
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use crate::planner::graph::broadcast;
 use crate::primitive::{Binary, Primitive, Scalar, Unary};
 

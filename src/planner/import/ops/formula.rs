@@ -1,9 +1,10 @@
 //! Functions of single elements that are formulas over others.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::Elem;
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::elementwise::{apply, between, convert, mask, with};
 use super::hyperbolic::signed;
 use super::logic::{self, Comparison};

@@ -1,7 +1,8 @@
 //! Sinh, Cosh and the inverses of the hyperbolic functions, as arithmetic over exponentials and logarithms, in f32 throughout.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::Fallible;
+use super::super::values::Operand;
 use super::elementwise::{apply, between, of, with};
 use crate::primitive::{Binary, Unary};
 

@@ -4,10 +4,11 @@
 //! numbers, and remembered beside the truth value made of it: what reads it goes on from the float, and the truth value
 //! itself is made where something else reads it. A NaN on either side of a comparison stays one, and so is true.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::{Elem, Host};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::elementwise::{apply, convert, mask, truth};
 use super::reduce;
 use crate::planner::graph::{ViewOp, broadcast};

@@ -1,9 +1,10 @@
 //! Gemm, MatMul, Softmax, LogSoftmax.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::shape_of;
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::elementwise::apply;
 use super::reduce;
 use super::reshape::extents;

@@ -32,9 +32,10 @@ mod scatter;
 mod select;
 mod window;
 
-use super::builder::{Builder, Operand};
+use super::builder::Builder;
 use super::error::{Fallible, unsupported};
 use super::node::OnnxNode;
+use super::values::Operand;
 use crate::primitive::{Binary, ReduceKind};
 use logic::{Comparison, Logic};
 use reduce::Reduction;

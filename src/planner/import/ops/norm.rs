@@ -1,10 +1,11 @@
 //! Normalisations: BatchNormalization, LayerNormalization, RMSNormalization, InstanceNormalization, GroupNormalization,
 //! LpNormalization, LRN, MeanVarianceNormalization.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::elementwise::{apply, convert};
 use super::reduce;
 use super::reshape::extents;

@@ -1,9 +1,10 @@
 //! MaxPool, AveragePool, LpPool and GlobalLpPool.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, limit, malformed};
 use super::super::host::{Elem, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::elementwise::{apply, convert, with};
 use super::{reduce, window};
 use crate::primitive::{Binary, PoolKind, Primitive, ReduceKind, Unary, Window};

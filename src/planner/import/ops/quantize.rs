@@ -4,10 +4,11 @@
 //! DequantizeLinear behind it starts from there; the bytes themselves are made where something else reads them. 8-bit
 //! integers are imported; other types, blocks of scales, and 8-bit floats are refused by name.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::{Elem, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::elementwise::{apply, convert};
 use crate::primitive::{Binary, Scalar, Unary};
 

@@ -3,10 +3,11 @@
 //! integers themselves as long as sums stay below 2^24. Sums that are results as integers stay f32 where activations are halves,
 //! which hold neither their digits nor, beyond 65504, their size.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed};
 use super::super::host::{Elem, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::elementwise::{apply, convert};
 use super::{conv, matrix, reduce};
 use crate::primitive::{Binary, ReduceKind, Scalar, Unary};

@@ -1,9 +1,10 @@
 //! Operators that order elements: ArgMax, ArgMin, TopK.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed};
 use super::super::host::{Elem, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::elementwise::{apply, convert};
 use super::reshape::extents;
 use crate::primitive::{Binary, Primitive, Unary};

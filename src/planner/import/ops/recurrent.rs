@@ -7,9 +7,10 @@
 mod layer;
 mod steps;
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use crate::primitive::Primitive;
 use layer::{Direction, Layer};
 use steps::{Function, Masks};

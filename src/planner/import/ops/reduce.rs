@@ -1,9 +1,10 @@
 //! The reductions and the global pools.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::{Elem, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::elementwise::{apply, convert, mask, truth};
 use super::reshape::extents;
 use crate::primitive::{Binary, Primitive, ReduceKind, Scalar, Unary};

@@ -1,9 +1,10 @@
 //! Operators that keep all elements: reshapes, Transpose, Expand, and what does nothing at inference.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, limit, malformed, unsupported};
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use crate::limits::MAX_RANK;
 use crate::planner::graph::{ViewOp, broadcast};
 use crate::tensor::Shape;

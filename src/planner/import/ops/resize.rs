@@ -1,9 +1,10 @@
 //! Resize and Upsample.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::shape_of;
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use crate::limits::MAX_RANK;
 use crate::primitive::{Coordinates, Nearest, Primitive, Resize, ResizeMode, Scalar};
 use crate::tensor::Shape;

@@ -1,9 +1,10 @@
 //! RotaryEmbedding: pairs of features turned by the angles of their positions (Su et al. 2021).
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed};
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::reshape::extents;
 use crate::primitive::{Binary, Primitive};
 

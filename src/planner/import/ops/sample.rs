@@ -1,9 +1,10 @@
 //! Places that a frame computes in pictures: GridSample, DeformConv, Col2Im.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::{Host, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::reshape::extents;
 use super::window;
 use crate::primitive::{Outside, Places, Primitive, Sample, Sampling, Window};

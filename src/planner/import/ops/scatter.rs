@@ -4,18 +4,16 @@
 //! What is scattered is picked from the data and the updates joined: by places that are known while importing, or by those that a
 //! frame finds ([`Primitive::Sources`]).
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, limit, malformed};
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
-use super::combine::Combination;
+use super::super::values::Operand;
+use super::combine::{Combination, MAX_PLACES};
 use super::elementwise::convert;
 use super::reshape::extents;
 use crate::primitive::{Binary, Primitive};
 use crate::tensor::Shape;
-
-/// Elements up to which a scattering is written as places of a Gather.
-pub(super) const MAX_PLACES: u64 = 1 << 26;
 
 fn of_integers<'n>(node: &'n OnnxNode<'_>, index: usize) -> Fallible<&'n Operand> {
     let x = node.input(index)?;

@@ -1,10 +1,11 @@
 //! Operators that join, cut, pick and pad: Concat, Split, Slice, Gather, Pad.
 
-use super::super::builder::{Builder, Operand};
+use super::super::builder::Builder;
 use super::super::error::{Fallible, limit, malformed, unsupported};
 use super::super::fold;
 use super::super::host::{Elem, shape_of};
 use super::super::node::OnnxNode;
+use super::super::values::Operand;
 use super::reshape::extents;
 use crate::limits::MAX_RANK;
 use crate::primitive::{PadMode, Primitive, Scalar};

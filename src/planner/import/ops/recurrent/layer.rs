@@ -1,9 +1,10 @@
 //! What all recurrent layers of ONNX have in common: directions, weights of each, layouts of inputs and outputs.
 
-use super::super::super::builder::{Builder, Operand};
+use super::super::super::builder::Builder;
 use super::super::super::error::{Fallible, limit, malformed, unsupported};
 use super::super::super::host::{Elem, Host, shape_of};
 use super::super::super::node::OnnxNode;
+use super::super::super::values::Operand;
 use crate::primitive::{Binary, Primitive};
 use crate::tensor::Shape;
 

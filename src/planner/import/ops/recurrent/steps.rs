@@ -1,9 +1,10 @@
 //! Recurrent layers step by step, as primitives over one step's projected inputs `[B, gates * H]` and the states `[B,H]`.
 
-use super::super::super::builder::{Builder, Operand};
+use super::super::super::builder::Builder;
 use super::super::super::error::{Fallible, malformed, unsupported};
 use super::super::super::host::{Host, shape_of};
 use super::super::super::node::OnnxNode;
+use super::super::super::values::Operand;
 use super::super::elementwise::apply;
 use super::layer::{Direction, Layer, Weights};
 use crate::primitive::{Binary, Scalar, Unary};
