@@ -2,9 +2,11 @@
 
 use super::engine::Engine;
 use super::images::{Image, ImageHeader};
-use super::inputs::Input;
+use super::inputs::{self, Input};
 use super::lifecycle::State;
+use super::result::Place;
 use super::slot::{Held, Stage, Ticket};
+use crate::backend::cpu::arena::ImageParams;
 use crate::backend::{DeviceBytes, Job};
 use crate::error::{ImageFault, RunError};
 use crate::ids::{CameraId, SlotId, TenantId};
@@ -59,9 +61,40 @@ impl Draft<'_> {
         given
     }
 
-    /// What is being filled, and where.
-    pub(super) fn parts(&mut self) -> (&mut Engine, SlotId) {
-        (self.engine, self.slot)
+    /// The memory of a tensor input: C order, native endian. It must be written anew in every frame in which the tenant
+    /// runs; a tenant of which this was called for some inputs only, or none, has no input.
+    pub fn input_mut(&mut self, tenant: TenantId, port: usize) -> Result<&mut [u8], RunError> {
+        let (engine, slot) = (&mut *self.engine, self.slot);
+        let Place { offset, bytes } = engine.input_place(tenant, port)?;
+        engine.inputs.set(tenant, port, Input::Written);
+        engine.prepared_mut()?.input_mut(slot, offset, bytes)
+    }
+
+    /// Copies a tensor input. [`RunError::Input`] if the number of bytes is not the input's.
+    pub fn copy_input(&mut self, tenant: TenantId, port: usize, data: &[u8]) -> Result<(), RunError> {
+        let room = self.input_mut(tenant, port)?;
+        if room.len() == data.len() {
+            room.copy_from_slice(data);
+            return Ok(());
+        }
+        self.engine.inputs.set(tenant, port, Input::Missing);
+        Err(inputs::refused(port))
+    }
+
+    /// Gives a tensor input in the memory of the device, as long as the input or longer: it is copied there when the frame begins,
+    /// and must stay until the frame has ended. Other inputs of the tenant may come from the host. [`RunError::Input`] if it has too
+    /// few bytes or is not in memory of the device; on a backend without a device, always.
+    pub fn set_device_input(&mut self, tenant: TenantId, port: usize, input: DeviceBytes) -> Result<(), RunError> {
+        let engine = &mut *self.engine;
+        let needed = engine.input_place(tenant, port)?.bytes as u64;
+        let enough = input.bytes >= needed;
+        let input = DeviceBytes { bytes: needed, ..input };
+        engine.inputs.set(tenant, port, Input::Missing);
+        if !enough || !engine.prepared()?.is_in_device(input)? {
+            return Err(inputs::refused(port));
+        }
+        engine.inputs.set(tenant, port, Input::Given(input));
+        Ok(())
     }
 
     /// Sets the draft aside, so that the engine can be used while its images are being written. [`Engine::resume`] gives it
@@ -154,15 +187,48 @@ impl Engine {
         draft.submit()
     }
 
+    /// Before a slot's image memory is written by hand.
+    fn keep_newest(&mut self, slot: SlotId, camera: CameraId) -> Result<(), RunError> {
+        self.newest.keep(self.prepared.as_deref().ok_or(RunError::State)?, slot, camera)
+    }
+
+    /// Copies an image into the slot and describes it.
+    fn write_image(&mut self, slot: SlotId, camera: CameraId, params: ImageParams, data: &[u8]) -> Result<(), RunError> {
+        let prepared = self.prepared_mut()?;
+        let room = prepared.image_mut(slot, camera)?;
+        let found = room.len() as u64;
+        let room = room.get_mut(..data.len()).ok_or(RunError::Image(
+            camera,
+            ImageFault::Bytes {
+                found,
+                needed: data.len() as u64,
+            },
+        ))?;
+        room.copy_from_slice(data);
+        prepared.set_params(slot, camera, params)?;
+        self.slots.get_mut(slot).given |= 1 << camera.0;
+        Ok(())
+    }
+
+    fn input_place(&self, tenant: TenantId, port: usize) -> Result<Place, RunError> {
+        let inputs = self.facts[self.active.index()].inputs.get(tenant.index());
+        Ok(*inputs.ok_or(RunError::Unknown)?.get(port).ok_or(RunError::Unknown)?)
+    }
+
     fn launch(&mut self, slot: SlotId) -> Result<Ticket, RunError> {
-        let (old, none) = self.complete_images(slot)?;
+        let given = self.slots.get(slot).given;
+        let prepared = self.prepared.as_deref_mut().ok_or(RunError::State)?;
+        let (old, none) = self.newest.complete(prepared, slot, given)?;
         let (plan, frame) = (self.active, self.next_frame);
         let schedule = (frame % self.plan_of(plan).cycle.len().max(1) as u64) as usize;
         let (skip, old) = self.consequences(schedule, old, none);
         self.save_latest_of(slot)?;
         let submitted = self.prepared()?.clock().now();
-        let issued = self.send_inputs(slot, schedule, skip).and_then(|sent| {
-            self.prepared_mut()?.submit(&Job {
+        let places = &self.facts[plan.index()].inputs;
+        let tenants = &self.deployment.plans[plan.index()].cycle[schedule].tenants;
+        let prepared = self.prepared.as_deref_mut().ok_or(RunError::State)?;
+        let issued = self.inputs.send(prepared, slot, tenants, places, skip).and_then(|sent| {
+            prepared.submit(&Job {
                 frame,
                 slot,
                 plan,
@@ -180,7 +246,7 @@ impl Engine {
         if self.lifecycle.state() == State::Prepared {
             self.lifecycle.advance(State::Running)?;
         }
-        self.remember_images(slot);
+        self.newest.remember(slot, given);
         let s = self.slots.get_mut(slot);
         (s.frame, s.plan, s.schedule, s.skip, s.old) = (frame, plan, schedule, skip, old);
         (s.submitted, s.entered) = (submitted, false);

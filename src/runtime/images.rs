@@ -4,7 +4,7 @@
 //! copied from there; only when that slot's image memory is about to be written by hand is it saved in a spare room. An image
 //! that was given in the device's memory stays there, and is copied on the device.
 
-use super::engine::Engine;
+use crate::backend::Prepared;
 use crate::backend::cpu::arena::ImageParams;
 use crate::error::{ImageFault, RunError};
 use crate::ids::{CameraId, SlotId};
@@ -101,6 +101,67 @@ impl Newest {
         };
         Ok((params, bytes as usize))
     }
+
+    /// Before a slot's image memory is written by hand: saves the camera's newest image, if it lies there.
+    pub(super) fn keep(&mut self, prepared: &dyn Prepared, slot: SlotId, camera: CameraId) -> Result<(), RunError> {
+        let c = camera.index();
+        if c >= self.cameras.len() {
+            return Err(RunError::Unknown);
+        }
+        if let NewestPlace::Slot(at) = self.place[c]
+            && at == slot
+        {
+            if prepared.is_on_device(slot, camera) {
+                // What the host writes does not touch it; only what is said of it would be lost.
+                self.place[c] = NewestPlace::Device(slot, prepared.params(slot, camera)?);
+                return Ok(());
+            }
+            let (image, params) = (prepared.image(slot, camera)?, prepared.params(slot, camera)?);
+            let bytes = image_bytes(&params).min(image.len());
+            self.spare[c][..bytes].copy_from_slice(&image[..bytes]);
+            self.place[c] = NewestPlace::Spare(params);
+        }
+        Ok(())
+    }
+
+    /// Gives a slot, whose frame was `given` images of some cameras, the newest image of each other one; the sets of cameras with an old
+    /// one and with none.
+    pub(super) fn complete(&mut self, prepared: &mut dyn Prepared, slot: SlotId, given: u32) -> Result<(u32, u32), RunError> {
+        let (mut old, mut none) = (0, 0);
+        for c in 0..self.cameras.len() {
+            let camera = CameraId(c as u16);
+            if given >> c & 1 != 0 {
+                continue;
+            }
+            match self.place[c] {
+                NewestPlace::Nowhere => {
+                    prepared.set_params(slot, camera, ImageParams::default())?;
+                    none |= 1 << c;
+                    continue;
+                }
+                NewestPlace::Slot(from) => prepared.copy_image(camera, from, slot)?,
+                NewestPlace::Device(from, params) => prepared.copy_on_device(camera, from, slot, params)?,
+                NewestPlace::Spare(params) => {
+                    let room = prepared.image_mut(slot, camera)?;
+                    let bytes = image_bytes(&params).min(room.len());
+                    room[..bytes].copy_from_slice(&self.spare[c][..bytes]);
+                    prepared.set_params(slot, camera, params)?;
+                    self.place[c] = NewestPlace::Slot(slot);
+                }
+            }
+            old |= 1 << c;
+        }
+        Ok((old, none))
+    }
+
+    /// The images given in a slot's frame are the newest now.
+    pub(super) fn remember(&mut self, slot: SlotId, given: u32) {
+        for (c, place) in self.place.iter_mut().enumerate() {
+            if given >> c & 1 != 0 {
+                *place = NewestPlace::Slot(slot);
+            }
+        }
+    }
 }
 
 /// The bytes of an image with this header, if it fits the camera.
@@ -127,90 +188,6 @@ fn fitting(limits: &Camera, header: &ImageHeader) -> Result<u64, ImageFault> {
         return Err(ImageFault::Bytes { found, needed });
     }
     Ok(needed)
-}
-
-impl Engine {
-    /// Copies an image into the slot and describes it.
-    pub(super) fn write_image(&mut self, slot: SlotId, camera: CameraId, params: ImageParams, data: &[u8]) -> Result<(), RunError> {
-        let prepared = self.prepared_mut()?;
-        let room = prepared.image_mut(slot, camera)?;
-        let found = room.len() as u64;
-        let room = room.get_mut(..data.len()).ok_or(RunError::Image(
-            camera,
-            ImageFault::Bytes {
-                found,
-                needed: data.len() as u64,
-            },
-        ))?;
-        room.copy_from_slice(data);
-        prepared.set_params(slot, camera, params)?;
-        self.slots.get_mut(slot).given |= 1 << camera.0;
-        Ok(())
-    }
-
-    /// Before a slot's image memory is written by hand: saves the camera's newest image, if it lies there.
-    pub(super) fn keep_newest(&mut self, slot: SlotId, camera: CameraId) -> Result<(), RunError> {
-        let c = camera.index();
-        if c >= self.newest.cameras.len() {
-            return Err(RunError::Unknown);
-        }
-        if let NewestPlace::Slot(at) = self.newest.place[c]
-            && at == slot
-        {
-            let prepared = self.prepared.as_deref().ok_or(RunError::State)?;
-            if prepared.is_on_device(slot, camera) {
-                // What the host writes does not touch it; only what is said of it would be lost.
-                self.newest.place[c] = NewestPlace::Device(slot, prepared.params(slot, camera)?);
-                return Ok(());
-            }
-            let (image, params) = (prepared.image(slot, camera)?, prepared.params(slot, camera)?);
-            let bytes = image_bytes(&params).min(image.len());
-            self.newest.spare[c][..bytes].copy_from_slice(&image[..bytes]);
-            self.newest.place[c] = NewestPlace::Spare(params);
-        }
-        Ok(())
-    }
-
-    /// Gives the slot the newest image of each camera; the sets of cameras with an old one and with none.
-    pub(super) fn complete_images(&mut self, slot: SlotId) -> Result<(u32, u32), RunError> {
-        let given = self.slots.get(slot).given;
-        let (mut old, mut none) = (0, 0);
-        for c in 0..self.newest.cameras.len() {
-            let camera = CameraId(c as u16);
-            if given >> c & 1 != 0 {
-                continue;
-            }
-            let prepared = self.prepared.as_deref_mut().ok_or(RunError::State)?;
-            match self.newest.place[c] {
-                NewestPlace::Nowhere => {
-                    prepared.set_params(slot, camera, ImageParams::default())?;
-                    none |= 1 << c;
-                    continue;
-                }
-                NewestPlace::Slot(from) => prepared.copy_image(camera, from, slot)?,
-                NewestPlace::Device(from, params) => prepared.copy_on_device(camera, from, slot, params)?,
-                NewestPlace::Spare(params) => {
-                    let room = prepared.image_mut(slot, camera)?;
-                    let bytes = image_bytes(&params).min(room.len());
-                    room[..bytes].copy_from_slice(&self.newest.spare[c][..bytes]);
-                    prepared.set_params(slot, camera, params)?;
-                    self.newest.place[c] = NewestPlace::Slot(slot);
-                }
-            }
-            old |= 1 << c;
-        }
-        Ok((old, none))
-    }
-
-    /// The images given in the slot's frame are the newest now.
-    pub(super) fn remember_images(&mut self, slot: SlotId) {
-        let given = self.slots.get(slot).given;
-        for (c, place) in self.newest.place.iter_mut().enumerate() {
-            if given >> c & 1 != 0 {
-                *place = NewestPlace::Slot(slot);
-            }
-        }
-    }
 }
 
 fn image_bytes(params: &ImageParams) -> usize {

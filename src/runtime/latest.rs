@@ -4,9 +4,9 @@
 //! the engine's own when another frame repeats it, and before its slot is used again: when the slot is released if it is the one
 //! that comes next, where no frame waits for the copy.
 
-use super::engine::Engine;
 use super::images::touched;
 use super::result::{Place, Source};
+use crate::backend::Prepared;
 use crate::error::RunError;
 use crate::ids::{SlotId, TenantId};
 use crate::limits::{MAX_SLOTS, MAX_TENANTS};
@@ -56,60 +56,61 @@ impl Latest {
             self.in_slot[slot.index()] |= 1 << tenant.0;
         }
     }
-}
 
-impl Engine {
-    /// Notes that a result which a tenant computed in the slot's frame, which has ended, is its latest.
-    pub(super) fn keep(&mut self, slot: SlotId, tenant: TenantId) -> Result<(), RunError> {
-        let (_, of_frame) = self.currency(slot, tenant)?;
-        self.latest.of_frame[tenant.index()] = Some(of_frame);
-        self.latest.moves(tenant, Some(slot));
-        Ok(())
+    /// Notes that what a tenant computed in the slot's frame, which has ended, is its latest, of a frame.
+    pub(super) fn note(&mut self, slot: SlotId, tenant: TenantId, of_frame: u64) {
+        self.of_frame[tenant.index()] = Some(of_frame);
+        self.moves(tenant, Some(slot));
     }
 
-    /// Before a slot's results are written anew: saves those of them that are the latest.
-    pub(super) fn save_latest_of(&mut self, slot: SlotId) -> Result<(), RunError> {
-        for t in 0..self.plan_of(self.active).tenants.len() {
+    /// Before a slot's results are written anew: saves those of them that are the latest. `outputs` are the places of each tenant's
+    /// results under the active plan.
+    pub(super) fn save_all_of(&mut self, slot: SlotId, prepared: &dyn Prepared, outputs: &[Vec<Place>]) -> Result<(), RunError> {
+        for t in 0..outputs.len() {
             let tenant = TenantId(t as u16);
-            if self.latest.slot(tenant) == Some(slot) {
-                self.save(tenant)?;
+            if self.slot(tenant) == Some(slot) {
+                self.save(tenant, prepared, outputs)?;
             }
         }
         Ok(())
     }
 
-    /// Copies a tenant's latest result, if there is one, into the slot.
-    pub(super) fn repeat(&mut self, slot: SlotId, tenant: TenantId) -> Result<(), RunError> {
-        if self.latest.of_frame(tenant).is_none() {
+    /// Copies a tenant's latest result, if there is one, into the slot. `outputs` as there.
+    pub(super) fn repeat(
+        &mut self,
+        slot: SlotId,
+        tenant: TenantId,
+        prepared: &mut dyn Prepared,
+        outputs: &[Vec<Place>],
+    ) -> Result<(), RunError> {
+        if self.of_frame(tenant).is_none() {
             return Ok(());
         }
-        self.save(tenant)?;
-        let prepared = self.prepared.as_deref_mut().ok_or(RunError::State)?;
-        for &Place { offset, bytes } in &self.facts[self.slots.get(slot).plan.index()].outputs[tenant.index()] {
+        self.save(tenant, prepared, outputs)?;
+        for &Place { offset, bytes } in &outputs[tenant.index()] {
             prepared
                 .output_mut(slot, offset, bytes)?
-                .copy_from_slice(&self.latest.saved[offset..offset + bytes]);
+                .copy_from_slice(&self.saved[offset..offset + bytes]);
         }
         Ok(())
     }
 
     /// Where a tenant's latest result is read. Only until the engine is used again: then its slot may be, too.
-    pub(super) fn latest_source(&self, tenant: TenantId) -> Result<Source<'_>, RunError> {
-        Ok(match (self.latest.of_frame(tenant), self.latest.slot(tenant)) {
+    pub(super) fn source<'a>(&'a self, tenant: TenantId, prepared: &'a dyn Prepared) -> Source<'a> {
+        match (self.of_frame(tenant), self.slot(tenant)) {
             (None, _) => Source::Nothing,
-            (_, None) => Source::Saved(&self.latest.saved),
-            (_, Some(slot)) => Source::Earlier(self.prepared()?, slot),
-        })
+            (_, None) => Source::Saved(&self.saved),
+            (_, Some(slot)) => Source::Earlier(prepared, slot),
+        }
     }
 
     /// Copies a tenant's latest result out of its slot, if it still lies in one.
-    fn save(&mut self, tenant: TenantId) -> Result<(), RunError> {
-        let Some(slot) = self.latest.slot(tenant) else { return Ok(()) };
-        let prepared = self.prepared.as_deref().ok_or(RunError::State)?;
-        for &Place { offset, bytes } in &self.facts[self.active.index()].outputs[tenant.index()] {
-            self.latest.saved[offset..offset + bytes].copy_from_slice(prepared.output(slot, offset, bytes)?);
+    fn save(&mut self, tenant: TenantId, prepared: &dyn Prepared, outputs: &[Vec<Place>]) -> Result<(), RunError> {
+        let Some(slot) = self.slot(tenant) else { return Ok(()) };
+        for &Place { offset, bytes } in &outputs[tenant.index()] {
+            self.saved[offset..offset + bytes].copy_from_slice(prepared.output(slot, offset, bytes)?);
         }
-        self.latest.moves(tenant, None);
+        self.moves(tenant, None);
         Ok(())
     }
 }

@@ -91,7 +91,7 @@ impl Engine {
             next_frame: 0,
             previous_end: 0,
             newest: Newest::new(cameras),
-            inputs: Inputs::new(&facts),
+            inputs: Inputs::new(facts.iter().map(|f| &f.inputs[..])),
             latest: Latest::new(output_bytes as usize),
             watchdog: options.watchdog,
             close_limit: options.close_limit,

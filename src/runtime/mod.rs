@@ -9,7 +9,8 @@
 //! | `inputs` | tensor inputs on their way into slots |
 //! | [`frame`] | one frame on its way in |
 //! | `latest` | each tenant's latest result, for frames that bring none |
-//! | [`report`] | the end of a frame, and its report |
+//! | `ending` | the end of a frame: who computed, what is current |
+//! | [`report`] | what became of a frame |
 //! | [`slot`] | the memory of frames in flight, and the tickets that own it |
 //! | `deadline` | waiting, deadlines, the watchdog |
 //! | `switch` | changing the task set at a frame boundary |
@@ -20,6 +21,7 @@
 
 pub mod cores;
 mod deadline;
+mod ending;
 pub mod engine;
 pub mod frame;
 mod images;
