@@ -64,6 +64,18 @@ impl Window {
         w
     }
 
+    /// The same window over so many axes: `of` arranges what each axis has, and is given what an axis has along which nothing happens.
+    pub fn over(self, axes: u8, of: impl Fn([u32; 3], u32) -> [u32; 3]) -> Window {
+        Window {
+            axes,
+            kernel: of(self.kernel, 1),
+            stride: of(self.stride, 1),
+            dilation: of(self.dilation, 1),
+            pad_begin: of(self.pad_begin, 0),
+            pad_end: of(self.pad_end, 0),
+        }
+    }
+
     /// Extent of the input that one output looks at along `axis`: `(kernel - 1) * dilation + 1`; `None` on overflow.
     pub fn reach(&self, axis: usize) -> Option<u32> {
         (self.kernel[axis].checked_sub(1)?).checked_mul(self.dilation[axis])?.checked_add(1)

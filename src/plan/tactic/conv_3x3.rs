@@ -17,6 +17,31 @@ pub const TAPS: u32 = 3;
 /// Most blocks of [`BLOCK_K`] input channels whose patches a block of threads keeps.
 pub const MAX_BLOCKS: u32 = 8;
 
+/// Bytes of the channels of a pixel, or of an output channel's weights, that are multiplied at a time.
+pub const PIXEL_BYTES: u32 = BLOCK_K * 2;
+/// Bytes of a stage of weights: one tap of [`CHANNELS`] outputs for [`BLOCK_K`] inputs.
+pub const WEIGHT_BYTES: u32 = CHANNELS * PIXEL_BYTES;
+/// Bytes after which the swizzle's pattern begins anew.
+pub const SWIZZLE_BYTES: u32 = 1024;
+/// Bytes of shared memory that a block may have.
+pub const BLOCK_BYTES: u32 = 227 << 10;
+
+/// Rows and columns of the patch under so many rows of [`COLUMNS`] outputs.
+pub const fn patch(rows: u32) -> [u32; 2] {
+    [rows + TAPS - 1, COLUMNS + TAPS - 1]
+}
+
+/// Bytes of [`BLOCK_K`] channels of that patch, up to where the next one may begin.
+pub const fn patch_bytes(rows: u32) -> u32 {
+    let [rows, columns] = patch(rows);
+    (rows * columns * PIXEL_BYTES).next_multiple_of(SWIZZLE_BYTES)
+}
+
+/// Blocks of [`BLOCK_K`] input channels of a product.
+pub fn k_blocks(product: &Product<'_>) -> u32 {
+    product.x.extents[3].div_ceil(BLOCK_K)
+}
+
 /// True for windows and channels that the kernels take.
 pub fn serves(window: &Window, inputs: u32, outputs: u32) -> bool {
     let neighbours = (0..2).all(|a| window.kernel[a] == TAPS && window.stride[a] == 1 && window.dilation[a] == 1);

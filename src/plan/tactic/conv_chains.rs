@@ -2,8 +2,8 @@
 //! [`conv_wgmma`], for windows of 3 by 3 neighbours over small pictures and many channels.
 
 use super::Misfit;
-use super::conv_3x3::{CHANNELS, COLUMNS, MAX_BLOCKS, TAPS};
-use super::conv_wgmma::{self, BLOCK_K};
+use super::conv_3x3::{BLOCK_BYTES, CHANNELS, COLUMNS, MAX_BLOCKS, WEIGHT_BYTES, k_blocks, patch_bytes};
+use super::conv_wgmma;
 use super::forms::{cheapest_first, need};
 use super::product::Product;
 use crate::plan::format::{Kernel, Tactic};
@@ -15,17 +15,10 @@ pub const THREADS: u32 = 2 * (128 + 32);
 /// Pixels and channels of a tile.
 const TILE: (u16, u16) = ((ROWS * COLUMNS) as u16, CHANNELS as u16);
 
-/// Bytes of shared memory that a block may have, and the fewest with which no second one fits the SM.
-const BLOCK_BYTES: u32 = 227 << 10;
+/// Fewest bytes of shared memory of a block with which no second one fits the SM.
 const ALONE_BYTES: u32 = 114 << 10;
 /// Bytes kept for barriers.
 const BARRIER_BYTES: u32 = 512;
-/// Bytes of a pixel's or an output channel's block of input channels.
-const K_BYTES: u32 = BLOCK_K * 2;
-/// Bytes of a patch, which begins where the swizzle's pattern does.
-const PATCH_BYTES: u32 = ((ROWS + TAPS - 1) * (COLUMNS + TAPS - 1) * K_BYTES).next_multiple_of(1024);
-/// Bytes of a stage of weights.
-const STAGE_BYTES: u32 = CHANNELS * K_BYTES;
 /// Fewest stages of weights: with fewer, products wait for them.
 const MIN_STAGES: u32 = 5;
 /// Bytes of the sums of a tile.
@@ -60,15 +53,15 @@ impl ChainsTile {
         (tactic.kernel == Kernel::ConvChains && tactic.tile == TILE).then(|| MENU.get(usize::from(tactic.variant)))?
     }
 
-    /// Stages of weights beside the patches of `k_blocks` times [`BLOCK_K`] channels: as many as there is room for.
+    /// Stages of weights beside the patches of `k_blocks` times [`BLOCK_K`](conv_wgmma::BLOCK_K) channels: as many as there is room for.
     pub fn stages(&self, k_blocks: u32) -> u32 {
-        let room = self.bytes.saturating_sub(BARRIER_BYTES + k_blocks * PATCH_BYTES);
-        (room / STAGE_BYTES).min(self.stages)
+        let room = self.bytes.saturating_sub(BARRIER_BYTES + k_blocks * patch_bytes(ROWS));
+        (room / WEIGHT_BYTES).min(self.stages)
     }
 
     /// Bytes of shared memory of a block: patches, weights, barriers.
     pub fn shared(&self, k_blocks: u32) -> u32 {
-        (k_blocks * PATCH_BYTES + self.stages(k_blocks) * STAGE_BYTES + BARRIER_BYTES).max(ALONE_BYTES)
+        (k_blocks * patch_bytes(ROWS) + self.stages(k_blocks) * WEIGHT_BYTES + BARRIER_BYTES).max(ALONE_BYTES)
     }
 
     /// The tactic of this entry.
@@ -81,11 +74,6 @@ impl ChainsTile {
     }
 }
 
-/// Blocks of [`BLOCK_K`] input channels of a product.
-pub fn k_blocks(product: &Product<'_>) -> u32 {
-    product.x.extents[3].div_ceil(BLOCK_K)
-}
-
 /// Checks that an entry of the menu computes a product of 3 by 3 neighbours whose class has `split_k` chains.
 pub fn fits(entry: &ChainsTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
     need(split_k == conv_wgmma::splits(product), Misfit::Class)?;
@@ -93,7 +81,7 @@ pub fn fits(entry: &ChainsTile, product: &Product<'_>, split_k: u16) -> Result<(
     let blocks = k_blocks(product);
     // Half of the tile's sums pass through the patches' memory, one way of half of the chains, the other way of one.
     let given = SUMS_BYTES / 2 * (u32::from(split_k) / 2 + 1);
-    need(blocks <= MAX_BLOCKS && blocks * PATCH_BYTES >= given, Misfit::Tile)?;
+    need(blocks <= MAX_BLOCKS && blocks * patch_bytes(ROWS) >= given, Misfit::Tile)?;
     need(entry.stages(blocks) >= MIN_STAGES, Misfit::Tile)
 }
 

@@ -2,8 +2,8 @@
 //! 3 by 3 neighbours.
 
 use super::Misfit;
-use super::conv_3x3::{CHANNELS, COLUMNS, MAX_BLOCKS};
-use super::conv_wgmma::{self, BLOCK_K};
+use super::conv_3x3::{CHANNELS, COLUMNS, MAX_BLOCKS, k_blocks};
+use super::conv_wgmma;
 use super::conv_wide;
 use super::forms::{cheapest_first, need};
 use super::product::Product;
@@ -14,7 +14,7 @@ use crate::plan::format::{Kernel, Tactic};
 pub enum Kept {
     /// The weights of 64 output channels, for all its tiles (`conv_patch.cu`). Its warpgroups take the tiles in turn.
     Weights {
-        /// Blocks of [`BLOCK_K`] that hold the input's channels.
+        /// Blocks of [`BLOCK_K`](conv_wgmma::BLOCK_K) that hold the input's channels.
         blocks: u16,
         /// Patches in shared memory at once.
         stages: u16,
@@ -36,6 +36,17 @@ pub enum Store {
     Any,
     /// Bounds, and then the greatest of every 2 by 2.
     Pooled,
+}
+
+impl Store {
+    /// How the kernels' names end.
+    pub fn name(self) -> &'static str {
+        match self {
+            Store::Plain => "plain",
+            Store::Any => "any",
+            Store::Pooled => "pooled",
+        }
+    }
 }
 
 /// Kernels for one tile: one for each way to store; a wide one has but the plain way, and lies as [`conv_wide`] says.
@@ -92,11 +103,7 @@ impl PatchTile {
     /// The kernel's name in its unit.
     pub fn function(&self, store: Store) -> String {
         let PatchTile { rows, warpgroups, kept } = self;
-        let store = match store {
-            Store::Plain => "plain",
-            Store::Any => "any",
-            Store::Pooled => "pooled",
-        };
+        let store = store.name();
         match kept {
             Kept::Weights { blocks, stages, chains } => {
                 format!("conv_patch_r{rows}_k{blocks}_s{stages}_g{warpgroups}_c{chains}_{store}")
@@ -156,7 +163,7 @@ impl PatchTile {
 /// Checks that an entry of the menu computes a product whose class has `split_k` chains.
 pub fn fits(entry: &PatchTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
     need(split_k == conv_wgmma::splits(product), Misfit::Class)?;
-    let held = product.x.extents[3].div_ceil(BLOCK_K);
+    let held = k_blocks(product);
     match entry.kept {
         Kept::Weights { blocks, chains, .. } => {
             need(split_k == chains, Misfit::Class)?;

@@ -1,19 +1,10 @@
 //! Wide tiles of convolutions of 3 by 3 neighbours (`conv_wide.cu`): how their pixels lie, and what a block keeps of them.
 
-use super::conv_3x3::{CHANNELS, COLUMNS, TAPS};
-use super::conv_wgmma::BLOCK_K;
+use super::conv_3x3::{BLOCK_BYTES, CHANNELS, COLUMNS, PIXEL_BYTES, SWIZZLE_BYTES, TAPS, WEIGHT_BYTES, k_blocks};
 use super::product::Product;
 
-/// Bytes of the channels of a pixel that are multiplied at a time.
-pub const PIXEL_BYTES: u32 = BLOCK_K * 2;
-/// Bytes of a stage of weights: one tap of [`CHANNELS`] outputs for [`BLOCK_K`] inputs.
-pub const WEIGHT_BYTES: u32 = CHANNELS * PIXEL_BYTES;
 /// Bytes kept for barriers.
 pub const BARRIER_BYTES: u32 = 1024;
-/// Bytes after which the swizzle's pattern begins anew.
-const SWIZZLE_BYTES: u32 = 1024;
-/// Bytes of shared memory that a block may have.
-const BLOCK_BYTES: u32 = 227 << 10;
 /// Most patches in shared memory at once, and stages of weights; and the fewest stages.
 const MAX_PATCHES: u32 = 16;
 const STAGES: std::ops::RangeInclusive<u32> = 4..=16;
@@ -177,7 +168,7 @@ const FEWEST_BLOCKS: u32 = 3;
 /// True if a kernel of such tiles computes the product: there is room, and little is computed in vain.
 pub fn serves(product: &Product<'_>, pixels: u32) -> bool {
     let [samples, rows, columns, _] = product.out.extents;
-    let k_blocks = product.x.extents[3].div_ceil(BLOCK_K);
+    let k_blocks = k_blocks(product);
     let useful = u64::from(samples) * u64::from(rows) * u64::from(columns);
     Layout::of(Image::of(product), pixels, samples, rows)
         .filter(|_| k_blocks >= FEWEST_BLOCKS)

@@ -5,7 +5,7 @@ mod ranges;
 mod verify;
 mod view;
 
-pub use ranges::Ranges;
+pub use ranges::{Ranges, WHOLE_FLOATS, WHOLE_HALVES};
 pub use verify::{VerifyError, verify};
 pub use view::broadcast;
 

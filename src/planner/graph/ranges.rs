@@ -11,8 +11,10 @@ const MOST_LOOKED_AT: usize = 4096;
 /// The least and the greatest number that a value may be.
 pub type Range = (f64, f64);
 
-/// Largest size up to which f32 holds every whole number.
-const WHOLE: f64 = 16_777_216.0;
+/// Up to this size f16 holds every whole number.
+pub const WHOLE_HALVES: f64 = 2048.0;
+/// Up to this size f32 does.
+pub const WHOLE_FLOATS: f64 = 16_777_216.0;
 
 /// The ranges of all values; `None` where nothing is known. What is no number is left out of account.
 pub struct Ranges {
@@ -41,7 +43,7 @@ impl Ranges {
                 let sure = dtype != DType::Bool || node.inputs.iter().all(|v| ranges.is_whole(*v));
                 let found = found.filter(|_| sure).and_then(|range| stored(range, dtype));
                 ranges.ranges[output.index()] = found.or(of_type(dtype));
-                ranges.whole[output.index()] |= ranges.stays_whole(node) && ranges.within(output, WHOLE);
+                ranges.whole[output.index()] |= ranges.stays_whole(node) && ranges.within(output, WHOLE_FLOATS);
             }
         }
         ranges
@@ -152,7 +154,7 @@ fn constant(tensor: &Tensor) -> Option<Range> {
 
 fn is_whole(tensor: &Tensor) -> bool {
     let looked_at = !tensor.dtype().is_float() || tensor.len() <= MOST_LOOKED_AT;
-    let whole = |x: f64| x.fract() == 0.0 && x.abs() <= WHOLE;
+    let whole = |x: f64| x.fract() == 0.0 && x.abs() <= WHOLE_FLOATS;
     looked_at && (0..tensor.len()).all(|i| tensor.get_f64(i).is_some_and(whole))
 }
 

@@ -15,16 +15,13 @@
 
 use super::numbers;
 use super::{Ports, ResultOf};
-use crate::planner::graph::{Graph, Node, Op, Ranges, ValueId};
+use crate::planner::graph::{Graph, Node, Op, Ranges, ValueId, WHOLE_HALVES};
 use crate::planner::strided;
 use crate::primitive::{Binary, Places, Primitive, Sample, Scalar, Unary};
 use crate::tensor::DType;
 use half::f16;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Up to here f16 holds every integer.
-const WHOLE: f64 = 2048.0;
 
 /// Most terms of sums in islands: homogeneous coordinates.
 const MOST_TERMS: u64 = 4;
@@ -128,7 +125,7 @@ fn origins(graph: &Graph, foreign: &BTreeMap<ValueId, ResultOf>, ports: Ports) -
         let of = |&value: &ValueId| match (&node.op, graph.value(value).dtype.is_float()) {
             (_, true) => Some(origins[value.index()]),
             (Op::Primitive(Primitive::Copy), _) if origins[value.index()] == Origin::Summed => Some(Origin::Summed),
-            (Op::Primitive(Primitive::Copy), _) if ranges.within(value, WHOLE) => Some(Origin::Given),
+            (Op::Primitive(Primitive::Copy), _) if ranges.within(value, WHOLE_HALVES) => Some(Origin::Given),
             (Op::Primitive(Primitive::Copy), _) => Some(Origin::Counted),
             _ => None,
         };

@@ -5,7 +5,7 @@
 //! results are the same to the bit.
 
 use super::{drop_dead, fold_constants};
-use crate::planner::graph::{Graph, Node, Op, Ranges, ValueId, ViewOp};
+use crate::planner::graph::{Graph, Node, Op, Ranges, ValueId, ViewOp, WHOLE_FLOATS, WHOLE_HALVES};
 use crate::planner::strided;
 use crate::primitive::{Binary, Primitive, Unary};
 use crate::tensor::{DType, Data, Shape, Tensor};
@@ -110,13 +110,10 @@ fn number(graph: &Graph, ranges: &Ranges, primitive: &Primitive, output: ValueId
 
 /// True if a copy of `first`, whose elements are whole, holds the same numbers.
 fn keeps(graph: &Graph, ranges: &Ranges, first: ValueId, copy: ValueId) -> bool {
-    /// The whole numbers that f16 holds.
-    const HALVES: f64 = 2048.0;
-    const FLOATS: f64 = 16_777_216.0;
     let range = ranges.of_value(first);
     match graph.value(copy).dtype {
-        DType::F16 => ranges.within(first, HALVES),
-        DType::F32 => ranges.within(first, FLOATS),
+        DType::F16 => ranges.within(first, WHOLE_HALVES),
+        DType::F32 => ranges.within(first, WHOLE_FLOATS),
         DType::I32 => graph.value(first).dtype == DType::I32 || ranges.within(first, f64::from(i32::MAX)),
         DType::U8 => range.is_some_and(|(low, high)| low >= 0.0 && high <= 255.0),
         DType::Bool => range.is_some_and(|(low, high)| low >= 0.0 && high <= 1.0),

@@ -47,15 +47,7 @@ fn with_row(shape: Shape) -> Option<Shape> {
 
 /// The window of one axis as one of a row of one tap, and that axis.
 fn widened(window: Window) -> Window {
-    let behind = |[one, ..]: [u32; 3], row: u32| [row, one, row];
-    Window {
-        axes: 2,
-        kernel: behind(window.kernel, 1),
-        stride: behind(window.stride, 1),
-        dilation: behind(window.dilation, 1),
-        pad_begin: behind(window.pad_begin, 0),
-        pad_end: behind(window.pad_end, 0),
-    }
+    window.over(2, |[one, ..], row| [row, one, row])
 }
 
 /// An operation over lines as that over pictures of one row.

@@ -57,15 +57,7 @@ struct Work {
 
 /// A window over pictures: what is left of one over volumes without its depth.
 fn flat(window: Window) -> Window {
-    let behind = |[_, rows, columns]: [u32; 3], last: u32| [rows, columns, last];
-    Window {
-        axes: 2,
-        kernel: behind(window.kernel, 1),
-        stride: behind(window.stride, 1),
-        dilation: behind(window.dilation, 1),
-        pad_begin: behind(window.pad_begin, 0),
-        pad_end: behind(window.pad_end, 0),
-    }
+    window.over(2, |[_, rows, columns], last| [rows, columns, last])
 }
 
 impl Work {

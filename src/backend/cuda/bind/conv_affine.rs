@@ -108,8 +108,7 @@ impl Kernel for ConvAffine {
         let channels = product.out.extents[3];
         let across = channels.div_ceil(u32::from(self.entry.channels));
         // One block fills a multiprocessor: more of them would only load the weights more often.
-        let room = if at.multiprocessors == 0 { u32::MAX } else { at.multiprocessors };
-        let most = blocks(room, width) / across;
+        let most = blocks(at.rooms(), width) / across;
         let tile = (PIXELS, self.entry.channels);
         let params = convolution(at, &self.operator, &product, &self.packed, region, (tile, K_BLOCK as u16))?;
         if most == 0 || !params.is_flat() || !is_plain(params.epilogue(), channels) {

@@ -4,9 +4,8 @@ use super::conv_wgmma::MISFIT;
 use super::patches::{Convolution, Tile};
 use super::{Addresses, BindError, Kernel, Launch, Packer, blocks};
 use crate::plan::format::Operator;
-use crate::plan::tactic::conv_3x3::{CHANNELS, product};
-use crate::plan::tactic::conv_chains::{ChainsTile, ROWS, THREADS, k_blocks};
-use crate::plan::tactic::conv_patch::Store;
+use crate::plan::tactic::conv_3x3::{CHANNELS, k_blocks, product};
+use crate::plan::tactic::conv_chains::{ChainsTile, ROWS, THREADS};
 use crate::primitive::Region;
 
 /// An operator bound to an entry of the menu.
@@ -34,13 +33,8 @@ impl Kernel for ConvChains {
         };
         let params = self.convolution.params(at, &product, &tile, region)?;
         // One block fits a multiprocessor: more of them would only load the weights more often.
-        let room = if at.multiprocessors == 0 { u32::MAX } else { at.multiprocessors };
-        let count = blocks(room, width).min(params.tiles.saturating_mul(params.channel_tiles));
-        let store = match params.store(pooled.is_some()) {
-            Store::Plain => "plain",
-            Store::Any => "any",
-            Store::Pooled => "pooled",
-        };
+        let count = blocks(at.rooms(), width).min(params.tiles.saturating_mul(params.channel_tiles));
+        let store = params.store(pooled.is_some()).name();
         let function = format!("conv_chains_c{}_{store}", operator.class.split_k);
         let launch = Launch::new("conv_chains", function, count, 0, THREADS, &params);
         Ok(vec![Launch {

@@ -6,21 +6,12 @@ use super::conv_wide;
 use super::patches::{Convolution, Tile};
 use super::{Addresses, BindError, Kernel, Launch, Packer, blocks};
 use crate::plan::format::Operator;
-use crate::plan::tactic::conv_3x3::{CHANNELS, COLUMNS, TAPS, product};
+use crate::plan::tactic::conv_3x3::{BLOCK_BYTES, TAPS, WEIGHT_BYTES, k_blocks, patch_bytes, product};
 use crate::plan::tactic::conv_patch::{Kept, PatchTile};
-use crate::plan::tactic::conv_wgmma::BLOCK_K;
 use crate::primitive::Region;
 
-/// Bytes of a row of a K block.
-const K_BYTES: u32 = BLOCK_K * 2;
-/// Bytes after which the swizzle's pattern begins anew.
-const SWIZZLE_BYTES: u32 = 1024;
 /// Bytes kept for barriers.
 const BARRIER_BYTES: u32 = 512;
-/// Bytes of shared memory that a block may have.
-const BLOCK_BYTES: u32 = 227 << 10;
-/// Bytes of the weights of one tap for [`CHANNELS`] outputs and a block of inputs.
-const WEIGHT_BYTES: u32 = CHANNELS * K_BYTES;
 /// Most stages of streamed weights.
 const MAX_WEIGHT_STAGES: u32 = 16;
 
@@ -45,8 +36,7 @@ impl PatchTile {
 
     /// Bytes of a patch of 64 channels.
     fn patch_bytes(&self) -> u32 {
-        let [rows, columns] = [self.rows.into(), COLUMNS].map(|n: u32| n + TAPS - 1);
-        (rows * columns * K_BYTES).next_multiple_of(SWIZZLE_BYTES)
+        patch_bytes(self.rows.into())
     }
 
     /// Stages of streamed weights beside the patches of `k_blocks` times 64 channels: as many as there is room for.
@@ -87,8 +77,7 @@ impl Kernel for ConvPatch {
         } = &self.convolution;
         let product = product(at.plan, operator).map_err(|_| MISFIT)?;
         // One block fills a multiprocessor: more of them would only load the weights more often.
-        let room = if at.multiprocessors == 0 { u32::MAX } else { at.multiprocessors };
-        let most = blocks(room, width);
+        let most = blocks(at.rooms(), width);
         if self.entry.is_wide()
             && let Some(launch) = conv_wide::launch(at, operator, &product, *constants, &self.entry, region, most)?
         {
@@ -98,7 +87,7 @@ impl Kernel for ConvPatch {
             true => PatchTile::without_wide(&product, operator.class.split_k.max(1)).ok_or(MISFIT)?,
             false => &self.entry,
         };
-        let k_blocks = product.x.extents[3].div_ceil(BLOCK_K);
+        let k_blocks = k_blocks(&product);
         let params = self.convolution.params(at, &product, &entry.patches(k_blocks), region)?;
         let count = match entry.kept {
             // Blocks are dealt to the channels in turn.
@@ -115,7 +104,7 @@ impl Kernel for ConvPatch {
         };
         let launch = Launch::new(unit, entry.function(store), count, 0, entry.threads(), &params);
         Ok(vec![Launch {
-            shared: entry.shared(params.k_blocks),
+            shared: entry.shared(k_blocks),
             ..launch
         }])
     }

@@ -51,8 +51,7 @@ impl Kernel for ConvTaps {
         let params = convolution(at, &self.operator, &product, &self.packed, region, (TILE, K_BLOCK as u16))?;
         let (samples, rows, columns) = (region.batch.len() as u32, region.rows.len() as u32, product.out.extents[2]);
         // One block fills a multiprocessor.
-        let room = if at.multiprocessors == 0 { u32::MAX } else { at.multiprocessors };
-        let band = band(rows, columns, samples, room);
+        let band = band(rows, columns, samples, at.rooms());
         let bands = rows.div_ceil(band);
         let units = samples * bands;
         let params = Params {
@@ -62,7 +61,14 @@ impl Kernel for ConvTaps {
             bands: Divisor::new(bands),
             parts: patch(band, columns),
         };
-        let launch = Launch::new("conv_taps", "conv_taps_32x32", units.min(blocks(room, width)), 0, THREADS, &params);
+        let launch = Launch::new(
+            "conv_taps",
+            "conv_taps_32x32",
+            units.min(blocks(at.rooms(), width)),
+            0,
+            THREADS,
+            &params,
+        );
         Ok(vec![Launch {
             shared: shared(band, columns),
             ..launch

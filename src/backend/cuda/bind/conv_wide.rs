@@ -5,10 +5,9 @@ use super::epilogue::{ChannelsLast, Epilogue, flags};
 use super::patches::{Constants, map};
 use super::{Addresses, BindError, Launch, TensorMap, TiledMap};
 use crate::plan::format::Operator;
-use crate::plan::tactic::conv_3x3::CHANNELS;
+use crate::plan::tactic::conv_3x3::{CHANNELS, PIXEL_BYTES, k_blocks};
 use crate::plan::tactic::conv_patch::{PatchTile, Store};
-use crate::plan::tactic::conv_wgmma::BLOCK_K;
-use crate::plan::tactic::conv_wide::{Image, Layout, PIXEL_BYTES, items};
+use crate::plan::tactic::conv_wide::{Image, Layout, items};
 use crate::plan::tactic::product::{Pixels, Product};
 use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
@@ -76,7 +75,7 @@ pub(super) fn launch(
     if region.batch.end > samples || region.rows.end > rows || region.is_empty() {
         return Err(BindError::Reference);
     }
-    let (pixels, k_blocks) = (entry.pixels(), product.x.extents[3].div_ceil(BLOCK_K));
+    let (pixels, k_blocks) = (entry.pixels(), k_blocks(product));
     let layout = Layout::of(Image::of(product), pixels, region.batch.len() as u32, region.rows.len() as u32);
     let Some((layout, room)) = layout.and_then(|l| l.room(pixels, k_blocks).map(|r| (l, r))) else {
         return Ok(None);

@@ -232,6 +232,15 @@ pub struct Addresses<'a> {
 }
 
 impl Addresses<'_> {
+    /// The GPU's multiprocessors: blocks that there is room for where one fills a multiprocessor; no end of them where they are not known.
+    pub fn rooms(&self) -> u32 {
+        if self.multiprocessors == 0 {
+            u32::MAX
+        } else {
+            self.multiprocessors
+        }
+    }
+
     /// The bytes of a buffer.
     pub fn buffer(&self, buffer: BufferId) -> Result<Area, BindError> {
         let it = self.plan.buffers.get(buffer.index()).ok_or(BindError::Reference)?;

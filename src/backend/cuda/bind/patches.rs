@@ -8,7 +8,7 @@ use super::conv_wgmma::{MISFIT, is_plain, pack_weights};
 use super::epilogue::{ChannelsLast, Epilogue, GROUP, flags, pack_bias};
 use super::{Addresses, BindError, PackId, Packer, Swizzle, TensorMap, TiledMap};
 use crate::plan::format::{Operator, View};
-use crate::plan::tactic::conv_3x3::{COLUMNS, TAPS, product};
+use crate::plan::tactic::conv_3x3::{COLUMNS, k_blocks, patch, product};
 use crate::plan::tactic::conv_patch::Store;
 use crate::plan::tactic::conv_wgmma::BLOCK_K;
 use crate::plan::tactic::pooled;
@@ -62,11 +62,9 @@ pub struct Params {
     down: u32,
     /// Tiles of pixels.
     pub tiles: u32,
-    /// Blocks of input channels.
-    pub k_blocks: u32,
+    k_blocks: u32,
     chains: u32,
-    /// Of a block that streams its weights.
-    pub weight_stages: u32,
+    weight_stages: u32,
     epilogue: Epilogue,
     end: [u32; 12],
 }
@@ -90,13 +88,6 @@ pub struct Tile {
     pub channels: u32,
     /// 0 where weights stay.
     pub weight_stages: u32,
-}
-
-impl Tile {
-    /// Rows and columns of a patch.
-    pub fn patch(&self) -> [u32; 2] {
-        [self.rows + TAPS - 1, COLUMNS + TAPS - 1]
-    }
 }
 
 /// A convolution, and perhaps maxima behind it.
@@ -146,7 +137,7 @@ impl Convolution {
         }
         let across = columns.div_ceil(COLUMNS / pool);
         let down = (region.rows.len() as u32).div_ceil(tile.rows / pool);
-        let [patch_rows, patch_columns] = tile.patch();
+        let [patch_rows, patch_columns] = patch(tile.rows);
         let [batch, row, pixel, ..] = product.x.strides;
         let image = map(
             at.view(product.input)?,
@@ -168,7 +159,7 @@ impl Convolution {
             down,
             // No more than the pixels, which are below 2^31.
             tiles: across * down * region.batch.len() as u32,
-            k_blocks: product.x.extents[3].div_ceil(BLOCK_K),
+            k_blocks: k_blocks(product),
             chains: u32::from(self.operator.class.split_k.max(1)),
             weight_stages: tile.weight_stages,
             epilogue,
