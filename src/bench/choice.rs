@@ -169,7 +169,6 @@ mod tests {
     #[test]
     fn the_plan_with_the_shortest_tail_is_kept_and_the_others_are_told_of() {
         let group = Group::parse("bst:1+bst:2", None).unwrap();
-        let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
         let board = boards::load("host").unwrap();
         let options = CompileOptions {
             searcher: Searcher::Gacer,
@@ -177,7 +176,7 @@ mod tests {
             rivals: 2,
             ..CompileOptions::default()
         };
-        let compiled = group.compile(models, &board, &options).unwrap();
+        let compiled = group.plan(&board, &options).unwrap();
         let all: Vec<Plan> = std::iter::once(&compiled.plan).chain(&compiled.rivals).cloned().collect();
         let engine = Options {
             workers: Some(1),

@@ -1,7 +1,7 @@
 //! Pictures and tensors to run on: noise from a fixed seed, so that every run does the same work.
 
 use super::noise::Noise;
-use crate::plan::format::{Camera, Plan};
+use crate::plan::format::{Camera, Plan, Port};
 use crate::planner::card::CardInput;
 use crate::runtime::Image;
 use crate::task::PixelFormat;
@@ -50,19 +50,23 @@ pub fn range(input: &CardInput) -> (f32, f32) {
 pub fn tensors(plan: &Plan, ranges: &[(f32, f32)]) -> Vec<(usize, usize, Vec<u8>)> {
     let mut noise = Noise::new(plan.tenants.len() as u64);
     let mut all = Vec::new();
-    for (tenant, (record, &(low, high))) in plan.tenants.iter().zip(ranges).enumerate() {
+    for (tenant, (record, &range)) in plan.tenants.iter().zip(ranges).enumerate() {
         for (index, port) in record.inputs.iter().enumerate() {
-            let elements = port.view.layout.shape.elements() as usize;
-            let mut float = || noise.between(low, high);
-            let bytes = match port.view.dtype {
-                DType::F32 => (0..elements).flat_map(|_| float().to_ne_bytes()).collect(),
-                DType::F16 => (0..elements).flat_map(|_| f16::from_f32(float()).to_ne_bytes()).collect(),
-                dtype => vec![0; elements * dtype.bytes() as usize],
-            };
-            all.push((tenant, index, bytes));
+            all.push((tenant, index, tensor(port, &mut noise, range)));
         }
     }
     all
+}
+
+/// Data for one input: floats are uniform in the range, integers are 0.
+pub fn tensor(port: &Port, noise: &mut Noise, (low, high): (f32, f32)) -> Vec<u8> {
+    let elements = port.view.layout.shape.elements() as usize;
+    let mut float = || noise.between(low, high);
+    match port.view.dtype {
+        DType::F32 => (0..elements).flat_map(|_| float().to_ne_bytes()).collect(),
+        DType::F16 => (0..elements).flat_map(|_| f16::from_f32(float()).to_ne_bytes()).collect(),
+        dtype => vec![0; elements * dtype.bytes() as usize],
+    }
 }
 
 #[cfg(test)]

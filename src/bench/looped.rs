@@ -315,13 +315,12 @@ mod tests {
     #[test]
     fn a_loop_counts_its_frames_on_every_way() {
         let group = Group::parse("bst:1", None).unwrap();
-        let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
         let board = boards::load("host").unwrap();
         let options = Options {
             workers: Some(1),
             ..Options::default()
         };
-        let compiled = group.compile(models, &board, &CompileOptions::default()).unwrap();
+        let compiled = group.plan(&board, &CompileOptions::default()).unwrap();
         for way in ways(false) {
             let looped = measure(&compiled, &board, &options, *way, 7).unwrap();
             assert_eq!((looped.host.count(), looped.frame.count()), (7, 7));

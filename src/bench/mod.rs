@@ -46,6 +46,7 @@ use crate::backend::cpu::kernels::CompileError;
 use crate::error::RunError;
 use crate::plan::deployment::LoadError;
 use crate::planner::PlannerError;
+use crate::planner::import::ImportError;
 use crate::runtime::OpenError;
 
 /// Why something cannot be measured.
@@ -60,7 +61,9 @@ pub enum BenchError {
         known: String,
     },
     /// The zoo has no such network.
-    #[error("no networks `{name}`: give NAME or NAME:BATCH, several that run side by side joined by `+`; there are {known}")]
+    #[error(
+        "no networks `{name}`: give NAME or FILE.onnx, with a batch as NAME:BATCH, several that run side by side joined by `+`; there are {known}"
+    )]
     Network {
         /// What was asked for.
         name: String,
@@ -92,6 +95,9 @@ pub enum BenchError {
     /// Compiled plans are no deployment.
     #[error("the compiled plans do not load")]
     Load(#[from] LoadError),
+    /// A file of the user's is not imported.
+    #[error(transparent)]
+    Import(Box<ImportError>),
     /// No engine opens on the plans.
     #[error("the compiled plans do not open")]
     Open(#[from] OpenError),

@@ -395,7 +395,6 @@ mod tests {
 
     fn compiled(name: &str, board: &BoardRecord, times: Option<Arc<OpTable>>) -> Compiled {
         let group = Group::parse(name, None).unwrap();
-        let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
         let options = CompileOptions {
             searcher: Searcher::Platoon,
             dtype: if times.is_some() { DType::F16 } else { DType::F32 },
@@ -405,7 +404,7 @@ mod tests {
             refine: true,
             ..CompileOptions::default()
         };
-        group.compile(models, board, &options).unwrap()
+        group.plan(board, &options).unwrap()
     }
 
     #[test]

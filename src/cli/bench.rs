@@ -40,6 +40,7 @@ Examples:
   platoon bench --profile urban/scout              or of one of its tenants
   platoon bench --zoo r50 d121:1 --dtype f16       networks with seeded weights against PyTorch
   platoon bench --zoo r50+v16+m3 --batch 1         three of them side by side
+  platoon bench --zoo nets/detector.onnx           an own network; PyTorch runs nets/detector.pt2 (torch.export.save) beside it
   platoon bench --zoo r50+v16+m3 --board h200 --searcher platoon --rivals 2 --agree 200
                                                    their plans and 200 random ones beside the predictions
   platoon bench --zoo all --board h200 --gaps gaps.md  their operators beside the shortest times that the board allows
@@ -58,8 +59,9 @@ Of letting its idle threads spin or sleep, the peer gets what it is faster with.
 The peer is onnxruntime in the Python that --peer or the variable PLATOON_PEER_PYTHON names [default: python3].
 
 The zoo has alex, v16, r18, r34, r50, r101, m3, d121, lstm, bst, ssd, dlv3 and vit: torchvision's networks (and two over
-tokens) with weights from a seed. Its peer is PyTorch with torchvision, on a GPU in one CUDA graph if it finds one; a GPU board with fewer SMs
-than the GPU confines the peer too. `frame` goes from submission, inputs in place, until the last result is there: on a GPU the
+tokens) with weights from a seed; FILE.onnx in place of a name is a network of your own, whose inputs get noise (integers 0).
+The peer is PyTorch with torchvision, on a GPU in one CUDA graph if it finds one; a GPU board with fewer SMs
+than the GPU confines the peer too. Of FILE.onnx it runs FILE.pt2, the same network by `torch.export.save`, if that is there. `frame` goes from submission, inputs in place, until the last result is there: on a GPU the
 copies of inputs and results are in it, while the peer's stay on the device. `networks` is the networks alone on the device's
 clock, of both sides; compare these.
 What --export writes, src/bench/zoo/compare.py compares with torchvision on the same weights.
@@ -251,7 +253,7 @@ fn loops(common: &Common, arguments: &Arguments, board: &BoardRecord, options: &
         }
         false => {
             let groups = arguments.zoo.groups(options.batch)?;
-            let compile = |g: &Group| g.compile(zoo::models(g), board, options);
+            let compile = |g: &Group| g.plan(board, options);
             groups.iter().map(compile).collect::<Result<Vec<_>, _>>()?
         }
     };

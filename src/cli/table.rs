@@ -214,14 +214,13 @@ impl Table<'_> {
         })
     }
 
-    /// PyTorch with the row's networks; `None` if there is none, or none of them are networks of the zoo.
+    /// PyTorch with the row's networks; `None` if there is none, or it has not all of them.
     fn peer(&self, row: &Row) -> anyhow::Result<Option<Peer>> {
-        let networks = row.networks();
-        let Some(another) = self.another.filter(|_| !networks.is_empty()) else {
+        let (Some(another), Some(programs)) = (self.another, row.programs()) else {
             return Ok(None);
         };
         let mut peer = another()?;
-        peer.load_zoo(&networks, self.setting.activations(), &self.ways, self.setting.workers)?;
+        peer.load_zoo(&programs, self.setting.activations(), &self.ways, self.setting.workers)?;
         Ok(Some(peer))
     }
 
@@ -232,7 +231,7 @@ impl Table<'_> {
             return Ok(None);
         };
         let program = std::env::current_exe().context("this program cannot be found again")?;
-        let command = |(name, batch): &(&str, u32)| {
+        let command = |(name, batch): &(String, u32)| {
             let mut command = Command::new(&program);
             command.args(["bench", "--follow", "--zoo", &format!("{name}:{batch}")]);
             command.args(["--dtype", self.setting.activations()]).args(self.common.again());

@@ -8,6 +8,7 @@ use crate::bench::report::Provenance;
 use crate::bench::stage::Results;
 use crate::bench::zoo::build::Model;
 use crate::bench::zoo::gaps::Gaps;
+use crate::bench::zoo::member::Source;
 use crate::bench::zoo::report::{HEADINGS, Measured, Report, markdown};
 use crate::bench::zoo::rivals::{self, Contest};
 use crate::bench::zoo::run::{Group, compare};
@@ -37,7 +38,8 @@ const MAX_JSON: u64 = 1 << 30;
 
 #[derive(Args)]
 pub struct ZooArguments {
-    /// Networks of the zoo instead of task sets: `all`, or NAME[:BATCH], those that run side by side joined by `+`
+    /// Networks instead of task sets: of the zoo `all` or NAME[:BATCH], or own ones as FILE.onnx[:BATCH], those that run side by side
+    /// joined by `+`
     #[arg(long, value_name = "NAME[:BATCH][+..]", num_args = 1.., group = "networks", conflicts_with_all = ["mix", "profile"])]
     pub zoo: Vec<String>,
     /// How PyTorch runs the networks
@@ -114,10 +116,6 @@ impl ZooArguments {
         });
         names.map(|name| Group::parse(name, batch)).collect()
     }
-}
-
-pub fn models(group: &Group) -> Vec<Model> {
-    group.members.iter().map(|m| m.network.model(m.batch)).collect()
 }
 
 /// A group that is ready to be measured.
@@ -330,7 +328,7 @@ pub fn contest(
 /// measured.
 fn compile_all(groups: &[Group], board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<Vec<Compiled>> {
     std::thread::scope(|scope| {
-        let search = |group| scope.spawn(move || Group::compile(group, models(group), board, options));
+        let search = |group| scope.spawn(move || Group::plan(group, board, options));
         let threads: Vec<_> = groups.iter().map(search).collect();
         let ended = threads
             .into_iter()
@@ -414,12 +412,10 @@ pub fn command() -> String {
 
 /// Makes both sides of a group ready.
 fn load(group: &Group, setting: &Setting<'_>, dtype: &str, mode: Mode, mut peer: Option<Peer>) -> anyhow::Result<Loaded> {
-    if let Some(peer) = &mut peer {
-        let networks: Vec<(&str, u32)> = group.members.iter().map(|m| (m.network.name, m.batch)).collect();
-        peer.load_zoo(&networks, dtype, &[Way::single(mode)], setting.workers)
-            .map_err(BenchError::from)?;
+    if let Some(mut started) = peer.take() {
+        peer = with_networks(&mut started, group, setting, dtype, mode)?.then_some(started);
     }
-    let models = models(group);
+    let models = group.models()?;
     let multiply_adds = models.iter().map(|m| count::multiply_adds(&m.graph)).sum();
     // The peer's inputs and results are of the activations' type too.
     let mut options = CompileOptions {
@@ -437,21 +433,53 @@ fn load(group: &Group, setting: &Setting<'_>, dtype: &str, mode: Mode, mut peer:
     })
 }
 
+/// Loads a group's networks into the peer: false, and said on stderr, where it lacks a file of the user's or cannot run it.
+fn with_networks(peer: &mut Peer, group: &Group, setting: &Setting<'_>, dtype: &str, mode: Mode) -> anyhow::Result<bool> {
+    let mut programs = Vec::with_capacity(group.members.len());
+    for member in &group.members {
+        let Some(program) = member.program() else {
+            let file = Path::new(&member.address()).with_extension("pt2");
+            output::complain(&format!(
+                "{}: no peer beside it, as there is no {} (torch.export.save)",
+                group.name,
+                file.display()
+            ));
+            return Ok(false);
+        };
+        programs.push((program, member.batch));
+    }
+    let own = group.members.iter().any(|m| matches!(m.source, Source::File(_)));
+    match peer.load_zoo(&programs, dtype, &[Way::single(mode)], setting.workers) {
+        Ok(()) => Ok(true),
+        Err(error) if own => {
+            output::complain(&format!("{}: no peer beside it: {}", group.name, output::chain(&error)));
+            Ok(false)
+        }
+        Err(error) => Err(BenchError::from(error).into()),
+    }
+}
+
 /// Writes parameters, input and our results of each network: one line each.
 pub fn export(groups: Vec<Group>, setting: &Setting<'_>, folder: &Path) -> anyhow::Result<String> {
     let mut lines = Vec::new();
     for group in groups {
-        let [member] = group.members[..] else {
+        let [member] = &group.members[..] else {
             anyhow::bail!("{}: networks are exported one by one", group.name);
         };
-        let folder = folder.join(member.network.name);
-        let model = member.network.model(member.batch);
+        let Source::Zoo(network) = &member.source else {
+            anyhow::bail!(
+                "{}: networks of the zoo are exported, as only their parameters have names",
+                group.name
+            );
+        };
+        let folder = folder.join(network.name);
+        let model = network.model(member.batch);
         let parameters: Vec<(String, Tensor)> = model.parameters.iter().filter_map(|&id| constant(&model, id)).collect();
         let data: Results = model
             .graph
             .inputs
             .iter()
-            .map(|n| (n.name.clone(), member.network.data(member.batch)))
+            .map(|n| (n.name.clone(), network.data(member.batch)))
             .collect();
         let compiled = group.compile(vec![model], setting.board, setting.compile)?;
         let mut zoo = group.open(compiled, setting.board, setting.engine)?;

@@ -30,12 +30,11 @@ fn counts(operator: &Operator, tactic: Tactic) -> bool {
 /// the results of each tenant, and how many operators count and how many squeeze.
 fn run(machine: &Machine, group: &str, counting: bool) -> (Vec<Results>, usize, usize) {
     let group = Group::parse(group, None).unwrap();
-    let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
     let options = CompileOptions {
         searcher: Searcher::Sequential,
         ..road::half()
     };
-    let mut compiled = group.compile(models, &machine.board, &options).unwrap();
+    let mut compiled = group.plan(&machine.board, &options).unwrap();
     let mut plan = compiled.plan.clone();
     let other = |plan: &Plan, operator: &Operator| {
         let offered = menu(plan, operator, Target::of(&machine.board));

@@ -40,8 +40,7 @@ impl Pair {
     }
 
     fn compiled(&self) -> platoon::planner::Compiled {
-        let models = self.group.members.iter().map(|m| m.network.model(m.batch)).collect();
-        self.group.compile(models, &self.machine.board, &road::half()).unwrap()
+        self.group.plan(&self.machine.board, &road::half()).unwrap()
     }
 
     fn open(&self, slot_memory: SlotMemory, submission: Submission) -> Engine {

@@ -1,7 +1,7 @@
 """PyTorch as the other side of the zoo: one line of JSON in, one line of JSON out. Follows the text of zoo/models.py.
 
 First line out:  {"version": "...", "device": "..."}
-{"load": [{"network": name, "batch": n}, ...], "dtype": "f32"|"f16", "threads": n,
+{"load": [{"network": name or a saved program's file, "batch": n}, ...], "dtype": "f32"|"f16", "threads": n,
  "ways": [{"mode": "eager"|"inductor", "graph": bool, "streams": bool}, ...]}
     ->  {"loaded": count, "ways": count}
 {"run": count, "warm": count, "way": index}
@@ -29,7 +29,17 @@ def say(message):
 
 
 def prepared(name, batch, dtype, mode):
-    """The module and its input."""
+    """The module and its inputs."""
+    if name.endswith(".pt2"):
+        model, data = saved(name, dtype)
+    else:
+        model, data = of_the_zoo(name, batch, dtype, mode)
+    if mode == "inductor":
+        model = torch.compile(model, dynamic=False)
+    return model, data
+
+
+def of_the_zoo(name, batch, dtype, mode):
     construct, (kind, first, second), _ = MODELS[name]
     torch.manual_seed(0)
     model = construct().eval().to(DEVICE)
@@ -42,8 +52,27 @@ def prepared(name, batch, dtype, mode):
         data = torch.randn(batch, 3, first, second, device=DEVICE, dtype=dtype).to(memory_format=layout)
     else:
         data = torch.randint(0, second, (batch, first), device=DEVICE)
-    if mode == "inductor":
-        model = torch.compile(model, dynamic=False)
+    return model, [data]
+
+
+def saved(file, dtype):
+    """A program that torch.export.save wrote, with inputs like its examples: floats of mean 0 and mean square 1, integers 0."""
+    from torch.export.passes import move_to_device_pass
+
+    program = torch.export.load(file)
+    examples, named = program.example_inputs
+    if named:
+        raise ValueError(f"{file} takes inputs by name: export it with positional ones")
+    model = move_to_device_pass(program, DEVICE).module().to(dtype)
+    torch.manual_seed(0)
+    data = []
+    for example in examples:
+        like = torch.randn(example.shape) if example.is_floating_point() else torch.zeros_like(example)
+        like = like.to(DEVICE, dtype if example.is_floating_point() else example.dtype)
+        data.append(like.to(memory_format=torch.channels_last) if like.dim() == 4 else like)
+    for parameter in [*model.parameters(), *model.buffers()]:
+        if parameter.dim() == 4:
+            parameter.data = parameter.data.to(memory_format=torch.channels_last)
     return model, data
 
 
@@ -61,7 +90,7 @@ def all_of(networks, streams):
     """A function that runs all networks."""
 
     def in_turn():
-        return [model(data) for model, data in networks]
+        return [model(*data) for model, data in networks]
 
     def side_by_side():
         current = torch.cuda.current_stream()
@@ -69,7 +98,7 @@ def all_of(networks, streams):
         for stream, (model, data) in zip(streams, networks):
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
-                results.append(model(data))
+                results.append(model(*data))
         for stream in streams:
             current.wait_stream(stream)
         return results

@@ -78,9 +78,9 @@ impl Peer {
         start(program, "torch and torchvision", "pytorch", SCRIPT, &variables)
     }
 
-    /// Loads networks of the zoo by short name and batch, replacing what was there: on a GPU ready to run in each of some ways, else
+    /// Loads networks by the zoo's short name or a saved program's file, and batch, replacing what was there: on a GPU ready to run in each of some ways, else
     /// each on `threads` threads. `dtype` is `f32` or `f16`.
-    pub fn load_zoo(&mut self, networks: &[(&str, u32)], dtype: &str, ways: &[Way], threads: usize) -> Result<(), PeerError> {
+    pub fn load_zoo(&mut self, networks: &[(String, u32)], dtype: &str, ways: &[Way], threads: usize) -> Result<(), PeerError> {
         let answer = self.ask(&request(networks, dtype, ways, threads))?;
         let loaded = (answer["loaded"].as_u64(), answer["ways"].as_u64());
         if loaded == (Some(networks.len() as u64), Some(ways.len() as u64)) {
@@ -102,7 +102,7 @@ impl Peer {
     }
 }
 
-fn request(networks: &[(&str, u32)], dtype: &str, ways: &[Way], threads: usize) -> Value {
+fn request(networks: &[(String, u32)], dtype: &str, ways: &[Way], threads: usize) -> Value {
     let networks = networks.iter().map(|(name, batch)| json!({ "network": name, "batch": batch }));
     let ways = ways
         .iter()
@@ -120,7 +120,12 @@ mod tests {
     #[test]
     fn a_request_names_networks_batches_and_ways() {
         assert_eq!(
-            request(&[("r18", 2), ("lstm", 128)], "f16", &[Way::single(Mode::Inductor), Way::ALL[1]], 3),
+            request(
+                &[("r18".into(), 2), ("lstm".into(), 128)],
+                "f16",
+                &[Way::single(Mode::Inductor), Way::ALL[1]],
+                3
+            ),
             json!({
                 "load": [{ "network": "r18", "batch": 2 }, { "network": "lstm", "batch": 128 }],
                 "dtype": "f16", "threads": 3,

@@ -49,7 +49,7 @@ pub struct Measured {
     /// Its name.
     pub name: String,
     /// Networks and batches; empty for a task set.
-    pub networks: Vec<(&'static str, u32)>,
+    pub networks: Vec<(String, u32)>,
     /// The shortest time that it could take, in nanoseconds.
     pub floor: f64,
     /// Who ran it; the first is the plan that is kept.

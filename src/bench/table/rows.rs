@@ -4,7 +4,8 @@ use crate::bench::BenchError;
 use crate::bench::inputs::{self, Picture};
 use crate::bench::mixes::Mix;
 use crate::bench::stage::{Inputs, Stage};
-use crate::bench::zoo::run::{Group, Member};
+use crate::bench::zoo::member::{Member, Source};
+use crate::bench::zoo::run::Group;
 use crate::bench::zoo::{self, Input};
 use crate::board::BoardRecord;
 use crate::planner::tasks::Tasks;
@@ -88,10 +89,9 @@ impl Row {
         };
         match &self.load {
             Load::Zoo(group) => {
-                let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
                 // The peer's inputs and results are of the activations' type too.
                 let ports = Ports::Half;
-                group.compile(models, board, &CompileOptions { ports, ..options })
+                group.plan(board, &CompileOptions { ports, ..options })
             }
             Load::TaskSet(mix) => mix.compile_frame(board, &options),
         }
@@ -118,10 +118,22 @@ impl Row {
     }
 
     /// The networks by short name and batch, as the peer and MPS run them; none for a task set.
-    pub fn networks(&self) -> Vec<(&'static str, u32)> {
+    pub fn networks(&self) -> Vec<(String, u32)> {
+        self.members().iter().map(|m| (m.address(), m.batch)).collect()
+    }
+
+    /// The same as PyTorch runs them; `None` if it has not all of them.
+    pub fn programs(&self) -> Option<Vec<(String, u32)>> {
+        let members = self.members();
+        let programs: Option<Vec<_>> = members.iter().map(|m| Some((m.program()?, m.batch))).collect();
+        programs.filter(|p| !p.is_empty())
+    }
+
+    /// The networks; none of a task set.
+    fn members(&self) -> &[Member] {
         match &self.load {
-            Load::Zoo(group) => group.members.iter().map(|m| (m.network.name, m.batch)).collect(),
-            Load::TaskSet(_) => Vec::new(),
+            Load::Zoo(group) => &group.members,
+            Load::TaskSet(_) => &[],
         }
     }
 }
@@ -137,9 +149,9 @@ fn at_batch_1(mix: &str) -> String {
 
 /// True if every network that looks at pictures looks at one.
 fn single(group: &Group) -> bool {
-    let batch = |m: &Member| match m.network.input {
-        Input::Picture { .. } => m.batch,
-        Input::Tokens { .. } => 1,
+    let batch = |m: &Member| match &m.source {
+        Source::Zoo(network) if matches!(network.input, Input::Tokens { .. }) => 1,
+        _ => m.batch,
     };
     group.members.iter().all(|m| batch(m) == 1)
 }
@@ -153,12 +165,14 @@ mod tests {
         let rows = Row::all(None).unwrap();
         assert_eq!(rows.len(), 11);
         let told = |at: usize| (rows[at].name.as_str(), rows[at].paper, rows[at].over_peer);
+        let networks = |at: usize| -> Vec<(String, u32)> { rows[at].networks() };
+        let named = |all: [(&str, u32); 3]| all.map(|(name, batch)| (name.to_string(), batch));
         assert_eq!(told(2), ("R50+V16+M3", Some(1.5), Some(1.5)));
-        assert_eq!(rows[2].networks(), [("r50", 8), ("v16", 8), ("m3", 8)]);
+        assert_eq!(networks(2), named([("r50", 8), ("v16", 8), ("m3", 8)]));
         assert_eq!(told(6), ("D121+V16+LSTM, batch 1", Some(1.38), Some(2.0)));
-        assert_eq!(rows[6].networks(), [("d121", 1), ("v16", 1), ("lstm", 128)]);
+        assert_eq!(networks(6), named([("d121", 1), ("v16", 1), ("lstm", 128)]));
         assert_eq!(told(10), ("SSD300+R50+DLV3", None, Some(1.5)));
-        assert_eq!(rows[10].networks(), [("ssd", 1), ("r50", 8), ("dlv3", 1)]);
+        assert_eq!(networks(10), named([("ssd", 1), ("r50", 8), ("dlv3", 1)]));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | [`weights`] | seeded parameters |
 //! | [`alexnet`], [`vgg`], [`resnet`], [`mobilenet`], [`densenet`], [`sequence`], [`ssd`], [`deeplab`], [`vit`] | the networks |
 //! | [`count`] | multiply-adds and parameters |
+//! | [`member`] | what runs as one tenant: one of these, or an ONNX file of the user's |
 //! | [`run`] | what to run, and an engine on it |
 //! | [`report`] | the figures as rows, as JSON, and beside their floors as Markdown |
 //! | [`gaps`] | operators beside their floors |
@@ -24,6 +25,7 @@ pub mod deeplab;
 pub mod densenet;
 pub mod gaps;
 pub mod layers;
+pub mod member;
 pub mod mobilenet;
 pub mod report;
 pub mod resnet;

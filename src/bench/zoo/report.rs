@@ -1,7 +1,8 @@
 //! The zoo's figures as rows for people, as JSON, and beside their floors as Markdown.
 
 use super::gaps::{Alike, Gaps};
-use super::run::{Group, Member};
+use super::member::Member;
+use super::run::Group;
 use crate::bench::measure::Samples;
 use crate::bench::report::{Provenance, ratio};
 use crate::bench::stage::Side;
@@ -126,7 +127,7 @@ impl Report {
             let members = one.group.members.iter();
             json!({
                 "name": one.group.name,
-                "networks": members.map(|m| json!({ "name": m.network.name, "batch": m.batch })).collect::<Vec<_>>(),
+                "networks": members.map(|m| json!({ "name": m.name(), "batch": m.batch })).collect::<Vec<_>>(),
                 "multiply_adds": one.multiply_adds,
                 "ours": side(&one.ours),
                 "peer": one.peer.as_ref().map(side),
@@ -151,12 +152,7 @@ pub fn before(earlier: &Value, measured: &Measured, board: &str) -> Option<f64> 
             .as_array()
             .map_or(Vec::new(), |all| all.iter().filter_map(one).collect())
     };
-    let own: Vec<(String, u64)> = measured
-        .group
-        .members
-        .iter()
-        .map(|m| (m.network.name.to_string(), u64::from(m.batch)))
-        .collect();
+    let own: Vec<(String, u64)> = measured.group.members.iter().map(|m| (m.name(), u64::from(m.batch))).collect();
     let runs = std::iter::once(earlier).chain(earlier.as_object().into_iter().flat_map(|o| o.values()));
     let groups = runs
         .filter(|run| run["provenance"]["board"] == board)
@@ -236,7 +232,7 @@ pub fn markdown(report: &Report, limits: &Limits, board: &BoardRecord, earlier: 
 
 /// Names and batches.
 fn title(one: &Measured) -> String {
-    let member = |m: &Member| format!("{} x {}", m.network.title, m.batch);
+    let member = |m: &Member| format!("{} x {}", m.title(), m.batch);
     one.group.members.iter().map(member).collect::<Vec<_>>().join(" + ")
 }
 

@@ -222,7 +222,6 @@ mod tests {
     #[test]
     fn rivals_run_in_turns_on_one_engine() {
         let group = Group::parse("bst:1+bst:2", None).unwrap();
-        let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
         let board = boards::load("host").unwrap();
         let options = CompileOptions {
             searcher: Searcher::Barriers,
@@ -230,7 +229,7 @@ mod tests {
             rivals: 1,
             ..CompileOptions::default()
         };
-        let compiled = group.compile(models, &board, &options).unwrap();
+        let compiled = group.plan(&board, &options).unwrap();
         let engine = Options {
             workers: Some(1),
             ..Options::default()
@@ -257,12 +256,11 @@ mod tests {
         let group = Group::parse("bst:1+bst:2", None).unwrap();
         let board = boards::load("host").unwrap();
         let plan = |searcher| {
-            let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
             let options = CompileOptions {
                 searcher,
                 ..CompileOptions::default()
             };
-            group.compile(models, &board, &options).unwrap().plan
+            group.plan(&board, &options).unwrap().plan
         };
         let sequential = plan(Searcher::Sequential);
         let mut said = sequential.clone();

@@ -1,7 +1,8 @@
 //! Networks of the zoo at work: what to run, an engine on it, and turns with the peer.
 
+use super::ALL;
 use super::build::Model;
-use super::{ALL, Network, find};
+use super::member::Member;
 use crate::bench::BenchError;
 use crate::bench::measure::{REST, TURN, WARM};
 use crate::bench::peers::Peer;
@@ -9,17 +10,6 @@ use crate::bench::stage::{Inputs, Side, Stage, Times};
 use crate::board::BoardRecord;
 use crate::planner::{self, CompileOptions, Compiled};
 use crate::runtime::Options;
-use crate::tensor::{DType, Data, Tensor};
-use half::f16;
-
-/// A network with its batch.
-#[derive(Clone, Copy, Debug)]
-pub struct Member {
-    /// The network.
-    pub network: Network,
-    /// Its batch, at least 1.
-    pub batch: u32,
-}
 
 /// Networks that run side by side, one tenant each.
 #[derive(Clone, Debug)]
@@ -31,37 +21,30 @@ pub struct Group {
 }
 
 impl Group {
-    /// Networks by their short names, joined by `+`, each with an own batch behind a `:`; else `batch`, else its usual one.
+    /// Networks by their short names or ONNX files, joined by `+`, each with an own batch behind a `:`; else `batch`, else its usual one.
     pub fn parse(text: &str, batch: Option<u32>) -> Result<Group, BenchError> {
-        let unknown = || BenchError::Network {
+        let members: Option<Vec<Member>> = text.split('+').map(|part| Member::parse(part, batch)).collect();
+        let members = members.ok_or_else(|| BenchError::Network {
             name: text.to_string(),
             known: ALL.map(|n| n.name).join(", "),
-        };
-        let member = |part: &str| {
-            let (name, own) = match part.split_once(':') {
-                Some((name, own)) => (name, Some(own.parse().map_err(|_| unknown())?)),
-                None => (part, None),
-            };
-            let network = *find(name).ok_or_else(unknown)?;
-            let batch = own.or(batch).unwrap_or(network.batch);
-            if batch == 0 {
-                Err(unknown())
-            } else {
-                Ok(Member { network, batch })
-            }
-        };
+        })?;
         Ok(Group {
             name: text.to_string(),
-            members: text.split('+').map(member).collect::<Result<_, _>>()?,
+            members,
         })
+    }
+
+    /// Their graphs.
+    pub fn models(&self) -> Result<Vec<Model>, BenchError> {
+        self.members.iter().map(Member::model).collect()
     }
 
     /// Names of the tenants: the network's, numbered from its second appearance on.
     fn tenants(&self) -> Vec<String> {
         let appearance = |at: usize| {
-            let name = self.members[at].network.name;
-            match self.members[..at].iter().filter(|m| m.network.name == name).count() {
-                0 => name.to_string(),
+            let name = self.members[at].name();
+            match self.members[..at].iter().filter(|m| m.name() == name).count() {
+                0 => name,
                 before => format!("{name}.{}", before + 1),
             }
         };
@@ -70,6 +53,11 @@ impl Group {
 }
 
 impl Group {
+    /// Compiles the group's networks as one task set.
+    pub fn plan(&self, board: &BoardRecord, options: &CompileOptions) -> Result<Compiled, BenchError> {
+        self.compile(self.models()?, board, options)
+    }
+
     /// Compiles the group as one task set. `models` are its networks, in its order.
     pub fn compile(&self, models: Vec<Model>, board: &BoardRecord, options: &CompileOptions) -> Result<Compiled, BenchError> {
         let tenants = self
@@ -94,29 +82,16 @@ impl Group {
 
     /// The networks' seeded data for a compiled group.
     pub fn inputs(&self, compiled: &Compiled) -> Inputs {
-        let tensors = self
-            .members
-            .iter()
-            .zip(&compiled.plan.tenants)
-            .enumerate()
-            .map(|(tenant, (member, record))| {
-                let dtype = record.inputs.first().map(|port| port.view.dtype);
-                (tenant, 0, stored(member.network.data(member.batch), dtype).bytes().to_vec())
-            });
+        let tenants = self.members.iter().zip(&compiled.plan.tenants).enumerate();
+        let tensors = tenants.flat_map(|(tenant, (member, record))| {
+            let ports = member.inputs(record).into_iter();
+            ports.map(move |(port, bytes)| (tenant, port, bytes))
+        });
         Inputs {
             tensors: tensors.collect(),
             ..Inputs::default()
         }
     }
-}
-
-/// A tensor as its port stores it: f32 data of an f16 port is rounded.
-fn stored(tensor: Tensor, dtype: Option<DType>) -> Tensor {
-    let rounded = match (tensor.as_f32(), dtype) {
-        (Some(data), Some(DType::F16)) => Tensor::new(tensor.shape(), Data::F16(data.iter().map(|&x| f16::from_f32(x)).collect())),
-        _ => None,
-    };
-    rounded.unwrap_or(tensor)
 }
 
 /// Runs `frames` counted frames of each side in turns: our times, and the peer's. `progress` gets the number of those done.

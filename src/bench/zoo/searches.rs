@@ -22,7 +22,6 @@ fn board() -> (BoardRecord, OpTable) {
 fn compile(name: &str, searcher: Searcher, budget: u64, samples: usize) -> Compiled {
     let (board, table) = board();
     let group = Group::parse(name, None).unwrap();
-    let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
     let options = CompileOptions {
         dtype: DType::F16,
         times: Some(Arc::new(table)),
@@ -31,7 +30,7 @@ fn compile(name: &str, searcher: Searcher, budget: u64, samples: usize) -> Compi
         budget,
         ..CompileOptions::default()
     };
-    group.compile(models, &board, &options).unwrap()
+    group.plan(&board, &options).unwrap()
 }
 
 /// The papers' mix of three networks: every searcher is at least as good as the baselines.

@@ -1,7 +1,8 @@
 //! Sizes against published ones, and activations that stay in range.
 
 use super::count::{multiply_adds, trained};
-use super::run::{Group, Member};
+use super::member::{Member, Source};
+use super::run::Group;
 use super::*;
 use crate::plan::format::{Kernel, Operator};
 use crate::planner::simulate::{Calibration, Machine, Observed};
@@ -83,7 +84,10 @@ fn results(network: Network, dtype: DType) -> Vec<f32> {
     let board = boards::load("host").unwrap();
     let group = Group {
         name: network.name.into(),
-        members: vec![Member { network, batch: 1 }],
+        members: vec![Member {
+            source: Source::Zoo(network),
+            batch: 1,
+        }],
     };
     let compile = CompileOptions {
         dtype,
@@ -123,7 +127,10 @@ fn squeeze_and_excitation_of_halves_is_one_operator_and_gates_a_convolution() {
     let network = find("m3").unwrap().for_pictures(64, 64);
     let group = Group {
         name: network.name.into(),
-        members: vec![Member { network, batch: 1 }],
+        members: vec![Member {
+            source: Source::Zoo(network),
+            batch: 1,
+        }],
     };
     let squeezing = |board: &str, dtype| {
         let board = boards::load(board).unwrap();
@@ -150,12 +157,11 @@ fn squeeze_and_excitation_of_halves_is_one_operator_and_gates_a_convolution() {
 fn a_recurrence_is_predicted_to_take_its_steps_time_on_a_gpu() {
     let predicted = |board: &str| {
         let group = Group::parse("lstm:1", None).unwrap();
-        let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
         let options = CompileOptions {
             times: None,
             ..CompileOptions::default()
         };
-        let compiled = group.compile(models, &boards::load(board).unwrap(), &options).unwrap();
+        let compiled = group.plan(&boards::load(board).unwrap(), &options).unwrap();
         compiled.plan.prediction.longest().as_ms()
     };
     let time = predicted("h200");
@@ -167,14 +173,13 @@ fn a_recurrence_is_predicted_to_take_its_steps_time_on_a_gpu() {
 fn a_fit_finds_the_figures_that_frames_were_made_with() {
     let board = boards::load("h200").unwrap();
     let group = Group::parse("bst:8+bst:64", None).unwrap();
-    let models = group.members.iter().map(|m| m.network.model(m.batch)).collect();
     let options = CompileOptions {
         budget: 100,
         samples: 24,
         rivals: 1,
         ..CompileOptions::default()
     };
-    let compiled = group.compile(models, &board, &options).unwrap();
+    let compiled = group.plan(&board, &options).unwrap();
     let own = Machine::of(&board).calibration;
     let true_one = Calibration {
         block: 900,
