@@ -17,7 +17,7 @@ const WALK: u32 = 64;
 /// Strands where queries are few.
 const STRANDS: u16 = 4;
 /// Tiles of a sample, of so many queries each, from which on a GPU is full without strands.
-const FULL: (u64, u32) = (128, 64);
+const FULL: (u64, u32) = (133, 64);
 /// Most keys that are not worth sharing out.
 const FEW_KEYS: u32 = 64;
 /// Heads and keys that the kernels of narrow heads are faster for.

@@ -54,9 +54,13 @@ impl Strip {
         })
     }
 
-    /// The kernel's name in `depthwise_strip.cu` for a window of so many taps and such a step.
-    pub fn function(&self, taps: u32, step: u32) -> String {
-        format!("depthwise_strip_{taps}_{step}_{}", self.run)
+    /// The unit and the kernel in it for a window of so many taps, such a step and such a tail.
+    pub fn function(&self, (taps, step): (u32, u32), tail: Option<Unary>) -> (&'static str, String) {
+        let unit = match tail {
+            None | Some(Unary::Relu | Unary::Clip(..) | Unary::HardSwish) => "depthwise_strip",
+            Some(_) => "depthwise_curved",
+        };
+        (unit, format!("{unit}_{taps}_{step}_{}", self.run))
     }
 
     /// Channels of a thread: two words where weights and sums leave room for them.
@@ -68,18 +72,27 @@ impl Strip {
 /// Taps along either axis and the step from output to output, for the windows that have a kernel. Taps are as far apart along
 /// the rows as along the columns.
 pub fn form(window: &Window) -> Option<(u32, u32)> {
-    let square = window.axes == 2 && matches!(window.kernel[..2], [3, 3] | [5, 5]);
-    match (&window.stride[..2], &window.dilation[..2]) {
-        ([1, 1], [rows, columns]) if square && rows == columns => Some((window.kernel[0], 1)),
-        ([2, 2], [1, 1]) if square => Some((window.kernel[0], 2)),
+    let [taps, columns, _] = window.kernel;
+    if window.axes != 2 || taps != columns {
+        return None;
+    }
+    match (taps, &window.stride[..2], &window.dilation[..2]) {
+        (3 | 5 | 7, [1, 1], [rows, columns]) if rows == columns => Some((taps, 1)),
+        (3 | 5, [2, 2], [1, 1]) => Some((taps, 2)),
         _ => None,
     }
 }
 
+/// The functions that have a path.
+const PATHS: &[fn(Unary) -> bool] = &[
+    |f| matches!(f, Unary::Relu | Unary::Clip(..) | Unary::HardSwish),
+    |f| matches!(f, Unary::LeakyRelu(..) | Unary::Silu | Unary::Gelu | Unary::GeluTanh),
+];
+
 /// The function behind the sums: none, or one of those that have a path.
 pub fn tail(operator: &Operator) -> Result<Option<Unary>, Misfit> {
     let unary = |call: &Call| match (&call.primitive, call.inputs.as_slice()) {
-        (Primitive::Unary(kind @ (Unary::Relu | Unary::Clip(..) | Unary::HardSwish)), [Operand::Inner(0)]) => Some(*kind),
+        (Primitive::Unary(kind), [Operand::Inner(0)]) if PATHS.iter().any(|path| path(*kind)) => Some(*kind),
         _ => None,
     };
     match operator.calls.get(1..) {
@@ -147,15 +160,21 @@ mod tests {
 
     #[test]
     fn every_entry_is_a_kernel_of_the_source() {
-        let source = include_str!("../../backend/cuda/kernels/depthwise_strip.cu");
-        for (entry, (taps, step)) in MENU.iter().flat_map(|e| [(3, 1), (3, 2), (5, 1), (5, 2)].map(|w| (e, w))) {
-            let function = entry.function(taps, step);
-            let line = format!(
-                "\nDEPTHWISE_STRIP({function}, {taps}, {step}, {}, {}, ",
-                entry.run,
-                entry.channels(taps) / 2
-            );
-            assert_eq!(source.matches(&line).count(), 1, "{line}");
+        let sources = [
+            include_str!("../../backend/cuda/kernels/depthwise_strip.cu"),
+            include_str!("../../backend/cuda/kernels/depthwise_curved.cu"),
+        ];
+        for (entry, form) in MENU.iter().flat_map(|e| [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1)].map(|w| (e, w))) {
+            for (source, tail) in sources.iter().zip([None, Some(Unary::Silu)]) {
+                let (taps, step) = form;
+                let (_, function) = entry.function(form, tail);
+                let line = format!(
+                    "\nDEPTHWISE_STRIP({function}, {taps}, {step}, {}, {}, ",
+                    entry.run,
+                    entry.channels(taps) / 2
+                );
+                assert_eq!(source.matches(&line).count(), 1, "{line}");
+            }
         }
     }
 
@@ -181,6 +200,9 @@ mod tests {
         assert_eq!(window([5, 5], [2, 2], [2, 2]), None);
         assert_eq!(window([3, 3], [1, 1], [1, 2]), None);
         assert_eq!(window([3, 3], [2, 1], [1, 1]), None);
-        assert_eq!(window([7, 7], [1, 1], [1, 1]), None);
+        assert_eq!(window([7, 7], [1, 1], [1, 1]), Some((7, 1)));
+        assert_eq!(window([7, 7], [2, 2], [1, 1]), None);
+        assert_eq!(window([3, 5], [1, 1], [1, 1]), None);
+        assert_eq!(window([9, 9], [1, 1], [1, 1]), None);
     }
 }

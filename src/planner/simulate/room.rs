@@ -86,16 +86,17 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
             block(threads, registers, if tactic.tile.1 == 16 { 13 << 10 } else { 42 << 10 })
         }
         Kernel::ConvDepthwise => match Strip::of(tactic) {
-            Some(strip) if strip.run == 2 => block(
-                128,
-                if window(operator).and_then(form).is_some_and(|(taps, _)| taps == 3) {
-                    76
-                } else {
-                    116
-                },
-                0,
-            ),
-            Some(_) => block(128, 160, 0),
+            Some(strip) => {
+                let taps = window(operator).and_then(form).map_or(5, |(taps, _)| taps);
+                let registers = match (taps, strip.run) {
+                    (3, 2) => 76,
+                    (5, 2) => 116,
+                    (7, 2) => 190,
+                    (7, _) => 226,
+                    _ => 160,
+                };
+                block(128, registers, 0)
+            }
             None => block(128, 128, 8 << 10),
         },
         Kernel::Recurrent => block(256, 128, 17 << 10),

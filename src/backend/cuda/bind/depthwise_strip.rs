@@ -1,4 +1,5 @@
-//! Depthwise convolution of f16 by threads that walk down strips of the output: `kernels/depthwise_strip.cu`.
+//! Depthwise convolution of f16 by threads that walk down strips of the output: `kernels/depthwise_strip.cu`, and
+//! `kernels/depthwise_curved.cu` where the tail is a function of many steps.
 //!
 //! The bits are those of [`depthwise`](super::depthwise), which packs weights and bias.
 
@@ -21,6 +22,10 @@ mod function {
     pub const CLIP: u32 = 1;
     pub const RELU: u32 = 2;
     pub const HARD_SWISH: u32 = 3;
+    pub const LEAKY_RELU: u32 = 4;
+    pub const SILU: u32 = 5;
+    pub const GELU: u32 = 6;
+    pub const GELU_TANH: u32 = 7;
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -80,13 +85,18 @@ pub fn launch(
     let lots = channels / strip.channels(taps);
     let count = count([region.batch.len() as u32, across, down, lots], "a chunk")?;
     let kind = tail(operator).map_err(|_| MISFIT)?;
-    let (function, (first, second)) = match kind {
-        None => (function::IDENTITY, (0.0, 0.0)),
-        Some(kind @ Unary::Clip(..)) => (function::CLIP, attributes(kind)),
-        Some(Unary::Relu) => (function::RELU, (0.0, 0.0)),
-        Some(Unary::HardSwish) => (function::HARD_SWISH, (0.0, 0.0)),
+    let function = match kind {
+        None => function::IDENTITY,
+        Some(Unary::Clip(..)) => function::CLIP,
+        Some(Unary::Relu) => function::RELU,
+        Some(Unary::HardSwish) => function::HARD_SWISH,
+        Some(Unary::LeakyRelu(..)) => function::LEAKY_RELU,
+        Some(Unary::Silu) => function::SILU,
+        Some(Unary::Gelu) => function::GELU,
+        Some(Unary::GeluTanh) => function::GELU_TANH,
         Some(_) => return Err(MISFIT),
     };
+    let (first, second) = kind.map_or((0.0, 0.0), attributes);
     let rounded = operator.calls.first().is_some_and(|c| c.rounding == Rounding::Rounded);
     let params = Params {
         x: x.address,
@@ -116,8 +126,8 @@ pub fn launch(
         first,
         second,
     };
-    let name = strip.function(taps, step);
-    Ok(Launch::new("depthwise_strip", name, params.tiles, width, THREADS, &params))
+    let (unit, name) = strip.function((taps, step), kind);
+    Ok(Launch::new(unit, name, params.tiles, width, THREADS, &params))
 }
 
 #[cfg(test)]
@@ -127,10 +137,20 @@ mod tests {
     #[test]
     fn the_struct_and_numbers_are_the_sources() {
         assert_eq!(std::mem::size_of::<Params>(), 80 + 32 + 36 + 36);
-        let source = include_str!("../kernels/depthwise_strip.cu");
-        let (i, c, r, h) = (function::IDENTITY, function::CLIP, function::RELU, function::HARD_SWISH);
-        let line = format!("STRIP_IDENTITY = {i}, STRIP_CLIP = {c}, STRIP_RELU = {r}, STRIP_HARD_SWISH = {h} ");
-        assert!(source.contains(&line));
+        let source = include_str!("../kernels/depthwise_strip.cuh");
+        let numbers = [
+            ("IDENTITY", function::IDENTITY),
+            ("CLIP", function::CLIP),
+            ("RELU", function::RELU),
+            ("HARD_SWISH", function::HARD_SWISH),
+            ("LEAKY_RELU", function::LEAKY_RELU),
+            ("SILU", function::SILU),
+            ("GELU", function::GELU),
+            ("GELU_TANH", function::GELU_TANH),
+        ];
+        for (name, number) in numbers {
+            assert!(source.contains(&format!("    STRIP_{name} = {number},")), "{name}");
+        }
         assert!(source.contains(&format!("STRIP_THREADS = {THREADS};")));
     }
 }

@@ -153,7 +153,8 @@ __device__ __forceinline__ void leave_out(float (&s)[BLOCK / 2], u32 left, u32 l
 }
 
 // Weighs the first `KEYS` keys of a block by their scores: raises the maxima, rescales the sums where these grew, adds the weights and
-// leaves them in the `a` of a product, rounded. The others weigh nothing, with the same bits as if they were looked at.
+// leaves them in the `a` of a product, rounded. The others weigh nothing, with the same bits as if they were looked at. The products
+// of the block before, which read `a` and add to the sums, may still run until the maxima are known.
 template <u32 KEYS, u32 HEAD>
 __device__ __forceinline__ void weigh(u32 (&a)[BLOCK / 16][4], Sums<HEAD>& part, const float (&s)[BLOCK / 2], float unit, bool begun) {
     float most[2];
@@ -178,11 +179,15 @@ __device__ __forceinline__ void weigh(u32 (&a)[BLOCK / 16][4], Sums<HEAD>& part,
         shift[half] = -__fmul_rn(base, unit);
         part.greatest[half] = most[half];
     }
-    // Sums of which no maximum grew stay as they are.
+    // Sums of which no maximum grew stay as they are. The branch keeps both waits behind the search for the maxima.
     if (begun && __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
+        products_wait<0>();
+        settle(part.total);
 #pragma unroll
         for (u32 i = 0; i < HEAD / 2; ++i) part.total[i] = __fmul_rn(part.total[i], factor[i / 2 % 2]);
     }
+    products_wait<0>();
+    settle(part.total);
 #pragma unroll
     for (u32 half = 0; half < 2; ++half) {
         float weights[4] = {};
@@ -356,6 +361,8 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
         bool stashed = false;
         for (u32 turn = 0; turn < turns; ++turn) {
             if (STRANDS == 1 && in_segment == p.segment) {
+                products_wait<0>();
+                settle(part.total);
                 if (stashed) join<HEAD, HEAD, THREADS, false>(stash, 0, part, unit);
                 leave<HEAD, THREADS>(stash, part);
                 stashed = true;
@@ -378,6 +385,9 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
                     if (left < BLOCK) leave_out<BLOCK>(s, left, lane);
                     weigh<BLOCK>(a, part, s, unit, in_segment > 0);
                 }
+            } else {
+                products_wait<0>();
+                settle(part.total);
             }
             // Nobody reads the keys of this turn any more, nor the values of the one before.
             const bool more_values = turn > 0 && turn - 1 + STAGES < turns, more_keys = turn + STAGES < turns;
@@ -398,13 +408,14 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             if (left > FEW) {
                 products_begin();
                 score(turn + 1);  // of whatever lies there after the last
+                products_commit();
                 weigh_values(BLOCK / 16);
                 products_commit();
                 if (more_values) fetch_values(turn - 1 + STAGES);
                 if (more_keys) fetch_keys(turn + STAGES);
-                products_wait<0>();
+                // The values are weighed while the next block's maxima are sought.
+                products_wait<1>();
                 settle(s);
-                settle(part.total);
             } else {
                 products_begin();
                 weigh_values(FEW / 16);
@@ -414,6 +425,8 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             }
             ++in_segment;
         }
+        products_wait<0>();
+        settle(part.total);
         fetched += turns;
         if constexpr (STRANDS == 1) {
             if (stashed) join<HEAD, HEAD, THREADS, false>(stash, 0, part, unit);
