@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn paces_are_read_as_they_are_written_and_nothing_else_is() {
         let pace = |times| Pace {
-            each: [0.25, 3.0, 0.0, 1e-3, 7.5, 0.0, 0.0, 0.0, 0.0, 2.0],
+            each: [0.25, 3.0, 0.0, 1e-3, 7.5, 0.0, 0.0, 0.0, 0.0, 2.0, 0.5],
             times,
         };
         let named = [("ConvWgmma/64x64/20".to_owned(), pace(40)), ("ConvWgmma".to_owned(), pace(900))];
@@ -183,9 +183,9 @@ mod tests {
         for wrong in [
             text.replace("format 1", "format 2"),
             text.clone() + "Pool 3 1 2 3\n",
-            text.clone() + "Pool 3 1 2 3 4 5 6 7 8 9 10 11\n",
-            text.clone() + "Pool 3 1 2 3 4 5 6 7 8 9 -1\n",
-            text.clone() + "Pool 3 1 2 3 4 5 6 7 8 9 nan\n",
+            text.clone() + "Pool 3 1 2 3 4 5 6 7 8 9 10 11 12\n",
+            text.clone() + "Pool 3 1 2 3 4 5 6 7 8 9 10 -1\n",
+            text.clone() + "Pool 3 1 2 3 4 5 6 7 8 9 10 nan\n",
             text.clone() + "\n",
         ] {
             assert!(matches!(Paces::parse(&wrong), Err(at) if at == 1 || at == line + 1), "{wrong}");

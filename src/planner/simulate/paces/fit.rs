@@ -109,7 +109,7 @@ mod tests {
         let all: Vec<Observed> = (1..40)
             .map(|i| {
                 let (rounds, bytes) = (f64::from(i % 7 + 1), f64::from(i * i % 90) * 100.0);
-                let loads = [1.0, rounds, 0.0, 0.0, bytes, 0.0, 0.0, 0.0, 0.0, 0.0];
+                let loads = [1.0, rounds, 0.0, 0.0, bytes, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
                 observed(loads, 2_000.0 + 900.0 * rounds + 1.5 * bytes)
             })
             .collect();
@@ -129,7 +129,7 @@ mod tests {
         let all: Vec<Observed> = (1..9)
             .map(|i| {
                 observed(
-                    [1.0, 0.0, 0.0, 0.0, f64::from(i), 0.0, 0.0, 0.0, 0.0, 0.0],
+                    [1.0, 0.0, 0.0, 0.0, f64::from(i), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
                     9_000.0 - 500.0 * f64::from(i),
                 )
             })

@@ -4,13 +4,13 @@ use super::super::extents::{depth, shape};
 use super::super::footprint::Footprint;
 use super::super::machine::GRAIN;
 use crate::board::BoardRecord;
-use crate::plan::format::{Kernel, Operator};
+use crate::plan::format::{Call, Kernel, Operator};
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
 use crate::planner::cost::{work, written};
-use crate::primitive::Region;
+use crate::primitive::{Primitive, Region, Unary};
 
 /// Loads that are told apart.
-pub const COUNT: usize = 10;
+pub const COUNT: usize = 11;
 
 /// Input channels of a K block: products are as deep as whole ones.
 const BLOCK_K: u32 = 64;
@@ -33,6 +33,7 @@ const BROUGHT: (f64, f64) = (75.0, 5500.0);
 /// | 6 | bytes of weights that a block loads before its first tile, in ten thousands |
 /// | 7 | nanoseconds of the second cache for what all tiles bring in |
 /// | 8, 9 | loads 2 and 1 times the part of the board's places that its blocks fill |
+/// | 10 | results of functions with an exponential, in thousands a unit: of whole tiles, as blocks take them |
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loads(pub [f64; COUNT]);
 
@@ -69,7 +70,28 @@ impl Loads {
             brought / rate(BROUGHT),
             rounds * deep * fill,
             rounds * fill,
+            f64::from(curved(operator)) * taken(operator, tiles) / f64::from(units) * 1e-3,
         ])
+    }
+}
+
+/// Calls of functions that take an exponential or a logarithm.
+fn curved(operator: &Operator) -> u32 {
+    use Unary::{Erf, Exp, Gelu, GeluTanh, Log, Sigmoid, Silu, Tanh};
+    let takes = |call: &&Call| {
+        let Primitive::Unary(function) = call.primitive else { return false };
+        matches!(function, Erf | Exp | Gelu | GeluTanh | Log | Sigmoid | Silu | Tanh)
+    };
+    operator.calls.iter().filter(takes).count() as u32
+}
+
+/// Results that tiles are finished for: products finish what lies outside of the tensor, too.
+fn taken(operator: &Operator, tiles: u32) -> f64 {
+    let own = shape(operator).elements() as f64;
+    let (pixels, channels) = operator.tactic.tile;
+    match operator.tactic.kernel {
+        Kernel::ConvDepthwise => own,
+        _ => own.max(f64::from(tiles) * f64::from(pixels) * f64::from(channels)),
     }
 }
 
