@@ -181,7 +181,7 @@ fn a_guard_against_rows_that_a_mask_empties_goes_where_no_row_is_empty() {
         let model = written(folder.path(), g);
         let options = CompileOptions::default();
         let compiled = network::compile(&model, &options).unwrap();
-        let guards = |p: &Primitive| matches!(p, Primitive::Binary(Binary::Min));
+        let guards = |p: &Primitive| matches!(p, Primitive::Binary(Binary::PRelu));
         let guarded = compiled.plan.operators.iter().flat_map(|o| &o.calls).any(|c| guards(&c.primitive));
         assert_eq!(guarded, empty);
         if !empty {
@@ -362,4 +362,58 @@ fn a_network_is_cut_in_front_of_what_is_not_supported() {
         .map(|e| network::told(&*e))
         .unwrap();
     assert!(unknown.contains("`nothing`") && unknown.contains("result"), "{unknown}");
+}
+
+#[test]
+fn what_is_not_chosen_does_not_come_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let g = Graph::default()
+        .input("x", &[ROWS, COLUMNS])
+        .input("other", &[ROWS, COLUMNS])
+        .constant("zero", &[], || 0.0)
+        .constant("one", &[], || 1.0)
+        .constant("endless", &[], || f32::NEG_INFINITY)
+        .node("IsNaN", "x", "none", &[])
+        .node("Where", "none zero x", "zeroed", &[])
+        .node("Where", "none one x", "filled", &[])
+        .node("Where", "none endless x", "masked", &[])
+        .node("Where", "none other x", "other.or", &[])
+        .node("Not", "none", "some", &[])
+        .node("Where", "some x zero", "zeroed.2", &[])
+        .node("Where", "some x other", "other.or.2", &[]);
+    let names = ["zeroed", "filled", "masked", "other.or", "zeroed.2", "other.or.2"];
+    let model = written(folder.path(), names.iter().fold(g, |g, name| g.output(name)));
+    for (seed, dtype) in [(1, DType::F32), (2, DType::F16)] {
+        let options = CompileOptions {
+            dtype,
+            ..CompileOptions::default()
+        };
+        let (mut random, mut place) = (Chance::new(seed), 0);
+        // Eighths are exact in halves; every third is no number, and others are as large as numbers get.
+        let drawn = || {
+            place += 1;
+            match place % 9 {
+                1 | 4 | 7 => f32::NAN,
+                2 => f32::INFINITY,
+                3 => f32::NEG_INFINITY,
+                _ => (random.signed() * 8.0).round() / 8.0,
+            }
+        };
+        let compiled = network::compile(&model, &options).unwrap_or_else(|e| panic!("{}", network::told(&*e)));
+        let inputs = network::inputs_of(&compiled, drawn);
+        let outputs = network::run(compiled, &inputs, 2).unwrap();
+        // What the other one is where it is chosen is its own: a NaN too.
+        let (x, other) = (floats(&inputs, "x"), floats(&inputs, "other"));
+        let fill = |value: f32| x.iter().map(move |x| if x.is_nan() { value } else { *x });
+        for (name, value) in [("zeroed", 0.0), ("zeroed.2", 0.0), ("filled", 1.0), ("masked", f32::NEG_INFINITY)] {
+            expect(&outputs, name, fill(value));
+        }
+        for name in ["other.or", "other.or.2"] {
+            let expected = x.iter().zip(other).map(|(x, o)| if x.is_nan() { *o } else { *x });
+            for (i, (found, expected)) in floats(&outputs, name).iter().zip(expected).enumerate() {
+                let same = *found == expected || found.is_nan() && expected.is_nan();
+                assert!(same, "{name} of {dtype}: element {i} is {found} instead of {expected}");
+            }
+        }
+    }
 }

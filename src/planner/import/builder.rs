@@ -21,6 +21,8 @@ const MAX_FOLDED: u64 = 64 << 20;
 /// Bytes that all folded results of one network may have together: this much, and so many times its own constants.
 const FREE_BYTES: u64 = 16 << 20;
 const BYTES_PER_CONSTANT_BYTE: u64 = 4;
+/// Bytes of a result that are not counted: shapes have to be known however much was folded, and no node makes many of them.
+const UNCOUNTED_BYTES: u64 = 512;
 /// Multiplications that folding may take in one node (about a second's worth), and in all.
 const MAX_WORK: u64 = 1 << 28;
 const MAX_WORK_IN_ALL: u64 = 1 << 32;
@@ -176,7 +178,12 @@ impl Builder {
         };
         let producers = strided::producers(&self.graph);
         let made = |value: ValueId| producers[value.index()].map(|node| &self.graph.nodes[node]);
-        let masks = |node: &Node| matches!(node.op, Op::Primitive(Primitive::Binary(Binary::Add | Binary::Min | Binary::Max)));
+        let masks = |node: &Node| {
+            matches!(
+                node.op,
+                Op::Primitive(Primitive::Binary(Binary::Add | Binary::Sub | Binary::Min | Binary::Max))
+            )
+        };
         let scores = node.inputs[0];
         (made(scores).is_some_and(masks) && !self.weighs(x)).then_some((
             Operand::Computed {
@@ -247,6 +254,9 @@ impl Builder {
     /// Takes results of these types and shapes from the budget; false if they may not be folded.
     fn take_bytes(&mut self, outputs: &[(Elem, Shape)]) -> bool {
         let bytes: u64 = outputs.iter().map(|(e, s)| e.bytes() * s.elements()).sum();
+        if bytes <= UNCOUNTED_BYTES {
+            return true;
+        }
         let fits = bytes <= MAX_FOLDED.min(self.bytes_left);
         if fits {
             self.bytes_left -= bytes;

@@ -531,3 +531,34 @@ fn constants_that_grow_without_bounds_are_left_to_the_graph() {
     let bytes: usize = graph.values.iter().filter_map(|v| v.data.as_ref()).map(|d| d.bytes().len()).sum();
     assert!(bytes <= 16 << 20, "{bytes}");
 }
+
+#[test]
+fn shapes_are_known_however_much_was_folded() {
+    let mut nodes = Vec::new();
+    // 16 MiB that each file may fold, the share of the one constant besides, and what is left of both in the smallest of these.
+    for (i, of) in ["k"; 3].iter().enumerate() {
+        nodes.push(node("Concat", &[of, of], &[&format!("other{i}")], vec![int("axis", 0)]));
+    }
+    for i in 0..14 {
+        let (from, to) = (if i == 0 { "k".to_owned() } else { format!("k{i}") }, format!("k{}", i + 1));
+        nodes.push(node("Concat", &[&from, &from], &[&to], vec![int("axis", 0)]));
+    }
+    for i in 0..64 {
+        let from = if i == 0 { "shape".to_owned() } else { format!("shape{i}") };
+        nodes.push(node("Add", &[&from, "none"], &[&format!("shape{}", i + 1)], vec![]));
+    }
+    nodes.push(node("Sum", &["other0", "other1", "other2"], &["z"], vec![]));
+    nodes.push(node("Reshape", &["k14", "shape64"], &["y"], vec![]));
+    let mut model = model(
+        13,
+        &[1],
+        nodes,
+        vec![floats("k", &[1 << 10]), longs("shape", &[1 << 12, 1 << 12]), longs("none", &[0, 0])],
+    );
+    model.graph.as_mut().unwrap().output.push(ValueInfoProto {
+        name: "z".into(),
+        ..Default::default()
+    });
+    let graph = imported(&model);
+    assert_eq!(output_dims(&graph), [1 << 12, 1 << 12]);
+}

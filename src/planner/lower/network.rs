@@ -34,6 +34,7 @@ pub fn lower(lowered: &mut Lowered, mut tenant: Tenant, attached: &Attached, set
         places: vec![None; graph.values.len()],
         roots: BTreeMap::new(),
         rearranged: BTreeMap::new(),
+        anew: BTreeMap::new(),
         natural,
         homes,
         lowered,
@@ -90,6 +91,8 @@ struct Network<'a> {
     roots: BTreeMap<(bool, usize), BufferId>,
     /// Copies made for readers that need another order, by value.
     rearranged: BTreeMap<ValueId, Place>,
+    /// Copies made for views that strides cannot say of a value, as the value's own elements.
+    anew: BTreeMap<ValueId, Vec<Place>>,
     natural: Vec<Layout>,
     homes: Vec<Option<Home>>,
     lowered: &'a mut Lowered,
@@ -268,11 +271,14 @@ impl Network<'_> {
         // else in the wanted one.
         let input_shape = self.graph.value(input).shape;
         let at_home = self.homes[output.index()].and_then(|home| home.at.unview(view, input_shape));
-        let target = match at_home {
-            Some(at) => View {
-                layout: at.layout,
-                ..self.storage(output)?
-            },
+        let (target, known) = match at_home {
+            Some(at) => {
+                let target = View {
+                    layout: at.layout,
+                    ..self.storage(output)?
+                };
+                (target, None)
+            }
             None => {
                 let wanted = self.natural[output.index()];
                 let padded = (shape.rank() >= 3)
@@ -281,10 +287,27 @@ impl Network<'_> {
                     .filter(|padded| *padded == wanted);
                 let mut orders = padded.into_iter().chain([nested_as(shape, &wanted)]);
                 let order = orders.find_map(|order| Some(Strided::whole(order).unview(view, input_shape)?.layout));
-                self.fresh(order.unwrap_or_else(|| Layout::contiguous(input_shape)), dtype)?
+                let order = order.unwrap_or_else(|| Layout::contiguous(input_shape));
+                // Another view of the value may have had it stored so: what reads both, as a block's residual does, shares it.
+                let copies = self.anew.get(&input).into_iter().flatten();
+                match copies.into_iter().find(|copy| copy.view.layout == order).cloned() {
+                    Some(copy) => (copy.view, Some(copy.writers)),
+                    None => (self.fresh(order, dtype)?, None),
+                }
             }
         };
-        let writers = self.copy(&node.name, &from, target)?;
+        let writers = match known {
+            Some(writers) => writers,
+            None => {
+                let writers = self.copy(&node.name, &from, target)?;
+                let copy = Place {
+                    view: target,
+                    writers: writers.clone(),
+                };
+                self.anew.entry(input).or_default().push(copy);
+                writers
+            }
+        };
         let stored = Strided {
             origin: target.origin as i64,
             layout: target.layout,

@@ -6,14 +6,17 @@ use crate::planner::strided::{self, Strided};
 use crate::tensor::{Layout, Tensor};
 use std::sync::Arc;
 
-/// Elements above which a result is left to the board: a file of weights should not grow by what one operator can make.
+/// Elements above which a result is left to the board, unless a constant that it is made of has as many: a file of weights should
+/// not grow by what one operator can make.
 const LARGEST: u64 = 1 << 22;
 
 pub fn run(graph: &mut Graph) {
     let producers = strided::producers(graph);
     for index in 0..graph.nodes.len() {
         let node = &graph.nodes[index];
-        let small = node.outputs.iter().all(|v| graph.values[v.index()].shape.elements() <= LARGEST);
+        let given = node.inputs.iter().filter_map(|&v| strided::constant(graph, &producers, v));
+        let most = given.map(|(tensor, _)| tensor.len() as u64).fold(LARGEST, u64::max);
+        let small = node.outputs.iter().all(|v| graph.values[v.index()].shape.elements() <= most);
         // Repeating is free as strides and costs memory as data; a pool's indices are rare enough to compute.
         let repeats = matches!(node.op, Op::View(ViewOp::Broadcast));
         if !small || repeats {

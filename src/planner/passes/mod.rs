@@ -25,8 +25,11 @@ mod norms;
 mod parted;
 mod patches;
 mod reaxed;
+mod reduced;
 mod rejoined;
 pub(super) mod rewrite;
+mod rotary;
+mod scores;
 mod short_sums;
 mod shuffled;
 mod siblings;
@@ -35,6 +38,7 @@ mod stack;
 mod temperatures;
 #[cfg(test)]
 mod tests;
+mod through_views;
 mod volumes;
 
 pub(super) use drop_dead::run as drop_dead;
@@ -46,7 +50,7 @@ use crate::tensor::DType;
 
 /// Which passes run. The set is part of a plan's source: compiling with and without a pass is how passes are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassSet(u32);
+pub struct PassSet(u64);
 
 impl PassSet {
     /// No pass at all: every node an operator of its own, every view a copy, everything in C order.
@@ -115,8 +119,14 @@ impl PassSet {
     pub const NORMS: PassSet = PassSet(1 << 30);
     /// Convolutions of one picture with windows alike become one, and so do those of heads that collect several maps.
     pub const ABREAST: PassSet = PassSet(1 << 31);
+    /// Functions behind views of what a product makes go in front of the views.
+    pub const THROUGH_VIEWS: PassSet = PassSet(1 << 32);
+    /// Features and their partners, turned by angles, are one function.
+    pub const ROTARY: PassSet = PassSet(1 << 33);
+    /// Reductions of reductions become one.
+    pub const REDUCED: PassSet = PassSet(1 << 34);
     /// Every pass.
-    pub const ALL: PassSet = PassSet(u32::MAX);
+    pub const ALL: PassSet = PassSet(u64::MAX);
 
     /// The set without what the target's kernels do not take.
     pub fn on(self, target: Target) -> PassSet {
@@ -159,7 +169,7 @@ impl PassSet {
     }
 
     /// The set as a number, for digests.
-    pub const fn bits(self) -> u32 {
+    pub const fn bits(self) -> u64 {
         self.0
     }
 }
@@ -191,7 +201,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 36] = [
+const PASSES: [Pass; 40] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -221,6 +231,11 @@ const PASSES: [Pass; 36] = [
         name: "nested",
         flag: PassSet::NESTED,
         run: nested::run,
+    },
+    Pass {
+        name: "reduced",
+        flag: PassSet::REDUCED,
+        run: reduced::run,
     },
     Pass {
         name: "short sums",
@@ -323,6 +338,11 @@ const PASSES: [Pass; 36] = [
         run: masks::run,
     },
     Pass {
+        name: "scores",
+        flag: PassSet::LONG_ATTENTION,
+        run: scores::run,
+    },
+    Pass {
         name: "long attention",
         flag: PassSet::LONG_ATTENTION,
         run: attention::run_long,
@@ -356,6 +376,16 @@ const PASSES: [Pass; 36] = [
         name: "flattened",
         flag: PassSet::FLATTENED,
         run: flattened::run,
+    },
+    Pass {
+        name: "rotary",
+        flag: PassSet::ROTARY,
+        run: rotary::run,
+    },
+    Pass {
+        name: "through views",
+        flag: PassSet::THROUGH_VIEWS,
+        run: through_views::run,
     },
     Pass {
         name: "shuffled",

@@ -1,8 +1,8 @@
 //! Products of one matrix with several constant ones, as queries, keys and values are, become one product with all their columns,
 //! of which each reader sees its own.
 //!
-//! Every element is computed as before. Only where views alone read the results: no function that could follow its product in
-//! one operator loses it.
+//! Every element is computed as before. Only where views read the results, or several nodes do, or a reduction: no function that could
+//! follow its product in one operator loses it.
 
 use super::fold_batchnorm::{plain_bias, plain_weights, repeated};
 use super::rewrite::{Index, at_each_node};
@@ -57,17 +57,23 @@ fn last(graph: &Graph, node: usize) -> usize {
     graph.value(graph.nodes[node].outputs[0]).shape.rank().saturating_sub(1)
 }
 
-/// A product of several rows with constants in f32, which views alone read.
+/// A product of several rows with constants in f32, which no function follows in one operator.
 fn product(graph: &Graph, index: &Index, node: usize) -> Option<Product> {
     let it = &graph.nodes[node];
     let made = *it.outputs.first()?;
-    let read_by_views = || {
-        let readers = graph.nodes.iter().filter(|n| n.inputs.contains(&made));
-        let views = readers.clone().filter(|n| matches!(n.op, Op::View(_))).count();
-        views > 0 && views == readers.count() && !graph.outputs.iter().any(|o| o.value == made)
+    let several = index.uses[made.index()] > 1;
+    let takes_a_share = |reader: &Node| match &reader.op {
+        Op::View(_) => true,
+        Op::Primitive(Primitive::Unary(_) | Primitive::Binary(_)) => several,
+        Op::Primitive(Primitive::Reduce { .. } | Primitive::Normalise { .. }) => true,
+        _ => false,
+    };
+    let read_in_shares = || {
+        let mut readers = graph.nodes.iter().filter(|n| n.inputs.contains(&made)).peekable();
+        readers.peek().is_some() && readers.all(takes_a_share) && !graph.outputs.iter().any(|o| o.value == made)
     };
     let matrix = it.op == Op::Primitive(Primitive::MatMul) && graph.value(made).shape.rank() == 3;
-    if !matrix || !read_by_views() {
+    if !matrix || !read_in_shares() {
         return None;
     }
     let weights = plain_weights(graph, index, it, &Primitive::MatMul)?;

@@ -3,6 +3,10 @@
 
 mod integers;
 mod norms;
+mod reduced;
+mod rotary;
+mod scores;
+mod through_views;
 
 use super::{PassSet, run};
 use crate::limits::MAX_RANK;
@@ -10,7 +14,7 @@ use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::planner::tests::nets::{Draw, Net};
 use crate::planner::tests::oracle::{close, evaluate};
 use crate::primitive::{Binary, PadMode, PoolKind, Primitive, ReduceKind, Scalar, Unary, Window};
-use crate::tensor::{Data, Shape, Tensor};
+use crate::tensor::{DType, Data, Shape, Tensor};
 
 /// The primitives left after `set`, in order.
 fn primitives(net: Net, output: ValueId, set: PassSet) -> Vec<Primitive> {
@@ -533,6 +537,48 @@ fn products_of_one_matrix_that_views_read_are_computed_at_once() {
     };
     assert_eq!(products(false), [Primitive::MatMul]);
     assert_eq!(products(true).len(), 4, "each with its function");
+}
+
+#[test]
+fn products_that_several_nodes_read_are_computed_at_once() {
+    // Queries and keys by their lengths (Shaker et al. 2023): no function of one reader can follow its product.
+    let products = |normalised: bool| {
+        let (mut net, mut draw) = (Net::default(), Draw::new(1));
+        let x = net.input(&[2, 5, 8]);
+        for _ in 0..2 {
+            let weights = net.constant(draw.tensor(&[8, 16]));
+            let weights = net.view(ViewOp::Broadcast, weights, &[2, 8, 16]);
+            let y = net.node(Op::Primitive(Primitive::MatMul), &[x, weights], &[2, 5, 16]);
+            let y = if normalised {
+                let kind = ReduceKind::Norm;
+                let length = net.node(Op::Primitive(Primitive::Reduce { kind, axes: 4 }), &[y], &[2, 5, 1]);
+                net.binary(Binary::Div, y, length)
+            } else {
+                net.unary(Unary::Gelu, y)
+            };
+            net.output(y);
+        }
+        let output = net.graph.outputs.pop().unwrap().value;
+        let left = primitives(net, output, PassSet::SIBLINGS);
+        left.iter().filter(|p| **p == Primitive::MatMul).count()
+    };
+    assert_eq!((products(true), products(false)), (1, 2));
+}
+
+#[test]
+fn constants_of_constants_are_computed_up_to_a_limit_or_their_own_size() {
+    let left = |net: Net, y: ValueId| primitives(net, y, PassSet::FOLD_CONSTANTS).len();
+    let large = |dims: &[u32]| Tensor::zeros(DType::F32, Shape::new(dims).unwrap());
+    // Standardised weights are as large as those that a file has.
+    let mut net = Net::default();
+    let weights = net.constant(large(&[2049, 2048]));
+    let y = net.unary(Unary::Relu, weights);
+    assert_eq!(left(net, y), 0);
+    let mut net = Net::default();
+    let [row, column] = [[1, 2049], [2049, 1]].map(|dims| net.constant(large(&dims)));
+    let [row, column] = [row, column].map(|v| net.view(ViewOp::Broadcast, v, &[2049, 2049]));
+    let y = net.binary(Binary::Add, row, column);
+    assert_eq!(left(net, y), 1, "an outer sum is larger than what it is made of");
 }
 
 #[test]

@@ -311,3 +311,22 @@ fn a_token_repeated_for_every_sample_does_not_turn_the_order_of_those_beside_it(
     let reader = plan.operators.iter().position(softmax).unwrap();
     assert_eq!(input(&plan, reader, 0, 0).layout.strides(), [37 * 8, 8, 1]);
 }
+
+#[test]
+fn what_is_stored_anew_is_stored_once_for_all_that_look_at_it_so() {
+    let copied = |third: &[u32]| {
+        let mut net = Net::default();
+        let x = net.input(&[2, 4, 6, 3]);
+        let x = net.unary(Unary::Relu, x);
+        let windows = net.transpose(x, &[0, 2, 1, 3]);
+        // As windows and as rows; no strides say either.
+        for dims in [&[2, 24, 3][..], third] {
+            let seen = net.view(ViewOp::Reshape, windows, dims);
+            let y = net.unary(Unary::Tanh, seen);
+            net.output(y);
+        }
+        copies(&compiled(net, &[&[2, 4, 6, 3]]))
+    };
+    assert_eq!(copied(&[48, 3]), 1);
+    assert_eq!(copied(&[2, 3, 24]), 1, "the same order under other axes");
+}

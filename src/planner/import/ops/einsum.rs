@@ -170,12 +170,18 @@ fn product(b: &mut Builder, left: Term, right: &Term, kept: impl Fn(char) -> boo
     let rows = of(&left, &right, false, true);
     let columns = of(&right, &left, false, true);
     let size = |term: &Term, letters: &[char]| letters.iter().map(|&l| term.extent(l)).product::<i64>();
-    let (n, k, m, c) = (size(&left, &batch), size(&left, &inner), size(&left, &rows), size(&right, &columns));
+    let (k, m, c) = (size(&left, &inner), size(&left, &rows), size(&right, &columns));
+    // The last of the axes that stay apart, which heads are, may lie inside the rows: as one with those before it it would be copied.
+    let apart = match batch.split_last() {
+        Some((last, before @ [_, ..])) => vec![size(&left, before), left.extent(*last)],
+        _ => vec![size(&left, &batch)],
+    };
+    let matrices = |rows: i64, columns: i64| shape_of(&[&apart[..], &[rows, columns]].concat());
     let a = left.ordered(b, &[batch.clone(), rows.clone(), inner.clone()].concat())?;
-    let a = b.reshape(&a, shape_of(&[n, m, k])?)?;
+    let a = b.reshape(&a, matrices(m, k)?)?;
     let w = right.ordered(b, &[batch.clone(), inner, columns.clone()].concat())?;
-    let w = b.reshape(&w, shape_of(&[n, k, c])?)?;
-    let x = b.one(Primitive::MatMul, &[&a, &w], left.x.elem(), shape_of(&[n, m, c])?)?;
+    let w = b.reshape(&w, matrices(k, c)?)?;
+    let x = b.one(Primitive::MatMul, &[&a, &w], left.x.elem(), matrices(m, c)?)?;
     let mut dims: Vec<i64> = batch.iter().chain(&rows).map(|&l| left.extent(l)).collect();
     dims.extend(columns.iter().map(|&l| right.extent(l)));
     let x = b.reshape(&x, shape_of(&dims)?)?;

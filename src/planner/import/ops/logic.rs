@@ -12,7 +12,7 @@ use super::super::values::Operand;
 use super::elementwise::{apply, convert, mask, truth};
 use super::reduce;
 use crate::planner::graph::{ViewOp, broadcast};
-use crate::primitive::{Binary, Primitive, ReduceKind, Scalar, Unary};
+use crate::primitive::{Binary, ReduceKind, Scalar, Unary};
 use crate::tensor::{Data, Layout, Shape};
 
 /// The five comparisons.
@@ -269,8 +269,7 @@ pub(super) fn is_inf(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
     truth(b, only)
 }
 
-/// Where: `x` where the condition holds, else `y`. Of floats a NaN or an infinity of either is taken only where it is chosen,
-/// but a NaN comes through from the other side too, unless it is that of a softmax whose row a mask has emptied.
+/// Where: `x` where the condition holds, else `y`. Of floats what is not chosen has no part in the result, be it a NaN.
 pub(super) fn choose(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(3, 3)?;
     let (condition, x, y) = (truths(node, 0)?, node.input(1)?, node.input(2)?);
@@ -298,35 +297,31 @@ pub(super) fn chosen_by(b: &mut Builder, mask: &Operand, x: &Operand, y: &Operan
         return chosen_integer(b, mask, x, y, shape);
     }
     let mask = convert(b, mask, x.elem())?;
-    let (x, y) = (&settled(b, x)?, &settled(b, y)?);
-    // Without end above where the condition holds, and below where it does not.
-    let half = b.scalar(x.elem(), 0.5)?;
-    let endless = b.scalar(x.elem(), f64::INFINITY)?;
-    let side = b.binary(Binary::Sub, &mask, &half)?;
-    let side = b.binary(Binary::Mul, &side, &endless)?;
-    let all = |x: &Operand, value: f64| x.host().is_some_and(|h| h.as_f64s().iter().all(|&v| v == value));
-    let picked = |b: &mut Builder, x: &Operand, side: &Operand| b.binary(Binary::Min, x, side);
-    let result = if all(x, f64::NEG_INFINITY) {
-        let other = apply(b, Unary::Neg, &side)?;
-        picked(b, y, &other)?
-    } else if all(y, f64::NEG_INFINITY) {
-        picked(b, x, &side)?
-    } else {
-        let left = picked(b, x, &side)?;
-        let other = apply(b, Unary::Neg, &side)?;
-        let right = picked(b, y, &other)?;
-        b.binary(Binary::Max, &left, &right)?
+    // A slope is looked at below 0 alone: -1 gives its negative, and 0 nothing of it, whatever it is.
+    let zero = |x: &Operand| x.host().is_some_and(|h| h.as_f64s().iter().all(|&v| v == 0.0));
+    let negative = |b: &mut Builder, mask: &Operand, x: &Operand| {
+        let side = apply(b, Unary::Neg, mask)?;
+        b.binary(Binary::PRelu, &side, x)
+    };
+    let chosen = match zero(x) {
+        true => None,
+        false => {
+            let x = negative(b, &mask, x)?;
+            Some(apply(b, Unary::Neg, &x)?)
+        }
+    };
+    let result = match chosen {
+        Some(x) if zero(y) => x,
+        chosen => {
+            let other = apply(b, NOT, &mask)?;
+            let y = negative(b, &other, y)?;
+            match chosen {
+                Some(x) => b.binary(Binary::Sub, &x, &y)?,
+                None => apply(b, Unary::Neg, &y)?,
+            }
+        }
     };
     b.broadcast(&result, shape)
-}
-
-/// `x`, or the same weights with numbers in the rows that a mask empties: what exporters guard attention by chooses 0 there.
-fn settled(b: &mut Builder, x: &Operand) -> Fallible<Operand> {
-    let Some((scores, axis)) = b.masked_scores(x) else {
-        return Ok(x.clone());
-    };
-    let scores = apply(b, Unary::Clip(Scalar(-f32::MAX), Scalar(f32::INFINITY)), &scores)?;
-    b.one(Primitive::Softmax { axis }, &[&scores], x.elem(), x.shape())
 }
 
 /// Of integers: `y + condition * (x - y)`, which is exact with numbers that wrap around.

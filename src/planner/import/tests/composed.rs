@@ -146,3 +146,31 @@ fn a_rotary_embedding_needs_heads_of_an_even_size_and_caches_that_fit() {
     graph.node[1].input.push("positions".into());
     assert!(refused(&far).contains("`position_ids`"));
 }
+
+#[test]
+fn products_over_several_axes_keep_the_last_of_them_apart() {
+    // Samples, windows and heads; what lies inside the rows of a joined projection is read where it lies.
+    let equation = |equation: &str| {
+        let model = model(
+            13,
+            &[2, 3, 4, 5, 6],
+            vec![node(
+                "Einsum",
+                &["x", "x"],
+                &["y"],
+                vec![AttributeProto {
+                    name: "equation".into(),
+                    r#type: attribute_type::STRING,
+                    s: bytes::Bytes::from(equation.to_owned().into_bytes()),
+                    ..Default::default()
+                }],
+            )],
+            vec![],
+        );
+        let graph = imported(&model);
+        let product = graph.nodes.iter().find(|n| n.op == Op::Primitive(Primitive::MatMul)).unwrap();
+        (graph.value(product.outputs[0]).shape.dims().to_vec(), output_dims(&graph))
+    };
+    assert_eq!(equation("bghid,bghjd->bghij"), (vec![6, 4, 5, 5], vec![2, 3, 4, 5, 5]));
+    assert_eq!(equation("bghid,bghid->bgid"), (vec![30, 6, 1, 1], vec![2, 3, 5, 6]));
+}
