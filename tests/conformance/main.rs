@@ -10,6 +10,7 @@ mod malformed;
 mod node;
 mod passes;
 mod quantized;
+mod regions;
 mod sequence;
 mod skips;
 

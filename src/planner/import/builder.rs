@@ -5,6 +5,7 @@
 
 use super::error::{Fallible, limit, malformed};
 use super::fold;
+use super::grid::Grids;
 use super::host::{Elem, Host};
 use super::values::{Constant, Deep, Operand, Sequences};
 use crate::limits::{MAX_OPERATORS, MAX_RANK};
@@ -53,6 +54,8 @@ pub(super) struct Builder {
     single: bool,
     /// The whole numbers, as floats, that values of bytes were made of.
     floats: BTreeMap<ValueId, Operand>,
+    /// What is known of quantized values.
+    pub grids: Grids,
     /// The narrow operands that values repeat.
     repeated: BTreeMap<ValueId, Operand>,
     /// What softmaxes made, with the node of each.
@@ -76,6 +79,7 @@ impl Builder {
             made: 0,
             single: false,
             floats: BTreeMap::new(),
+            grids: Grids::default(),
             repeated: BTreeMap::new(),
             softmaxes: BTreeMap::new(),
             deep: BTreeMap::new(),

@@ -14,6 +14,7 @@ mod error;
 mod feed;
 mod file;
 mod fold;
+mod grid;
 mod host;
 mod inputs;
 mod node;

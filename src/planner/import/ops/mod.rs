@@ -24,6 +24,7 @@ mod rank;
 mod recurrent;
 mod reduce;
 mod refused;
+mod regions;
 pub(super) mod reshape;
 mod resize;
 mod rotary;
@@ -188,6 +189,8 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "GridSample" => sample::grid_sample(b, node),
         "DeformConv" => sample::deform_conv(b, node),
         "Col2Im" => sample::col2im(b, node),
+        "AffineGrid" => regions::affine_grid(b, node),
+        "RoiAlign" => regions::roi_align(b, node),
         other => Err(unsupported(refused::why(other))),
     };
     Ok(vec![output?])

@@ -1,11 +1,12 @@
 //! QuantizeLinear and DequantizeLinear, read as arithmetic: the numbers a quantized value stands for are computed in floats.
 //!
-//! What a QuantizeLinear makes is known as the whole number it was before its conversion to bytes too, so that the
-//! DequantizeLinear behind it starts from there; the bytes themselves are made where something else reads them. 8-bit
-//! integers are imported; other types, blocks of scales, and 8-bit floats are refused by name.
+//! What a QuantizeLinear makes is known as the whole number it was before its conversion to bytes too, from its zero point on, so
+//! that the DequantizeLinear behind it starts from there; the bytes themselves are made where something else reads them. What lies
+//! on the grid that it is rounded to again, as parts of a value and what is joined of them do, stays as it is. 8-bit integers are imported; other types, blocks of scales, and 8-bit floats are refused by name.
 
 use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
+use super::super::grid::Grid;
 use super::super::host::{Elem, shape_of};
 use super::super::node::OnnxNode;
 use super::super::values::Operand;
@@ -42,6 +43,20 @@ fn attributes(node: &OnnxNode<'_>) -> Fallible<()> {
     }
 }
 
+/// The one number that all elements of a constant are.
+fn single(x: &Operand) -> Option<f64> {
+    let numbers = x.host()?.as_f64s();
+    let first = *numbers.first()?;
+    numbers.iter().all(|&n| n == first).then_some(first)
+}
+
+/// The grid of bytes `elem` with one scale and one zero point for all elements; 0 where there is none.
+fn grid(elem: Elem, scale: &Operand, zero: Option<&Operand>) -> Option<Grid> {
+    let scale = single(scale).filter(|scale| scale.is_normal() && *scale > 0.0)?;
+    let zero = zero.map_or(Some(0.0), single)?;
+    Some(Grid { scale, zero, elem })
+}
+
 /// `saturate(round(x / scale) + zero point)`, halves to even, to u8 or i8.
 pub(super) fn quantize(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(2, 3)?;
@@ -65,20 +80,40 @@ pub(super) fn quantize(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand
     if zero.is_some_and(|z| z.elem() != to) {
         return Err(malformed("a zero point of another type than the output").at("y_zero_point"));
     }
+    let known = grid(to, scale, zero).filter(|_| from_float);
     let wide = convert(b, x, Elem::F32)?;
     let scale = convert(b, scale, Elem::F32)?;
     let scale = along(b, node, &scale, x, "y_scale")?;
     let scaled = b.binary(Binary::Div, &wide, &scale)?;
     let mut whole = apply(b, Unary::Round, &scaled)?;
-    if let Some(zero) = zero {
-        let zero = convert(b, zero, Elem::F32)?;
-        let zero = along(b, node, &zero, x, "y_zero_point")?;
-        whole = b.binary(Binary::Add, &whole, &zero)?;
-    }
     fitting(&whole, x)?;
-    let whole = apply(b, Unary::Clip(Scalar(low), Scalar(high)), &whole)?;
+    let clipped = |b: &mut Builder, whole: &Operand, zero: f32| apply(b, Unary::Clip(Scalar(low - zero), Scalar(high - zero)), whole);
+    let mut centred = None;
+    let whole = match (zero, known) {
+        // Cut off before it is added, one zero point leaves the arithmetic again where its DequantizeLinear subtracts it.
+        (Some(_), Some(known)) => {
+            let cut = clipped(b, &whole, known.zero as f32)?;
+            let whole = super::elementwise::with(b, Binary::Add, &cut, known.zero)?;
+            centred = Some((cut, known.zero));
+            whole
+        }
+        (Some(zero), None) => {
+            let zero = convert(b, zero, Elem::F32)?;
+            let zero = along(b, node, &zero, x, "y_zero_point")?;
+            whole = b.binary(Binary::Add, &whole, &zero)?;
+            fitting(&whole, x)?;
+            clipped(b, &whole, 0.0)?
+        }
+        (None, _) => clipped(b, &whole, 0.0)?,
+    };
     let bytes = convert(b, &whole, to)?;
     b.remember_float(&bytes, whole);
+    if let Some((centred, zero)) = centred {
+        b.grids.remember_centred(&bytes, centred, zero);
+    }
+    if let Some(known) = known {
+        b.grids.remember(&b.graph, &bytes, x, known);
+    }
     Ok(bytes)
 }
 
@@ -91,23 +126,44 @@ pub(super) fn dequantize(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Opera
         return Err(malformed(format!("{:?} times {:?}", x.elem(), scale.elem())));
     }
     let result = scale.elem();
-    let mut whole = match b.known_float(x) {
-        Some(whole) => whole,
-        None => convert(b, x, Elem::F32)?,
-    };
-    if let Some(zero) = node.optional(2) {
-        if zero.elem() != x.elem() {
-            return Err(malformed("another type than the input's").at("x_zero_point"));
-        }
-        let zero = convert(b, zero, Elem::F32)?;
-        let zero = along(b, node, &zero, x, "x_zero_point")?;
-        whole = b.binary(Binary::Sub, &whole, &zero)?;
+    let zero = node.optional(2);
+    if zero.is_some_and(|zero| zero.elem() != x.elem()) {
+        return Err(malformed("another type than the input's").at("x_zero_point"));
     }
+    let known = grid(x.elem(), scale, zero);
+    if let Some(floats) = known
+        .and_then(|known| b.grids.floats(x, known))
+        .filter(|floats| floats.elem() == result)
+    {
+        return Ok(floats);
+    }
+    let centred = known.and_then(|known| b.grids.centred(x, known.zero));
+    let whole = match (centred, zero) {
+        (Some(centred), _) => centred,
+        (None, zero) => {
+            let whole = match b.known_float(x) {
+                Some(whole) => whole,
+                None => convert(b, x, Elem::F32)?,
+            };
+            match zero {
+                Some(zero) => {
+                    let zero = convert(b, zero, Elem::F32)?;
+                    let zero = along(b, node, &zero, x, "x_zero_point")?;
+                    b.binary(Binary::Sub, &whole, &zero)?
+                }
+                None => whole,
+            }
+        }
+    };
     let scale = convert(b, scale, Elem::F32)?;
     let scale = along(b, node, &scale, x, "x_scale")?;
     let product = b.binary(Binary::Mul, &whole, &scale)?;
     fitting(&product, x)?;
-    convert(b, &product, result)
+    let made = convert(b, &product, result)?;
+    if let Some(known) = known {
+        b.grids.put(&made, known);
+    }
+    Ok(made)
 }
 
 /// Scales and zero points are of the input's shape or narrower.

@@ -17,7 +17,7 @@ pub(super) fn why(op: &str) -> String {
         op if op.starts_with("Random") || matches!(op, "Multinomial" | "Bernoulli") => {
             "random numbers: the same frame gives the same bits. Export the network for inference".into()
         }
-        "RoiAlign" | "MaxRoiPool" | "AffineGrid" | "MaxUnpool" => {
+        "MaxRoiPool" | "MaxUnpool" => {
             format!("it works on regions or places that a frame computes, for which there is no kernel: {cut}")
         }
         _ => format!("this operator is not imported: express it by others when exporting, or {cut}"),

@@ -49,12 +49,12 @@ fn a_pair_stays_in_floats() {
     for (data_type, low, high) in [(data_type::UINT8, 0.0, 255.0), (data_type::INT8, -128.0, 127.0)] {
         let z = bytes("z", data_type, &[3]);
         let graph = imported(&model(13, &[2, 4], vec![quantize(), dequantize()], vec![scale(&[0.5]), z]));
-        let [mul, sub, clip, add, round, div] = chain(&graph)[..] else {
+        // The zero point is in what is cut off.
+        let [mul, clip, round, div] = chain(&graph)[..] else {
             panic!("{:?}", chain(&graph));
         };
-        let expected = [Binary::Mul, Binary::Sub, Binary::Add, Binary::Div].map(Primitive::Binary);
-        assert_eq!([mul, sub, add, div], expected);
-        assert_eq!(clip, Primitive::Unary(Unary::Clip(Scalar(low), Scalar(high))));
+        assert_eq!([mul, div], [Binary::Mul, Binary::Div].map(Primitive::Binary));
+        assert_eq!(clip, Primitive::Unary(Unary::Clip(Scalar(low - 3.0), Scalar(high - 3.0))));
         assert_eq!(round, Primitive::Unary(Unary::Round));
         assert_eq!(graph.value(graph.outputs[0].value).dtype, DType::F32);
     }
@@ -91,4 +91,46 @@ fn what_is_no_byte_is_refused_by_name() {
     let bytes = vec![node("Cast", &["x"], &["y"], vec![int("to", i64::from(data_type::INT8))])];
     let message = refused(&model(13, &[2, 4], bytes, vec![]));
     assert!(message.contains("INT8 but by QuantizeLinear"), "{message}");
+}
+
+/// Another QuantizeLinear and DequantizeLinear behind `between`, which reads `y` and gives `v`.
+fn again(between: Vec<NodeProto>, scale: &str, zero: &str) -> Vec<NodeProto> {
+    let mut nodes = vec![quantize(), dequantize()];
+    nodes.extend(between);
+    nodes.push(node("QuantizeLinear", &["v", scale, zero], &["r"], vec![]));
+    nodes.push(node("DequantizeLinear", &["r", scale, zero], &["w"], vec![]));
+    nodes
+}
+
+#[test]
+fn what_lies_on_a_grid_is_not_rounded_to_it_again() {
+    let rounded = |between: Vec<NodeProto>, scale_name: &str, zero: &str| {
+        let mut other = scale(&[0.25]);
+        other.name = "t".into();
+        let constants = vec![
+            scale(&[0.5]),
+            other,
+            bytes("z", data_type::UINT8, &[3]),
+            bytes("u", data_type::UINT8, &[4]),
+            bytes("i", data_type::INT8, &[3]),
+            longs("shape", &[4, 2]),
+        ];
+        let mut model = model(13, &[2, 4], again(between, scale_name, zero), constants);
+        model.graph.as_mut().unwrap().output[0].name = "w".into();
+        let graph = imported(&model);
+        chain(&graph).iter().filter(|p| **p == Primitive::Unary(Unary::Round)).count()
+    };
+    let reshaped = || {
+        vec![
+            node("Reshape", &["y", "shape"], &["m"], vec![]),
+            node("Transpose", &["m"], &["n"], vec![]),
+            node("Concat", &["n", "n"], &["v"], vec![int("axis", 1)]),
+        ]
+    };
+    assert_eq!(rounded(reshaped(), "s", "z"), 1, "seen otherwise and joined");
+    assert_eq!(rounded(vec![node("Relu", &["y"], &["v"], vec![])], "s", "z"), 1, "cut off at 0");
+    for (scale, zero) in [("t", "z"), ("s", "u"), ("s", "i")] {
+        assert_eq!(rounded(reshaped(), scale, zero), 2, "scale {scale}, zero point {zero}");
+    }
+    assert_eq!(rounded(vec![node("Neg", &["y"], &["v"], vec![])], "s", "z"), 2, "no element of it");
 }
