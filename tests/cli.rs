@@ -15,6 +15,8 @@ mod gpu;
 #[allow(dead_code)] // other binaries use other parts
 #[path = "common/onnx.rs"]
 mod onnx;
+#[path = "cli/own.rs"]
+mod own;
 #[path = "cli/planning.rs"]
 mod planning;
 #[path = "cli/vehicle.rs"]

@@ -106,7 +106,11 @@ fn channels_convolved_on_their_own_have_the_processors_bits_under_every_strip() 
             let found = machine.run(changed, &inputs).unwrap_or_else(|e| panic!("round {round}: {e}"));
             // The pointwise layer in front adds in another order than the processor: its neighbours may differ by one rounding.
             for (name, expected) in &expected {
-                assert_eq!(network::difference(&found[name], expected, 0.0, 1.0 / 256.0), None, "round {round}, `{name}`");
+                assert_eq!(
+                    network::difference(&found[name], expected, 0.0, 1.0 / 256.0),
+                    None,
+                    "round {round}, `{name}`"
+                );
             }
             let bits = bits.get_or_insert_with(|| found.clone());
             assert_eq!(network::bits_differ(&found, bits), None, "round {round}");

@@ -229,7 +229,13 @@ const PLAIN: &[(Kernel, &[&str])] = &[
     (Kernel::Attention, &["attention"]),
     (
         Kernel::ConvDepthwise,
-        &["depthwise", "depthwise_curved", "depthwise_slab", "depthwise_strip", "depthwise_wide"],
+        &[
+            "depthwise",
+            "depthwise_curved",
+            "depthwise_slab",
+            "depthwise_strip",
+            "depthwise_wide",
+        ],
     ),
     (Kernel::ConvTranspose, &["transpose"]),
     (Kernel::MatMul, &["matmul"]),

@@ -206,7 +206,7 @@ mod tests {
         let named = [Kernel::Generic, Kernel::Pool].map(Tactic::of);
         let paces = Paces::new(Vec::new(), named.iter().map(|t| told(*t)).zip([none, pool]).collect());
         let loads = Loads([1.0; COUNT]);
-        assert_eq!(named.map(|t| paces.own(t, &loads)), [None, Some(90.0)]);
+        assert_eq!(named.map(|t| paces.own(t, &loads)), [None, Some(9.0 * COUNT as f64)]);
         let [generic, pool] = named.map(|t| (t, loads));
         let half = (pool.0, Loads([0.5; COUNT]));
         assert_eq!(paces.choice(&[pool, half, generic]), 1);
