@@ -435,19 +435,17 @@ fn load(group: &Group, setting: &Setting<'_>, dtype: &str, mode: Mode, mut peer:
 
 /// Loads a group's networks into the peer: false, and said on stderr, where it lacks a file of the user's or cannot run it.
 fn with_networks(peer: &mut Peer, group: &Group, setting: &Setting<'_>, dtype: &str, mode: Mode) -> anyhow::Result<bool> {
-    let mut programs = Vec::with_capacity(group.members.len());
-    for member in &group.members {
-        let Some(program) = member.program() else {
-            let file = Path::new(&member.address()).with_extension("pt2");
+    let programs = match group.programs() {
+        Ok(programs) => programs,
+        Err(file) => {
             output::complain(&format!(
                 "{}: no peer beside it, as there is no {} (torch.export.save)",
                 group.name,
                 file.display()
             ));
             return Ok(false);
-        };
-        programs.push((program, member.batch));
-    }
+        }
+    };
     let own = group.members.iter().any(|m| matches!(m.source, Source::File(_)));
     match peer.load_zoo(&programs, dtype, &[Way::single(mode)], setting.workers) {
         Ok(()) => Ok(true),

@@ -78,8 +78,8 @@ impl Peer {
         start(program, "torch and torchvision", "pytorch", SCRIPT, &variables)
     }
 
-    /// Loads networks by the zoo's short name or a saved program's file, and batch, replacing what was there: on a GPU ready to run in each of some ways, else
-    /// each on `threads` threads. `dtype` is `f32` or `f16`.
+    /// Loads networks by the zoo's short name or a saved program's file, and batch, replacing what was there: on a GPU ready to run in
+    /// each of some ways, else each on `threads` threads. `dtype` is `f32` or `f16`.
     pub fn load_zoo(&mut self, networks: &[(String, u32)], dtype: &str, ways: &[Way], threads: usize) -> Result<(), PeerError> {
         let answer = self.ask(&request(networks, dtype, ways, threads))?;
         let loaded = (answer["loaded"].as_u64(), answer["ways"].as_u64());

@@ -117,23 +117,19 @@ impl Row {
         }
     }
 
-    /// The networks by short name and batch, as the peer and MPS run them; none for a task set.
+    /// The networks by name or file and batch, as MPS runs them; none for a task set.
     pub fn networks(&self) -> Vec<(String, u32)> {
-        self.members().iter().map(|m| (m.address(), m.batch)).collect()
+        match &self.load {
+            Load::Zoo(group) => group.members.iter().map(|m| (m.address(), m.batch)).collect(),
+            Load::TaskSet(_) => Vec::new(),
+        }
     }
 
     /// The same as PyTorch runs them; `None` if it has not all of them.
     pub fn programs(&self) -> Option<Vec<(String, u32)>> {
-        let members = self.members();
-        let programs: Option<Vec<_>> = members.iter().map(|m| Some((m.program()?, m.batch))).collect();
-        programs.filter(|p| !p.is_empty())
-    }
-
-    /// The networks; none of a task set.
-    fn members(&self) -> &[Member] {
         match &self.load {
-            Load::Zoo(group) => &group.members,
-            Load::TaskSet(_) => &[],
+            Load::Zoo(group) => group.programs().ok(),
+            Load::TaskSet(_) => None,
         }
     }
 }

@@ -82,13 +82,17 @@ impl Member {
         }
     }
 
-    /// What PyTorch runs: a network of the zoo by its name, or the program beside a file. `None` where no program is there.
-    pub fn program(&self) -> Option<String> {
+    /// What PyTorch runs: a network of the zoo by its name, or the program beside a file. The error is the file that is not there.
+    pub fn program(&self) -> Result<String, PathBuf> {
         match &self.source {
-            Source::Zoo(network) => Some(network.name.into()),
+            Source::Zoo(network) => Ok(network.name.into()),
             Source::File(file) => {
                 let program = file.with_extension(PROGRAM);
-                program.is_file().then(|| program.to_string_lossy().into_owned())
+                if program.is_file() {
+                    Ok(program.to_string_lossy().into_owned())
+                } else {
+                    Err(program)
+                }
             }
         }
     }
@@ -155,7 +159,7 @@ mod tests {
         let member = Member::parse("models/scout/scout.onnx", None).unwrap();
         let model = member.model().unwrap();
         assert_eq!(model.graph.inputs.len(), 1);
-        assert_eq!(member.program(), None, "nobody exported one");
+        assert_eq!(member.program(), Err("models/scout/scout.pt2".into()), "nobody exported one");
         let error = Member::parse("models/none.onnx", None).unwrap().model().unwrap_err();
         assert!(error.to_string().contains("models/none.onnx"), "{error}");
     }

@@ -10,6 +10,7 @@ use crate::bench::stage::{Inputs, Side, Stage, Times};
 use crate::board::BoardRecord;
 use crate::planner::{self, CompileOptions, Compiled};
 use crate::runtime::Options;
+use std::path::PathBuf;
 
 /// Networks that run side by side, one tenant each.
 #[derive(Clone, Debug)]
@@ -37,6 +38,11 @@ impl Group {
     /// Their graphs.
     pub fn models(&self) -> Result<Vec<Model>, BenchError> {
         self.members.iter().map(Member::model).collect()
+    }
+
+    /// What PyTorch runs, with batches. The error is a program that is not there.
+    pub fn programs(&self) -> Result<Vec<(String, u32)>, PathBuf> {
+        self.members.iter().map(|m| Ok((m.program()?, m.batch))).collect()
     }
 
     /// Names of the tenants: the network's, numbered from its second appearance on.

@@ -56,9 +56,10 @@ impl Strip {
 
     /// The unit and the kernel in it for a window of so many taps, such a step and such a tail.
     pub fn function(&self, (taps, step): (u32, u32), tail: Option<Unary>) -> (&'static str, String) {
-        let unit = match tail {
-            None | Some(Unary::Relu | Unary::Clip(..) | Unary::HardSwish) => "depthwise_strip",
-            Some(_) => "depthwise_curved",
+        let unit = if tail.is_some_and(is_curved) {
+            "depthwise_curved"
+        } else {
+            "depthwise_strip"
         };
         (unit, format!("{unit}_{taps}_{step}_{}", self.run))
     }
@@ -83,16 +84,20 @@ pub fn form(window: &Window) -> Option<(u32, u32)> {
     }
 }
 
-/// The functions that have a path.
-const PATHS: &[fn(Unary) -> bool] = &[
-    |f| matches!(f, Unary::Relu | Unary::Clip(..) | Unary::HardSwish),
-    |f| matches!(f, Unary::LeakyRelu(..) | Unary::Silu | Unary::Gelu | Unary::GeluTanh),
-];
+/// Functions of few steps that have a path.
+fn is_straight(function: Unary) -> bool {
+    matches!(function, Unary::Relu | Unary::Clip(..) | Unary::HardSwish)
+}
+
+/// Those whose steps take registers: of a unit of their own.
+fn is_curved(function: Unary) -> bool {
+    matches!(function, Unary::LeakyRelu(..) | Unary::Silu | Unary::Gelu | Unary::GeluTanh)
+}
 
 /// The function behind the sums: none, or one of those that have a path.
 pub fn tail(operator: &Operator) -> Result<Option<Unary>, Misfit> {
     let unary = |call: &Call| match (&call.primitive, call.inputs.as_slice()) {
-        (Primitive::Unary(kind), [Operand::Inner(0)]) if PATHS.iter().any(|path| path(*kind)) => Some(*kind),
+        (Primitive::Unary(kind), [Operand::Inner(0)]) if is_straight(*kind) || is_curved(*kind) => Some(*kind),
         _ => None,
     };
     match operator.calls.get(1..) {
