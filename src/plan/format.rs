@@ -364,6 +364,8 @@ pub enum Kernel {
     ConvNarrow,
     /// GPU: convolution by `wgmma`, for small pictures of many channels: chains of products side by side in a block.
     ConvChains,
+    /// GPU: convolution of few channels of large pictures by `wgmma`, whose taps share a patch of pixels.
+    ConvShallow,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -57,10 +57,10 @@ const LAYERS: [Layer; 12] = [
     layer([1, 512, 7, 7], 64, [3, 1, FAR, FAR]),
     layer([1, 2048, 9, 9], 320, [1, LONG, 1, 0]),
     layer([2, 19, 20, 21], 24, [3, 2, FAR, FAR]),
-    layer([1, 16, 130, 83], 16, [3, 1, 1, 1]),
-    layer([2, 8, 41, 33], 19, [3, 2, 1, 1]),
+    layer([1, 16, 130, 83], 16, [5, 1, 1, 2]),
+    layer([2, 8, 41, 33], 19, [5, 2, 1, 1]),
     layer([1, 24, 103, 100], 32, [5, 1, 1, 2]),
-    layer([1, 32, 130, 82], 16, [3, 1, 1, 0]),
+    layer([1, 32, 130, 82], 16, [3, 1, 2, 0]),
     layer([2, 16, 110, 104], 24, [3, 1, 2, 3]),
     layer([1, 8, 21, 17], 5, [2, 1, 1, 0]),
 ];
@@ -90,6 +90,21 @@ const PATCHES: [Layer; 7] = [
     layer([1, 200, 9, 18], 384, [3, 1, 1, 1]),
     layer([8, 512, 14, 14], 512, [3, 1, 1, 1]),
     layer([5, 384, 30, 9], 128, [3, 1, 1, 0]),
+];
+
+/// Convolutions of few channels: all that pixels and products are as wide as, windows that leave pixels out, channels that fill neither,
+/// rows and columns that tiles do not divide, of which a block has one or several.
+const SHALLOW: [Layer; 10] = [
+    layer([2, 16, 61, 67], 16, [3, 1, 1, 1]),
+    layer([1, 8, 130, 83], 32, [3, 1, 1, 0]),
+    layer([1, 24, 200, 203], 64, [3, 1, 1, 1]),
+    layer([3, 32, 33, 100], 32, [3, 1, 1, 2]),
+    layer([1, 64, 90, 91], 32, [3, 1, 1, 1]),
+    layer([2, 40, 30, 31], 5, [3, 1, 1, 1]),
+    layer([2, 16, 97, 130], 32, [3, 2, 1, 1]),
+    layer([1, 32, 201, 200], 56, [3, 2, 1, 0]),
+    layer([2, 64, 64, 66], 16, [3, 2, 1, 1]),
+    layer([1, 48, 99, 41], 19, [3, 2, 1, 2]),
 ];
 
 /// What follows a layer.
@@ -222,6 +237,26 @@ fn every_tile_of_patches_runs_at_any_width_and_gives_the_same_bits() {
         [Tail::Joined, Tail::Gelu, Tail::Sigmoid],
     ] {
         check_tiles(test, &model(&PATCHES, &tails), PATCHES.len(), &runs);
+    }
+}
+
+#[test]
+fn every_tile_of_few_channels_runs_at_any_width_and_gives_the_same_bits() {
+    let test = "gpu_every_tile_of_few_channels_runs_at_any_width_and_gives_the_same_bits";
+    if !has_wgmma(test) {
+        return;
+    }
+    let runs = Runs {
+        kernels: &[Kernel::ConvWgmma, Kernel::ConvShallow],
+        widths: &[0, 7, 1],
+        least: 4,
+    };
+    for tails in [
+        [Tail::Relu, Tail::Joined, Tail::Gelu],
+        [Tail::Joined, Tail::Sigmoid, Tail::Sliced],
+        [Tail::Sliced, Tail::Gelu, Tail::Joined],
+    ] {
+        check_tiles(test, &model(&SHALLOW, &tails), SHALLOW.len(), &runs);
     }
 }
 

@@ -13,6 +13,7 @@ use super::conv_mma::{self, MmaTile};
 use super::conv_narrow::{self, NarrowTile};
 use super::conv_parts::{self, PartTile};
 use super::conv_patch::{self, Kept, PatchTile};
+use super::conv_shallow::{self, ShallowTile};
 use super::conv_taps;
 use super::conv_warps::{self, Share, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
@@ -39,7 +40,9 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
     }
     let cut = pictures::cut(operator).or_else(|| pooled::cut(operator));
     let body = cut.as_ref().unwrap_or(operator);
-    if cut.is_none() && conv_narrow::product(plan, operator).is_ok_and(|p| conv_narrow::leads(&p)) {
+    let narrow = || conv_narrow::product(plan, operator).is_ok_and(|p| conv_narrow::leads(&p));
+    let shallow = || wgmma && conv_shallow::product(plan, operator).is_ok();
+    if cut.is_none() && narrow() && !shallow() {
         return ArithmeticClass {
             family: Family::TensorCore,
             split_k: 1,
@@ -199,6 +202,8 @@ fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<T
         true => [patches, tiles].concat(),
         false => [tiles, patches].concat(),
     };
+    let shallow = conv_shallow::product(plan, operator).map_or(Vec::new(), |p| conv_shallow::menu(&p, split_k, units));
+    let tiles = [shallow, tiles].concat();
     match stream_wgmma::menu(&product) {
         (streams, true) => [streams, tiles].concat(),
         (streams, false) => [tiles, streams].concat(),
@@ -297,6 +302,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         (Kernel::ConvPatch | Kernel::ConvChains, P::Conv { .. }) => {
             shares_patches(tactic, &conv_3x3::product(plan, operator)?, operator.class.split_k)
         }
+        (Kernel::ConvShallow, P::Conv { .. }) => {
+            let entry = ShallowTile::of(tactic).ok_or(Misfit::Tile)?;
+            conv_shallow::fits(entry, &conv_shallow::product(plan, operator)?, operator.class.split_k)
+        }
         (Kernel::StreamWgmma, P::Conv { .. } | P::MatMul) => {
             let entry = StreamTile::of(tactic).ok_or(Misfit::Tile)?;
             let product = stream_wgmma::product(plan, operator)?;
@@ -345,7 +354,7 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
         Kernel::ConvMma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::AttentionMma | Kernel::PairMma => Family::TensorCore,
         Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::AttentionWgmma => Family::Wgmma,
-        Kernel::ConvPatch | Kernel::ConvChains => Family::Wgmma,
+        Kernel::ConvPatch | Kernel::ConvChains | Kernel::ConvShallow => Family::Wgmma,
         _ => Family::Fma,
     }
 }

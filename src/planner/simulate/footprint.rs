@@ -11,6 +11,7 @@ use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::conv_3x3::COLUMNS;
 use crate::plan::tactic::conv_chains;
 use crate::plan::tactic::conv_patch::{Kept, PatchTile};
+use crate::plan::tactic::conv_shallow::ShallowTile;
 use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
 use crate::plan::tactic::depthwise_strip::{Strip, form};
@@ -162,6 +163,10 @@ impl Footprint {
                     Some(entry) if entry.is_wide() => product(1),
                     entry => patches(entry.map_or(1, |e| u64::from(e.rows))),
                 }
+            }
+            Kernel::ConvShallow => {
+                most = board.units.max(1);
+                patches(ShallowTile::of(tactic).map_or(1, |e| u64::from(e.rows)))
             }
             Kernel::ConvChains => {
                 most = board.units.max(1);

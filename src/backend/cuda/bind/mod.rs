@@ -13,6 +13,7 @@ pub mod conv_mma;
 mod conv_narrow;
 mod conv_parts;
 mod conv_patch;
+mod conv_shallow;
 mod conv_taps;
 mod conv_warps;
 pub mod conv_wgmma;
@@ -434,6 +435,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::ConvWgmma => conv_wgmma::compile(packer, operator),
         Named::ConvParts => conv_parts::compile(packer, operator),
         Named::ConvPatch => conv_patch::compile(packer, operator),
+        Named::ConvShallow => conv_shallow::compile(packer, operator),
         Named::StreamWgmma => stream_wgmma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),
     }

@@ -25,19 +25,29 @@ pub struct Constants {
     pub bias: Option<PackId>,
 }
 
+/// Bytes from a pixel, a row and a sample to the next, as a map has them: an axis of one position is never stepped along, but the map
+/// wants a step.
+pub fn steps(pixels: &Pixels) -> [u64; 3] {
+    let channels = pixels.extents[3];
+    [2, 1, 0].map(|axis| match pixels.strides[axis] {
+        0 => u64::from(channels.next_multiple_of(GROUP as u32)) * 2,
+        step => step as u64 * 2,
+    })
+}
+
 /// A map of a tensor of samples, rows, columns and channels, in boxes of 64 channels.
 pub fn map(address: u64, extents: [u32; 4], strides: [i64; 3], tile: [u32; 3]) -> TiledMap {
     let [samples, rows, columns, channels] = extents;
     let [box_samples, box_rows, box_columns] = tile;
-    // An axis of one position is never stepped along, but the map wants a step.
-    let strides = [2, 1, 0].map(|axis| match strides[axis] {
-        0 => u64::from(channels.next_multiple_of(GROUP as u32)) * 2,
-        step => step as u64 * 2,
-    });
+    let [batch, row, pixel] = strides;
+    let pixels = Pixels {
+        extents,
+        strides: [batch, row, pixel, 1],
+    };
     TiledMap {
         address,
         extents: [channels, columns, rows, samples].map(u64::from).to_vec(),
-        strides: strides.to_vec(),
+        strides: steps(&pixels).to_vec(),
         tile: vec![BLOCK_K, box_columns, box_rows, box_samples],
         steps: vec![1; 4],
         swizzle: Swizzle::B128,
@@ -69,7 +79,47 @@ pub struct Params {
     end: [u32; 12],
 }
 
+/// Tiles of a launch.
+pub struct Grid {
+    /// Of the channels.
+    pub channel_tiles: u32,
+    /// Of a row.
+    pub across: u32,
+    /// Of the chunk's rows in a sample.
+    pub down: u32,
+}
+
 impl Params {
+    /// Of a product whose weights stay in shared memory, over a chunk that is not empty.
+    pub fn new(image: TensorMap, weights: u64, product: &Product<'_>, region: &Region, grid: Grid, epilogue: Epilogue) -> Params {
+        let Grid {
+            channel_tiles,
+            across,
+            down,
+        } = grid;
+        let [_, _, columns, channels] = product.out.extents;
+        Params {
+            image,
+            weights,
+            channels,
+            channel_tiles,
+            pad: [product.window.pad_begin[0], product.window.pad_begin[1]],
+            columns,
+            first_batch: region.batch.start,
+            first_row: region.rows.start,
+            end_row: region.rows.end,
+            across,
+            down,
+            // No more than the pixels, which are below 2^31.
+            tiles: across * down * region.batch.len() as u32,
+            k_blocks: k_blocks(product),
+            chains: 1,
+            weight_stages: 0,
+            epilogue,
+            end: [0; 12],
+        }
+    }
+
     /// How the kernel stores, of a convolution with maxima at its end or without.
     pub fn store(&self, pooled: bool) -> Store {
         match is_plain(&self.epilogue, self.channels) {
@@ -145,25 +195,17 @@ impl Convolution {
             [batch, row, pixel],
             [1, patch_rows, patch_columns],
         );
-        Ok(Params {
-            image: at.maps.tiled(&image)?,
-            weights: at.pack(self.constants.weights)?.address,
-            channels,
+        let grid = Grid {
             channel_tiles: channels / tile.channels,
-            pad: [product.window.pad_begin[0], product.window.pad_begin[1]],
-            columns,
-            first_batch: region.batch.start,
-            first_row: region.rows.start,
-            end_row: region.rows.end,
             across,
             down,
-            // No more than the pixels, which are below 2^31.
-            tiles: across * down * region.batch.len() as u32,
-            k_blocks: k_blocks(product),
+        };
+        let weights = at.pack(self.constants.weights)?.address;
+        Ok(Params {
+            columns,
             chains: u32::from(self.operator.class.split_k.max(1)),
             weight_stages: tile.weight_stages,
-            epilogue,
-            end: [0; 12],
+            ..Params::new(at.maps.tiled(&image)?, weights, product, region, grid, epilogue)
         })
     }
 }

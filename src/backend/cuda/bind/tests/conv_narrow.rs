@@ -5,27 +5,28 @@ use super::*;
 use crate::plan::tactic::conv_narrow::NarrowTile;
 
 #[test]
-fn few_channels_of_large_maps_have_them_first_on_every_gpu() {
-    for wgmma in [false, true] {
+fn few_channels_of_large_maps_have_them_first_without_wgmma() {
+    let first = |wgmma, channels, size, stride| {
         let target = Target::Cuda { wgmma };
-        let first = |channels, size, stride| {
-            let mut bench = Bench::new(1);
-            let operator = three_by_three(&mut bench, 2, channels, size, stride, target);
-            (operator.class.family, menu(&bench.plan, &operator, target)[0].kernel)
-        };
-        let narrow = (Family::TensorCore, Kernel::ConvNarrow);
-        assert_eq!(first([16, 16], [120, 90], 1), narrow);
-        assert_eq!(first([24, 16], [120, 90], 2), narrow);
-        assert_eq!(first([8, 24], [20, 30], 1), narrow);
-        // Here `wgmma` is faster, where there is any.
-        assert_ne!(first([16, 16], [30, 30], 1), narrow);
-        assert_ne!(first([32, 64], [120, 90], 1), narrow);
+        let mut bench = Bench::new(1);
+        let operator = three_by_three(&mut bench, 2, channels, size, stride, target);
+        (operator.class.family, menu(&bench.plan, &operator, target)[0].kernel)
+    };
+    let narrow = (Family::TensorCore, Kernel::ConvNarrow);
+    for (channels, size, stride) in [([16, 16], [120, 90], 1), ([24, 16], [120, 90], 2), ([8, 24], [20, 30], 1)] {
+        assert_eq!(first(false, channels, size, stride), narrow);
+        // Where there is `wgmma`, it takes patches, too.
+        assert_eq!(first(true, channels, size, stride), (Family::Wgmma, Kernel::ConvShallow));
+    }
+    for wgmma in [false, true] {
+        assert_ne!(first(wgmma, [16, 16], [30, 30], 1), narrow);
+        assert_ne!(first(wgmma, [32, 64], [120, 90], 1), narrow);
     }
 }
 
 #[test]
 fn launches_cover_the_rows_of_a_chunk() {
-    let target = Target::Cuda { wgmma: true };
+    let target = Target::Cuda { wgmma: false };
     let mut bench = Bench::new(1);
     let operator = three_by_three(&mut bench, 2, [16, 19], [120, 90], 1, target);
     let offered: Vec<_> = menu(&bench.plan, &operator, target)

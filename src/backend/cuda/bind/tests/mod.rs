@@ -6,6 +6,7 @@ mod cases;
 mod conv_affine;
 mod conv_chains;
 mod conv_narrow;
+mod conv_shallow;
 mod conv_warps;
 mod patch;
 mod squeeze;
