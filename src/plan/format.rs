@@ -364,6 +364,8 @@ pub enum Kernel {
     ConvNarrow,
     /// GPU: convolution by `wgmma`, for small pictures of many channels: chains of products side by side in a block.
     ConvChains,
+    /// GPU: grouped convolution of 3 by 3 neighbours by `wgmma`, whose taps share a patch of pixels.
+    ConvGrouped,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.
