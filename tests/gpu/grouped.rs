@@ -179,7 +179,7 @@ fn grouped_convolutions_have_the_processors_bits_under_every_entry() {
         let mut bits: Option<Tensors> = None;
         let mut run = |compiled: Compiled, how: &str| {
             let found = machine.run(compiled, &inputs).unwrap_or_else(|e| panic!("{how}: {e}"));
-            for i in 0..LAYERS.len() {
+            for (i, layer) in LAYERS.iter().enumerate() {
                 // Functions with an exponential may round otherwise than the processor's.
                 let (relative, absolute) = match tail(first, i) {
                     Tail::Silu | Tail::Gelu => (1.0 / 256.0, 1.0 / 1024.0),
@@ -187,7 +187,7 @@ fn grouped_convolutions_have_the_processors_bits_under_every_entry() {
                 };
                 let name = format!("y{i}");
                 let difference = network::difference(&found[&name], &expected[&name], relative, absolute);
-                assert_eq!(difference, None, "{how}, `{name}` of {:?}", LAYERS[i]);
+                assert_eq!(difference, None, "{how}, `{name}` of {layer:?}");
             }
             let bits = bits.get_or_insert_with(|| found.clone());
             assert_eq!(network::bits_differ(&found, bits), None, "{how}");
