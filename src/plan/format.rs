@@ -366,6 +366,8 @@ pub enum Kernel {
     ConvChains,
     /// GPU: convolution of few channels of large pictures by `wgmma`, whose taps share a patch of pixels.
     ConvShallow,
+    /// GPU: grouped convolution of 3 by 3 neighbours by `wgmma`, whose taps share a patch of pixels.
+    ConvGrouped,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -5,6 +5,7 @@
 //! | `conformance` | operators: ONNX's own cases, in f32 and in f16 |
 //! | `permutes` | axes in other orders: the bits of the processor |
 //! | `depthwise` | channels convolved on their own, under every strip |
+//! | `grouped` | convolutions in groups that share patches: the bits of the processor |
 //! | `floats` | convolutions, products and reductions of floats: the bits of the processor |
 //! | `networks` | whole networks in f16 against the processor in f32 |
 //! | `bits` | the same bits, however a plan is scheduled, submitted and confined |
@@ -27,6 +28,7 @@ mod depthwise;
 mod faults;
 mod floats;
 mod frames;
+mod grouped;
 mod images;
 mod networks;
 mod permutes;

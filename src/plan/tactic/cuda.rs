@@ -9,6 +9,7 @@ use super::conv_3x3;
 use super::conv_affine::{self, AffineTile, Order};
 use super::conv_chains::{self, ChainsTile};
 use super::conv_fma::{self, FmaTile};
+use super::conv_grouped;
 use super::conv_mma::{self, MmaTile};
 use super::conv_narrow::{self, NarrowTile};
 use super::conv_parts::{self, PartTile};
@@ -55,6 +56,12 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
         };
     }
     if wgmma && stem::product(plan, body).is_ok() {
+        return ArithmeticClass {
+            family: Family::Wgmma,
+            split_k: 1,
+        };
+    }
+    if wgmma && conv_grouped::product(plan, operator).is_ok() {
         return ArithmeticClass {
             family: Family::Wgmma,
             split_k: 1,
@@ -134,7 +141,7 @@ fn candidates(plan: &Plan, operator: &Operator, units: u32) -> Vec<Tactic> {
     let products = match operator.class.family {
         _ if parted.is_some() => parted.map_or(Vec::new(), |p| conv_parts::menu(&p, units)),
         Family::Wgmma => match on_wgmma(plan, body, split_k, units) {
-            none if none.is_empty() => stem::product(plan, body).map_or(Vec::new(), |p| stem::menu(&p, units)),
+            none if none.is_empty() => others_on_wgmma(plan, body, units),
             tactics => tactics,
         },
         _ => on_mma(plan, body, split_k, units),
@@ -207,6 +214,14 @@ fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<T
     match stream_wgmma::menu(&product) {
         (streams, true) => [streams, tiles].concat(),
         (streams, false) => [tiles, streams].concat(),
+    }
+}
+
+/// The tactics of the kernels that alone compute what they take by `wgmma`: first layers and grouped convolutions.
+fn others_on_wgmma(plan: &Plan, operator: &Operator, units: u32) -> Vec<Tactic> {
+    match conv_grouped::product(plan, operator) {
+        Ok(grouped) => conv_grouped::menu(&grouped, units),
+        Err(_) => stem::product(plan, operator).map_or(Vec::new(), |p| stem::menu(&p, units)),
     }
 }
 
@@ -306,6 +321,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             let entry = ShallowTile::of(tactic).ok_or(Misfit::Tile)?;
             conv_shallow::fits(entry, &conv_shallow::product(plan, operator)?, operator.class.split_k)
         }
+        (Kernel::ConvGrouped, P::Conv { .. }) => {
+            need(operator.class.split_k <= 1, Misfit::Class)?;
+            conv_grouped::fits(tactic, &conv_grouped::product(plan, operator)?)
+        }
         (Kernel::StreamWgmma, P::Conv { .. } | P::MatMul) => {
             let entry = StreamTile::of(tactic).ok_or(Misfit::Tile)?;
             let product = stream_wgmma::product(plan, operator)?;
@@ -354,7 +373,7 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
         Kernel::ConvMma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::AttentionMma | Kernel::PairMma => Family::TensorCore,
         Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::AttentionWgmma => Family::Wgmma,
-        Kernel::ConvPatch | Kernel::ConvChains | Kernel::ConvShallow => Family::Wgmma,
+        Kernel::ConvPatch | Kernel::ConvChains | Kernel::ConvShallow | Kernel::ConvGrouped => Family::Wgmma,
         _ => Family::Fma,
     }
 }

@@ -10,6 +10,7 @@ use crate::board::{BackendKind, BoardRecord};
 use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::conv_3x3::COLUMNS;
 use crate::plan::tactic::conv_chains;
+use crate::plan::tactic::conv_grouped::{self, GroupedTile};
 use crate::plan::tactic::conv_patch::{Kept, PatchTile};
 use crate::plan::tactic::conv_shallow::ShallowTile;
 use crate::plan::tactic::conv_warps::WarpsTile;
@@ -172,6 +173,11 @@ impl Footprint {
                 most = board.units.max(1);
                 patches(u64::from(conv_chains::ROWS))
             }
+            Kernel::ConvGrouped => {
+                let together = GroupedTile::of(tactic).map_or(1, |e| e.together);
+                most = board.units.max(1).saturating_mul(together);
+                patches(u64::from(conv_grouped::SIDE))
+            }
             Kernel::ConvWarps => Tiles::Product {
                 pixels: pixels * WarpsTile::of(tactic).map_or(1, |e| u64::from(e.turns)),
                 channels,
@@ -307,7 +313,9 @@ impl Footprint {
 
     /// Whether blocks keep the same channels for all their tiles.
     pub fn keeps_channels(&self, operator: &Operator) -> bool {
-        operator.tactic.kernel == Kernel::ConvPatch
-            && PatchTile::of(operator.tactic).is_some_and(|e| matches!(e.kept, Kept::Weights { .. }))
+        match operator.tactic.kernel {
+            Kernel::ConvPatch => PatchTile::of(operator.tactic).is_some_and(|e| matches!(e.kept, Kept::Weights { .. })),
+            kernel => kernel == Kernel::ConvGrouped,
+        }
     }
 }

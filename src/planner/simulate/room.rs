@@ -9,6 +9,7 @@ use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
 use crate::plan::tactic::conv_chains::{self, ChainsTile};
 use crate::plan::tactic::conv_fma::FmaTile;
+use crate::plan::tactic::conv_grouped::{self, GroupedTile};
 use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_narrow::NarrowTile;
 use crate::plan::tactic::conv_parts::PartTile;
@@ -65,6 +66,9 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::ConvChains => ChainsTile::of(tactic).map_or(WHOLE_UNIT, |e| {
             let k_blocks = depth(operator).map_or(1, |(channels, _)| channels.div_ceil(BLOCK_K));
             block(u64::from(conv_chains::THREADS), 96, u64::from(e.shared(k_blocks)))
+        }),
+        Kernel::ConvGrouped => GroupedTile::of(tactic).map_or(WHOLE_UNIT, |e| {
+            sharing(u64::from(e.together), u64::from(e.threads()), u64::from(conv_grouped::REGISTERS))
         }),
         Kernel::Stem => match StemTile::of(tactic).and_then(|e| e.band) {
             Some(band) => sharing(u64::from(band.together), u64::from(band.groups) * 128, 96),

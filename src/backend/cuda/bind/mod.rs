@@ -9,6 +9,7 @@ mod constants;
 mod conv_affine;
 mod conv_chains;
 mod conv_fma;
+mod conv_grouped;
 pub mod conv_mma;
 mod conv_narrow;
 mod conv_parts;
@@ -425,6 +426,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvAffine => conv_affine::compile(packer, operator),
         Named::ConvChains => conv_chains::compile(packer, operator),
+        Named::ConvGrouped => conv_grouped::compile(packer, operator),
         Named::ConvFma => conv_fma::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
         Named::ConvNarrow => conv_narrow::compile(packer, operator),

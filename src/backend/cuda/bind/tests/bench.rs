@@ -256,3 +256,26 @@ pub fn three_by_three(
     operator.class = arithmetic_class(&bench.plan, &operator, target);
     operator
 }
+
+/// A convolution in groups of so many channels, as many results as inputs, in the class that a target computes it in.
+pub fn in_groups(bench: &mut Bench, extents: [u32; 4], group: u32, window: Window, form: Form, target: Target) -> Operator {
+    let dtype = DType::F16;
+    let [samples, channels, rows, columns] = extents;
+    let x = bench.tensor(dtype, &extents, Form::Slice);
+    let weights = bench.constant(dtype, &[channels, group, window.kernel[0], window.kernel[1]], &[0, 2, 3, 1]);
+    let bias = bench.constant(dtype, &[channels], &[0]);
+    let side = |axis, extent| window.output(axis, extent).unwrap();
+    let dims = [samples, channels, side(0, rows), side(1, columns)];
+    let y = bench.tensor(dtype, &dims, form);
+    let groups = channels / group;
+    let call = Call {
+        primitive: Primitive::Conv { window, groups },
+        inputs: [x, weights, bias].map(Operand::View).to_vec(),
+        dtype,
+        shape: shape(&dims),
+        rounding: Rounding::Rounded,
+    };
+    let mut operator = fixture::operator(Kernel::Generic, vec![call], vec![y]);
+    operator.class = arithmetic_class(&bench.plan, &operator, target);
+    operator
+}

@@ -5,6 +5,7 @@ pub mod bench;
 mod cases;
 mod conv_affine;
 mod conv_chains;
+mod conv_grouped;
 mod conv_narrow;
 mod conv_shallow;
 mod conv_warps;
