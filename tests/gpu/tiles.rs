@@ -60,7 +60,7 @@ const LAYERS: [Layer; 12] = [
     layer([1, 16, 130, 83], 16, [5, 1, 1, 2]),
     layer([2, 8, 41, 33], 19, [5, 2, 1, 1]),
     layer([1, 24, 103, 100], 32, [5, 1, 1, 2]),
-    layer([1, 32, 130, 82], 16, [3, 1, 2, 0]),
+    layer([1, 32, 130, 82], 16, [3, 1, 2, 2]),
     layer([2, 16, 110, 104], 24, [3, 1, 2, 3]),
     layer([1, 8, 21, 17], 5, [2, 1, 1, 0]),
 ];
@@ -107,6 +107,14 @@ const SHALLOW: [Layer; 10] = [
     layer([1, 48, 99, 41], 19, [3, 2, 1, 2]),
 ];
 
+/// First layers: pictures of three channels, outputs that fill a quarter, a half and all of a product, rows that no segment divides.
+const STEMS: [Layer; 4] = [
+    layer([2, 3, 61, 230], 32, [3, 2, 1, 1]),
+    layer([1, 3, 97, 131], 16, [3, 1, 1, 1]),
+    layer([2, 3, 64, 230], 64, [7, 2, 1, 3]),
+    layer([1, 3, 120, 77], 48, [6, 2, 1, 2]),
+];
+
 /// What follows a layer.
 #[derive(Clone, Copy)]
 enum Tail {
@@ -114,6 +122,8 @@ enum Tail {
     Sigmoid,
     /// One that is usual in networks.
     Gelu,
+    /// Another, of two nodes.
+    Silu,
     /// One that they do.
     Relu,
     /// A sum with a tensor of the output's shape.
@@ -151,6 +161,9 @@ fn model(layers: &[Layer], tails: &[Tail]) -> Vec<u8> {
         graph = match tail {
             Tail::Sigmoid => graph.node("Sigmoid", &names(&["c"]), &names(&["y"]), &[]),
             Tail::Gelu => graph.node("Gelu", &names(&["c"]), &names(&["y"]), &[]),
+            Tail::Silu => graph
+                .node("Sigmoid", &names(&["c"]), &names(&["p"]), &[])
+                .node("Mul", &names(&["c", "p"]), &names(&["y"]), &[]),
             Tail::Relu => graph.node("Relu", &names(&["c"]), &names(&["y"]), &[]),
             Tail::Pooled => graph
                 .node("Relu", &names(&["c"]), &names(&["p"]), &[])
@@ -257,6 +270,22 @@ fn every_tile_of_few_channels_runs_at_any_width_and_gives_the_same_bits() {
         [Tail::Sliced, Tail::Gelu, Tail::Joined],
     ] {
         check_tiles(test, &model(&SHALLOW, &tails), SHALLOW.len(), &runs);
+    }
+}
+
+#[test]
+fn every_segment_and_band_of_first_layers_gives_the_same_bits() {
+    let test = "gpu_every_segment_and_band_of_first_layers_gives_the_same_bits";
+    if !has_wgmma(test) {
+        return;
+    }
+    let runs = Runs {
+        kernels: &[Kernel::Stem],
+        widths: &[0, 7],
+        least: 8,
+    };
+    for tails in [[Tail::Silu, Tail::Gelu, Tail::Relu], [Tail::Gelu, Tail::Sigmoid, Tail::Silu]] {
+        check_tiles(test, &model(&STEMS, &tails), STEMS.len(), &runs);
     }
 }
 

@@ -9,11 +9,12 @@ use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 use crate::primitive::Window;
 
-/// Threads of a block: four warpgroups that multiply, and a warp that loads.
-pub const THREADS: u32 = 4 * 128 + 32;
-/// Bytes kept for barriers, and of the strips in which warps turn their sums.
+/// Bytes kept for barriers, and of the strips in which the warps of a warpgroup turn their sums.
 const BARRIER_BYTES: u32 = 256;
-const STRIP_BYTES: u32 = 16 * 2048;
+const STRIP_BYTES: u32 = 4 * 2048;
+/// Warpgroups of a block and patches in its shared memory, best first: of the first there is room for. A patch is always the same
+/// warpgroup's. Small patches may be more.
+const SHARES: [(u32, u32); 5] = [(4, 12), (4, 8), (3, 6), (4, 4), (3, 3)];
 /// Output rows of a product, which is 64 pixels.
 const BLOCK_ROWS: u32 = 8;
 /// Most output channels, which a block has all.
@@ -102,11 +103,19 @@ impl ShallowTile {
         format!("conv_shallow_c{}_n{channels}_s{}_r{rows}_{store}", form.inputs, form.stride)
     }
 
-    /// Patches in a block's shared memory at once.
-    pub fn stages(self, form: Form) -> u32 {
-        let most = if self.rows == 16 || form.stride == 2 { 8 } else { 12 };
-        let room = BLOCK_BYTES - BARRIER_BYTES - STRIP_BYTES - self.weights();
-        (room / self.stage(form)).min(most)
+    /// Warpgroups of a block that multiply, and patches in its shared memory at once.
+    fn share(self, form: Form) -> (u32, u32) {
+        let small = u32::from(self.rows) == BLOCK_ROWS && form.stride == 1;
+        let fitting = SHARES.into_iter().skip(usize::from(!small));
+        fitting
+            .filter(|&share| self.bytes(form, share) <= BLOCK_BYTES)
+            .next()
+            .unwrap_or(SHARES[SHARES.len() - 1])
+    }
+
+    /// Threads of a block: the warpgroups that multiply, and a warp that loads.
+    pub fn threads(self, form: Form) -> u32 {
+        self.share(form).0 * 128 + 32
     }
 
     /// Bytes of the weights.
@@ -123,7 +132,11 @@ impl ShallowTile {
 
     /// Bytes of shared memory of a block: weights, patches, strips, barriers.
     pub fn shared(self, form: Form) -> u32 {
-        self.weights() + self.stages(form) * self.stage(form) + STRIP_BYTES + BARRIER_BYTES
+        self.bytes(form, self.share(form))
+    }
+
+    fn bytes(self, form: Form, (warpgroups, stages): (u32, u32)) -> u32 {
+        self.weights() + stages * self.stage(form) + warpgroups * STRIP_BYTES + BARRIER_BYTES
     }
 
     /// Relative time of a product on a GPU of so many units, in cycles.
@@ -195,14 +208,13 @@ mod tests {
         let mut lines = 0;
         for (entry, form) in MENU.into_iter().flat_map(|e| forms(e).map(move |f| (e, f))) {
             let ShallowTile { rows, channels } = entry;
+            let (warpgroups, stages) = entry.share(form);
             let line = format!(
-                "\nCONV_SHALLOW({}, {channels}, {}, {rows}, {})\n",
-                form.inputs,
-                form.stride,
-                entry.stages(form)
+                "\nCONV_SHALLOW({}, {channels}, {}, {rows}, {warpgroups}, {stages})\n",
+                form.inputs, form.stride,
             );
             assert_eq!(source.matches(&line).count(), 1, "{line}");
-            assert!(entry.shared(form) <= BLOCK_BYTES && entry.stages(form) >= 3, "{line}");
+            assert!(entry.shared(form) <= BLOCK_BYTES && stages.is_multiple_of(warpgroups), "{line}");
             lines += 1;
         }
         assert_eq!(source.lines().filter(|l| l.starts_with("CONV_SHALLOW(")).count(), lines);

@@ -14,7 +14,6 @@ use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_narrow::NarrowTile;
 use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_patch::PatchTile;
-use crate::plan::tactic::conv_shallow;
 use crate::plan::tactic::conv_warps::{self, Share, WarpsTile};
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, WgmmaTile};
 use crate::plan::tactic::depthwise_strip::{Strip, form};
@@ -62,7 +61,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::StreamWgmma => StreamTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(2, u64::from(e.threads()), 80)),
         Kernel::ConvPatch if PatchTile::of(tactic).is_some_and(PatchTile::is_wide) => sharing(1, 384, 168),
         Kernel::ConvPatch => sharing(1, 288, 144),
-        Kernel::ConvShallow => sharing(1, u64::from(conv_shallow::THREADS), 96),
+        Kernel::ConvShallow => sharing(1, 544, 96),
         Kernel::ConvChains => ChainsTile::of(tactic).map_or(WHOLE_UNIT, |e| {
             let k_blocks = depth(operator).map_or(1, |(channels, _)| channels.div_ceil(BLOCK_K));
             block(u64::from(conv_chains::THREADS), 96, u64::from(e.shared(k_blocks)))

@@ -8,7 +8,7 @@ use super::patches::{Constants, Grid, Params, steps};
 use super::{Addresses, BindError, Kernel, Launch, Packer, Swizzle, TiledMap, blocks};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_3x3::COLUMNS;
-use crate::plan::tactic::conv_shallow::{Form, ShallowTile, THREADS, product};
+use crate::plan::tactic::conv_shallow::{Form, ShallowTile, product};
 use crate::plan::tactic::product::Product;
 use crate::primitive::Region;
 
@@ -76,7 +76,7 @@ impl Kernel for ConvShallow {
         // One block fills a multiprocessor: more of them would only load the weights more often.
         let count = blocks(at.rooms(), width).min(params.tiles);
         let function = self.entry.function(form, plain);
-        let launch = Launch::new("conv_shallow", function, count, 0, THREADS, &params);
+        let launch = Launch::new("conv_shallow", function, count, 0, self.entry.threads(form), &params);
         Ok(vec![Launch {
             shared: self.entry.shared(form),
             ..launch

@@ -166,7 +166,7 @@ impl Stem {
         let segments = columns.div_ceil(u32::from(self.entry.pixels));
         let epilogue = Epilogue::new(at, &self.operator, &product, self.bias, region)?;
         let plain = stores_plainly(&epilogue, channels);
-        let entry = match plain && epilogue.function < function::SILU {
+        let entry = match plain && epilogue.function < function::SIGMOID {
             false if self.entry.band.is_some() => self.entry.ring(),
             _ => self.entry,
         };
@@ -241,7 +241,11 @@ impl Kernel for Stem {
             }
         };
         let blocks = params.items.min(blocks);
-        let launch = Launch::new(entry.unit(), entry.function(), blocks, width, threads, &params);
+        let mut function = entry.function();
+        if entry.band.is_some() && params.epilogue.function >= function::SILU {
+            function.push_str("_curved");
+        }
+        let launch = Launch::new(entry.unit(), function, blocks, width, threads, &params);
         Ok(vec![Launch { shared, ..launch }])
     }
 }

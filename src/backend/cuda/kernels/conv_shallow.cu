@@ -13,9 +13,7 @@
 #include "pixel_product.cuh"
 
 constexpr u32 PRODUCT_K = 16;  // channels of one warpgroup product
-constexpr u32 WARP = 32, WARPGROUP = 128, WARPGROUPS = 4;
-constexpr u32 WORKERS = WARPGROUPS * WARPGROUP;
-constexpr u32 THREADS = WORKERS + WARP;
+constexpr u32 WARP = 32, WARPGROUP = 128;
 constexpr u32 COLUMNS = 8;                    // of a tile
 constexpr u32 BLOCK_ROWS = 8;                 // output rows of a product: 64 pixels
 constexpr u32 TAPS = 3;                       // along either axis
@@ -24,10 +22,12 @@ constexpr u32 SWIZZLE_BYTES = 1024;
 constexpr u32 BARRIER_BYTES = 256;
 
 // Pixels of INPUTS channels (16, 32 or 64), products of N output channels, windows that step by STRIDE pixels, tiles of HEIGHT rows,
-// DEPTH patches in shared memory.
-template <u32 INPUTS, u32 N, u32 STEP, u32 HEIGHT, u32 DEPTH>
+// GROUPS warpgroups that multiply, DEPTH patches in shared memory.
+template <u32 INPUTS, u32 N, u32 STEP, u32 HEIGHT, u32 GROUPS, u32 DEPTH>
 struct Shape {
-    static constexpr u32 CHANNELS = INPUTS, OUTPUTS = N, STRIDE = STEP, ROWS = HEIGHT, STAGES = DEPTH;
+    static constexpr u32 CHANNELS = INPUTS, OUTPUTS = N, STRIDE = STEP, ROWS = HEIGHT, WARPGROUPS = GROUPS, STAGES = DEPTH;
+    static constexpr u32 WORKERS = GROUPS * WARPGROUP;
+    static constexpr u32 THREADS = WORKERS + WARP;
     static constexpr u32 BLOCKS = HEIGHT / BLOCK_ROWS;  // products side by side
     static constexpr u32 PIXEL_BYTES = INPUTS * 2;
     static constexpr u32 PLANES = STEP * STEP;
@@ -43,6 +43,8 @@ struct Shape {
     static constexpr u32 STRIPS = PATCHES + DEPTH * STAGE_BYTES;
     static constexpr u32 BARRIERS = STRIPS + WORKERS / WARP * STRIP_BYTES;
     static_assert(DEPTH * 16 + 8 <= BARRIER_BYTES, "barriers fit");
+    // A barrier tells a phase only from the next one: so a stage is always the same warpgroup's.
+    static_assert(DEPTH % GROUPS == 0, "warpgroups have stages of their own");
     static_assert(HEIGHT % BLOCK_ROWS == 0 && (STEP == 1 || STEP == 2), "tiles are whole products");
 };
 
@@ -221,7 +223,7 @@ __device__ __forceinline__ void store_any_pixels(const ConvPatchParams& p, const
     __syncwarp();
 }
 
-// What a warpgroup does: every WARPGROUPS-th tile of the block.
+// What a warpgroup does: every `WARPGROUPS`-th tile of the block.
 template <class S, bool PLAIN>
 __device__ __forceinline__ void work(const ConvPatchParams& p, u32 base, const Barriers<S>& barriers, u32 warp, u32 lane) {
     const u32 group = warp / (WARPGROUP / WARP), strip = base + S::STRIPS + warp * STRIP_BYTES, count = tile_count(p);
@@ -229,7 +231,7 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, u32 base, const B
     if (PLAIN) load_biases(bias, p.epilogue, 0, p.channels, lane);
     barrier_wait(barriers.weights(), 0);
 #pragma unroll 1
-    for (u32 n = group; n < count; n += WARPGROUPS) {
+    for (u32 n = group; n < count; n += S::WARPGROUPS) {
         const u32 stage = n % S::STAGES;
         barrier_wait(barriers.full(stage), n / S::STAGES % 2);
         float sums[S::BLOCKS][S::OUTPUTS / 2];
@@ -262,7 +264,7 @@ __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
         barriers.init();
     }
     __syncthreads();
-    if (warp == WORKERS / WARP) {
+    if (warp == S::WORKERS / WARP) {
         // Weights are constants.
         if (lane == 0) load_weights<S>(p, base, barriers.weights());
         wait_for_predecessors();
@@ -274,38 +276,38 @@ __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
     }
 }
 
-// Kernels of the menu (plan/tactic/conv_shallow.rs): input channels, output channels of a product, stride, rows of a tile, patches in
-// shared memory. Each stands for every way to store.
-#define CONV_SHALLOW_KERNEL(INPUTS, N, STRIDE, ROWS, STAGES, NAME, PLAIN)                                               \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1)                                                           \
+// Kernels of the menu (plan/tactic/conv_shallow.rs): input channels, output channels of a product, stride, rows of a tile, warpgroups,
+// patches in shared memory. Each stands for every way to store.
+#define CONV_SHALLOW_KERNEL(INPUTS, N, STRIDE, ROWS, GROUPS, STAGES, NAME, PLAIN)                                       \
+    extern "C" __global__ void __launch_bounds__(Shape<INPUTS, N, STRIDE, ROWS, GROUPS, STAGES>::THREADS, 1)           \
         conv_shallow_c##INPUTS##_n##N##_s##STRIDE##_r##ROWS##_##NAME(const __grid_constant__ ConvPatchParams p) {      \
-        convolve<Shape<INPUTS, N, STRIDE, ROWS, STAGES>, PLAIN>(p);                                                    \
+        convolve<Shape<INPUTS, N, STRIDE, ROWS, GROUPS, STAGES>, PLAIN>(p);                                            \
     }
-#define CONV_SHALLOW(INPUTS, N, STRIDE, ROWS, STAGES)                                                                  \
-    CONV_SHALLOW_KERNEL(INPUTS, N, STRIDE, ROWS, STAGES, plain, true)                                                  \
-    CONV_SHALLOW_KERNEL(INPUTS, N, STRIDE, ROWS, STAGES, any, false)
+#define CONV_SHALLOW(INPUTS, N, STRIDE, ROWS, GROUPS, STAGES)                                                          \
+    CONV_SHALLOW_KERNEL(INPUTS, N, STRIDE, ROWS, GROUPS, STAGES, plain, true)                                          \
+    CONV_SHALLOW_KERNEL(INPUTS, N, STRIDE, ROWS, GROUPS, STAGES, any, false)
 
-CONV_SHALLOW(16, 16, 1, 16, 8)
-CONV_SHALLOW(16, 32, 1, 16, 8)
-CONV_SHALLOW(16, 64, 1, 16, 8)
-CONV_SHALLOW(32, 16, 1, 16, 8)
-CONV_SHALLOW(32, 32, 1, 16, 8)
-CONV_SHALLOW(32, 64, 1, 16, 8)
-CONV_SHALLOW(64, 16, 1, 16, 7)
-CONV_SHALLOW(64, 32, 1, 16, 6)
-CONV_SHALLOW(16, 16, 1, 8, 12)
-CONV_SHALLOW(16, 32, 1, 8, 12)
-CONV_SHALLOW(16, 64, 1, 8, 12)
-CONV_SHALLOW(32, 16, 1, 8, 12)
-CONV_SHALLOW(32, 32, 1, 8, 12)
-CONV_SHALLOW(32, 64, 1, 8, 12)
-CONV_SHALLOW(64, 16, 1, 8, 12)
-CONV_SHALLOW(64, 32, 1, 8, 12)
-CONV_SHALLOW(16, 16, 2, 8, 8)
-CONV_SHALLOW(16, 32, 2, 8, 8)
-CONV_SHALLOW(16, 64, 2, 8, 8)
-CONV_SHALLOW(32, 16, 2, 8, 7)
-CONV_SHALLOW(32, 32, 2, 8, 6)
-CONV_SHALLOW(32, 64, 2, 8, 5)
-CONV_SHALLOW(64, 16, 2, 8, 4)
-CONV_SHALLOW(64, 32, 2, 8, 3)
+CONV_SHALLOW(16, 16, 1, 16, 4, 8)
+CONV_SHALLOW(16, 32, 1, 16, 4, 8)
+CONV_SHALLOW(16, 64, 1, 16, 4, 8)
+CONV_SHALLOW(32, 16, 1, 16, 4, 8)
+CONV_SHALLOW(32, 32, 1, 16, 4, 8)
+CONV_SHALLOW(32, 64, 1, 16, 4, 8)
+CONV_SHALLOW(64, 16, 1, 16, 3, 6)
+CONV_SHALLOW(64, 32, 1, 16, 3, 6)
+CONV_SHALLOW(16, 16, 1, 8, 4, 12)
+CONV_SHALLOW(16, 32, 1, 8, 4, 12)
+CONV_SHALLOW(16, 64, 1, 8, 4, 12)
+CONV_SHALLOW(32, 16, 1, 8, 4, 12)
+CONV_SHALLOW(32, 32, 1, 8, 4, 12)
+CONV_SHALLOW(32, 64, 1, 8, 4, 12)
+CONV_SHALLOW(64, 16, 1, 8, 4, 12)
+CONV_SHALLOW(64, 32, 1, 8, 4, 12)
+CONV_SHALLOW(16, 16, 2, 8, 4, 8)
+CONV_SHALLOW(16, 32, 2, 8, 4, 8)
+CONV_SHALLOW(16, 64, 2, 8, 4, 8)
+CONV_SHALLOW(32, 16, 2, 8, 3, 6)
+CONV_SHALLOW(32, 32, 2, 8, 3, 6)
+CONV_SHALLOW(32, 64, 2, 8, 4, 4)
+CONV_SHALLOW(64, 16, 2, 8, 4, 4)
+CONV_SHALLOW(64, 32, 2, 8, 3, 3)

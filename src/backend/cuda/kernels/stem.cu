@@ -162,20 +162,10 @@ __device__ __forceinline__ void load_items(const Stem& p, const Share& share, u3
 
 __device__ __forceinline__ void meet(u32 group) { asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(WARPGROUP) : "memory"); }
 
-// Functions that are not applied to the sums, and tails of several: of halves that are turned, where all threads take part
-// however few channels there are.
-__device__ __forceinline__ bool is_long(const Epilogue& e) { return e.function >= EPILOGUE_SILU; }
-
-// Finishes a turned segment with them, 8 channels of a pixel at a time.
+// Finishes a turned segment with functions that are not applied to the sums, and tails of several.
 template <u32 N>
-__device__ __forceinline__ void finish_turned(const Stem& p, const Place& place, u32 live, u32 turned, u32 thread) {
-    const u32 pieces = min(BLOCK_CHANNELS, p.channels - place.channel) / GROUP;
-#pragma unroll 1
-    for (u32 i = thread; i < min(N, live) * pieces; i += WARPGROUP) {
-        const u32 pixel = i / pieces, piece = i - pixel * pieces;
-        const u32 at = turned + turned_piece(pixel, piece);
-        float v[GROUP];
-        widen(load_strip(at), v);
+__device__ __forceinline__ void finish_long(const Stem& p, const Place& place, u32 live, u32 turned, u32 thread) {
+    finish_turned<N>(p, place, live, turned, thread, [&](float(&v)[GROUP], u32 pixel, u32 piece) {
         const auto all = [&](const auto& f) {
 #pragma unroll
             for (u32 k = 0; k < GROUP; ++k) v[k] = f(v[k]);
@@ -186,10 +176,7 @@ __device__ __forceinline__ void finish_turned(const Stem& p, const Place& place,
             const Place first = {place.batch, place.row, place.pixel + pixel, place.channel + piece * GROUP};
             finish_unusual(v, p.epilogue, first, GROUP);
         }
-        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(two_halves(v[0], v[1])), "r"(two_halves(v[2], v[3])),
-                     "r"(two_halves(v[4], v[5])), "r"(two_halves(v[6], v[7]))
-                     : "memory");
-    }
+    });
 }
 
 // Writes half of a segment's sums as they are, and finishes them group by group. `meet` waits for the warpgroup.
@@ -233,7 +220,7 @@ __device__ __forceinline__ void store_segment(const Stem& p, const Place& place,
         if (place.channel + warp * 16 < p.channels) turn<N>(p.epilogue, sums, low, high, turned, warp, thread % WARP);
         if (is_long(p.epilogue)) {
             meet();
-            finish_turned<N>(p, place, live, turned, thread);
+            finish_long<N>(p, place, live, turned, thread);
         }
         show_writes();
         meet();

@@ -2,7 +2,8 @@
 //
 // A block is one warpgroup, or two that share weights. It loads the input rows under its band, then makes the band row by row:
 // while one block of a multiprocessor waits for memory, others multiply and store. So it needs neither a ring nor warps of two
-// kinds. It stores by the copy engine alone; what that cannot store is left to stem.cu.
+// kinds. It stores by the copy engine alone; what that cannot store is left to stem.cu,
+// and so are functions but those that are usual in networks.
 
 #include "stem_tile.cuh"
 
@@ -120,7 +121,23 @@ __device__ __forceinline__ void load_band(const Stem& p, const Band& band, u32 r
     }
 }
 
-template <u32 N, u32 GROUPS>
+// Finishes a turned segment with SiLU or GELU: the choice stands before the turns.
+template <u32 N>
+__device__ __forceinline__ void finish_curved(const Stem& p, const Place& place, u32 turned, u32 thread) {
+    const auto by = [&](const auto& f) {
+        finish_turned<N>(p, place, p.columns - place.pixel, turned, thread, [&](float(&v)[GROUP], u32, u32) {
+#pragma unroll
+            for (u32 k = 0; k < GROUP; ++k) v[k] = f(v[k]);
+        });
+    };
+    if (p.epilogue.function == EPILOGUE_GELU) {
+        by([](float x) { return brief_gelu(x); });
+    } else {
+        by([](float x) { return brief_silu(x); });
+    }
+}
+
+template <u32 N, u32 GROUPS, bool CURVED>
 __device__ __forceinline__ void make_bands(const Stem& p) {
     extern __shared__ __align__(1024) u8 shared[];
     constexpr u32 THREADS = GROUPS * WARPGROUP;
@@ -173,6 +190,10 @@ __device__ __forceinline__ void make_bands(const Stem& p) {
                 // The copy engine leaves out channels behind the last: what lies there is no matter.
                 const u32 warp = thread / WARP;
                 if (place.channel + warp * 16 < p.channels) turn<N>(p.epilogue, sums, low, high, turned, warp, thread % WARP);
+                if constexpr (CURVED) {
+                    meet();
+                    finish_curved<N>(p, place, turned, thread);
+                }
                 show_writes();
                 meet();
                 if (thread == 0) store_turned(p, place, turned);
@@ -184,11 +205,14 @@ __device__ __forceinline__ void make_bands(const Stem& p) {
 }
 
 // Kernels of the menu (plan/tactic/stem.rs): output pixels of a segment, warpgroups, blocks of which a multiprocessor has
-// registers.
-#define STEM_BAND(N, G, B)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(G * WARPGROUP, B) stem_band_##N##_g##G(const __grid_constant__ Stem p) { \
-        make_bands<N, G>(p);                                                                                             \
+// registers. Each stands for functions that are applied to the sums, and for those that are not.
+#define STEM_BAND_KERNEL(N, G, B, NAME, CURVED)                                                                          \
+    extern "C" __global__ void __launch_bounds__(G * WARPGROUP, B) stem_band_##N##_g##G##NAME(const __grid_constant__ Stem p) { \
+        make_bands<N, G, CURVED>(p);                                                                                     \
     }
+#define STEM_BAND(N, G, B)                                                                                               \
+    STEM_BAND_KERNEL(N, G, B, , false)                                                                                   \
+    STEM_BAND_KERNEL(N, G, B, _curved, true)
 
 STEM_BAND(56, 1, 6)
 STEM_BAND(56, 2, 3)

@@ -158,6 +158,27 @@ __device__ __forceinline__ void turn(const Epilogue& e, const float (&sums)[N / 
     }
 }
 
+// Functions that are not applied to the sums, and tails of several: of halves that are turned, where all threads take part
+// however few channels there are.
+__device__ __forceinline__ bool is_long(const Epilogue& e) { return e.function >= EPILOGUE_SILU; }
+
+// Calls `finish` with 8 channels of a pixel of a turned segment at a time, its pixel and which 8 they are, and writes what that leaves.
+template <u32 N, class Finish>
+__device__ __forceinline__ void finish_turned(const Stem& p, const Place& place, u32 live, u32 turned, u32 thread, const Finish& finish) {
+    const u32 pieces = min(BLOCK_CHANNELS, p.channels - place.channel) / GROUP;
+#pragma unroll 1
+    for (u32 i = thread; i < min(N, live) * pieces; i += WARPGROUP) {
+        const u32 pixel = i / pieces, piece = i - pixel * pieces;
+        const u32 at = turned + turned_piece(pixel, piece);
+        float v[GROUP];
+        widen(load_strip(at), v);
+        finish(v, pixel, piece);
+        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(two_halves(v[0], v[1])), "r"(two_halves(v[2], v[3])),
+                     "r"(two_halves(v[4], v[5])), "r"(two_halves(v[6], v[7]))
+                     : "memory");
+    }
+}
+
 // Hands a turned segment to the copy engine, which leaves out what lies behind the last pixel and channel.
 __device__ __forceinline__ void store_turned(const Stem& p, const Place& place, u32 turned) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&p.output), "r"(turned),

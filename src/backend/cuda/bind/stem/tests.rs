@@ -272,6 +272,15 @@ fn bands_cover_the_rows_of_a_chunk_and_leave_other_tails_to_the_ring() {
     assert!((launch_of_part.shared + 1024) * u32::from(band.together) <= 228 << 10);
     // A width bounds the blocks.
     assert_eq!(launch(&bench, &operator, &part, 5).0.blocks, 5);
+    // Functions that are usual have a kernel beside that of bounds.
+    assert!(!launch_of_part.function.ends_with("_curved"));
+    let mut curved = operator.clone();
+    curved.calls[1].rounding = Rounding::Rounded;
+    curved.calls[2].primitive = Primitive::Unary(Unary::Silu);
+    assert_eq!(
+        launch(&bench, &curved, &part, 0).0.function,
+        format!("{}_curved", launch_of_part.function)
+    );
     // Single channels are stored by threads.
     let mut odd = layer(&mut bench, [2, 3, 60, 200], 23, [3, 3], 1, Some(DType::F16));
     odd.tactic = tactic;
