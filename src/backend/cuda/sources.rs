@@ -93,6 +93,7 @@ pub const UNITS: &[Unit] = &[
     unit!("depthwise_wide"),
     unit!("elementwise"),
     unit!("elementwise_runs"),
+    unit!("gather_sum"),
     unit!("generic_map"),
     unit!("generic_sums"),
     unit!("generic_window"),

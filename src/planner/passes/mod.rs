@@ -29,6 +29,7 @@ mod reduced;
 mod rejoined;
 pub(super) mod rewrite;
 mod rotary;
+mod rows;
 mod scores;
 mod short_sums;
 mod shuffled;
@@ -125,6 +126,8 @@ impl PassSet {
     pub const ROTARY: PassSet = PassSet(1 << 33);
     /// Reductions of reductions become one.
     pub const REDUCED: PassSet = PassSet(1 << 34);
+    /// Rows of channels that several steps bring into another order are gathered at once.
+    pub const ROWS: PassSet = PassSet(1 << 35);
     /// Every pass.
     pub const ALL: PassSet = PassSet(u64::MAX);
 
@@ -201,7 +204,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 40] = [
+const PASSES: [Pass; 41] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -391,6 +394,11 @@ const PASSES: [Pass; 40] = [
         name: "shuffled",
         flag: PassSet::SHUFFLED,
         run: shuffled::run,
+    },
+    Pass {
+        name: "rows",
+        flag: PassSet::ROWS,
+        run: rows::run,
     },
     Pass {
         name: "drop_noops",

@@ -5,6 +5,7 @@ mod integers;
 mod norms;
 mod reduced;
 mod rotary;
+mod rows;
 mod scores;
 mod through_views;
 

@@ -13,7 +13,7 @@ use crate::tensor::{Layout, Shape};
 /// Pixels and rows of multiples of this many channels lie in whole pieces of 16 bytes in f16, whatever their axes are called.
 const PIECE: u32 = 8;
 /// Nodes that are looked through for the order in which a value is stored.
-const DEEPEST: usize = 64;
+pub(super) const DEEPEST: usize = 64;
 
 pub fn run(graph: &mut Graph) {
     at_each_node(graph, find, apply);
@@ -103,7 +103,7 @@ fn lies_alike(graph: &Graph, index: &Index, value: ValueId, made: ValueId, views
 }
 
 /// How `value` is going to be stored, as far as its making says it: pictures channels-last, what functions make like what they read.
-fn stored(graph: &Graph, index: &Index, value: ValueId, deepest: usize) -> Option<Strided> {
+pub(super) fn stored(graph: &Graph, index: &Index, value: ValueId, deepest: usize) -> Option<Strided> {
     let shape = graph.value(value).shape;
     let whole = |layout: Layout| Some(Strided::whole(layout));
     let Some(producer) = index.producers[value.index()] else {

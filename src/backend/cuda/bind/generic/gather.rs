@@ -1,4 +1,5 @@
-//! Gathering along an axis: `kernels/generic_map.cu`, element by element or, where layouts allow, 16 bytes at a time.
+//! Gathering along an axis: `kernels/generic_map.cu`, element by element or, where layouts allow, 16 bytes at a time, and
+//! `kernels/gather_sum.cu` where that is added to a computed value.
 
 use super::super::frame::{ElementBox, Frame, THREADS};
 use super::super::operands::{head, input, output};
@@ -13,6 +14,11 @@ use bytemuck::{Pod, Zeroable};
 /// Bytes of a piece that a thread copies where layouts allow.
 const PIECE: u32 = 16;
 
+/// A unit and a kernel of it.
+type Named = (&'static str, &'static str);
+const CONSTANTS_ADDED: Named = ("generic_map", "generic_gather_added");
+const SUM: Named = ("gather_sum", "gather_sum");
+
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Params {
@@ -24,7 +30,7 @@ struct Params {
     padding: u32,
 }
 
-/// Pieces of halves to which constants are added.
+/// Pieces of halves to which others are added.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct AddedParams {
@@ -74,8 +80,9 @@ impl Gather {
         })
     }
 
-    /// The same in pieces of halves, if the only call behind the head adds constants that lie in whole pieces.
-    fn added(&self, at: &Addresses<'_>, params: Params) -> Result<Option<AddedParams>, BindError> {
+    /// The same in pieces of halves, if the only call behind the head adds what lies in whole pieces; with the kernel: constants
+    /// are read before the operator in front has ended.
+    fn added(&self, at: &Addresses<'_>, params: Params) -> Result<Option<(Named, AddedParams)>, BindError> {
         let [gather, add] = self.operator.calls.as_slice() else {
             return Ok(None);
         };
@@ -85,11 +92,16 @@ impl Gather {
             return Ok(None);
         };
         let buffer = at.plan.buffers.get(view.buffer.index()).ok_or(BindError::Reference)?;
-        if !matches!(buffer.space, Space::Weights(_)) || view.dtype != DType::F16 {
+        if view.dtype != DType::F16 {
             return Ok(None);
         }
+        let named = match buffer.space {
+            Space::Weights(_) => CONSTANTS_ADDED,
+            _ => SUM,
+        };
         let added = DeviceView::new(at, view)?;
-        Ok(params.in_pieces(DType::F16).and_then(|gather| gather.and(added)))
+        let params = params.in_pieces(DType::F16).and_then(|gather| gather.and(added));
+        Ok(params.map(|params| (named, params)))
     }
 }
 
@@ -99,7 +111,7 @@ fn in_pieces(stride: i64, piece: u32) -> Option<i64> {
 }
 
 impl Params {
-    /// Pieces of halves with constants that lie as they do.
+    /// Pieces of halves with others that lie as they do.
     fn and(self, mut added: DeviceView) -> Option<AddedParams> {
         let last = (self.frame.y.rank as usize).checked_sub(1)?;
         let piece = PIECE / DType::F16.bytes() as u32;
@@ -148,16 +160,9 @@ impl Kernel for Gather {
             return Ok(Vec::new());
         }
         let params = self.params(at, elements)?;
-        if let Some(params) = self.added(at, params)? {
+        if let Some(((unit, function), params)) = self.added(at, params)? {
             let tiles = params.gather.frame.tiles;
-            return Ok(vec![Launch::new(
-                "generic_map",
-                "generic_gather_added",
-                tiles,
-                width,
-                THREADS,
-                &params,
-            )]);
+            return Ok(vec![Launch::new(unit, function, tiles, width, THREADS, &params)]);
         }
         // What else follows the head works on single elements.
         let wide = if self.operator.calls.len() == 1 {

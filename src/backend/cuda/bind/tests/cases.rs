@@ -640,6 +640,15 @@ fn moves(all: &mut Cases) {
                 let y = b.tensor(dtype, &[3, 7, row], Form::Plain);
                 b.operator(Primitive::Gather { axis: 0 }, &[x, i], &[Link::With(Binary::Add, added)], &[y])
             });
+            // Windows of two samples brought back, and the residual.
+            all.add(format!("gathering rows of {row} {dtype} along axis 1 with rows added"), |b| {
+                let (x, i) = (b.tensor(dtype, &[2, 9, row], Form::Plain), b.tensor(I32, &[3, 3], Form::Plain));
+                let (added, y) = (
+                    b.tensor(dtype, &[2, 3, 3, row], Form::Plain),
+                    b.tensor(dtype, &[2, 3, 3, row], Form::Plain),
+                );
+                b.operator(Primitive::Gather { axis: 1 }, &[x, i], &[Link::With(Binary::Add, added)], &[y])
+            });
         }
     }
 }
