@@ -136,9 +136,11 @@ impl GroupedTile {
         form.weight_bytes().next_multiple_of(SWIZZLE_BYTES) + self.warpgroups * STRIP_BYTES + BARRIER_BYTES
     }
 
-    /// Patches in shared memory at once: as many as there is room for.
+    /// Patches in shared memory at once: as many as there is room for, of every warpgroup as many. A barrier tells a phase only from the
+    /// next one, so a patch's place is always the same warpgroup's.
     pub fn stages(&self, form: &Form) -> u32 {
-        (self.room().saturating_sub(self.others(form)) / form.stage_bytes()).min(MAX_STAGES)
+        let most = (self.room().saturating_sub(self.others(form)) / form.stage_bytes()).min(MAX_STAGES);
+        most - most % self.warpgroups
     }
 
     /// Bytes of shared memory of a block.
@@ -288,7 +290,7 @@ mod tests {
                     (entry.shared(&form) + RESERVED_BYTES) * entry.together <= UNIT_BYTES,
                     "{entry:?} {form:?}"
                 );
-                assert!((stages + 1) * 16 <= BARRIER_BYTES);
+                assert!((stages + 1) * 16 <= BARRIER_BYTES && stages.is_multiple_of(entry.warpgroups));
                 assert!(entry.threads() * REGISTERS * entry.together <= 65_536);
             }
         }

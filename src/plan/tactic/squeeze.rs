@@ -12,9 +12,9 @@ pub const CALLS: usize = 5;
 /// Ranges of channels, whose products the first layer sums on their own, at the most.
 const RANGES: u16 = 16;
 /// Channels of a range, by how many channels there are: fewer make more blocks, more make fewer sums to add.
-const RANGE: [u32; 3] = [16, 32, MAX_CHANNELS / RANGES as u32];
+const RANGE: [u32; 4] = [16, 32, 64, MAX_CHANNELS / RANGES as u32];
 /// Most channels.
-const MAX_CHANNELS: u32 = 1024;
+const MAX_CHANNELS: u32 = 2048;
 /// Most outputs of the first layer.
 const MAX_HIDDEN: u32 = 512;
 /// Fewest channels: what a thread sums.
@@ -69,11 +69,12 @@ pub fn is_form(primitives: &[&Primitive], shapes: [Shape; 3]) -> bool {
 
 /// Channels of a range, of so many channels in all.
 pub fn range(channels: u32) -> u32 {
-    let [small, middle, large] = RANGE;
+    let [small, middle, large, largest] = RANGE;
     match channels {
         0..=128 => small,
         129..=512 => middle,
-        _ => large,
+        513..=1024 => large,
+        _ => largest,
     }
 }
 

@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn every_tactic_is_kernels_of_the_source() {
         let source = include_str!("../kernels/squeeze.cu");
-        for channels in [8, 128, 129, 512, 513, 1024] {
+        for channels in [8, 128, 129, 512, 513, 1024, 1025, 2048] {
             let range = range(channels);
             assert!(source.contains(&format!("\nMEANS(squeeze_shares_{range}_1, 2, {range}, 1, MANY_SHARES, 1)\n")));
             assert!(source.contains(&format!(

@@ -364,18 +364,22 @@ __device__ __forceinline__ void squeeze_range(const Squeeze& p) {
 MEANS(squeeze_means_16_1, 2, 16, 1, 1, 1)
 MEANS(squeeze_means_32_1, 2, 32, 1, 1, 1)
 MEANS(squeeze_means_64_1, 2, 64, 1, 1, 1)
+MEANS(squeeze_means_128_1, 2, 128, 1, 1, 1)
 MEANS(squeeze_means_16_2, 2, 16, 2, 1, 1)
 MEANS(squeeze_means_32_4, 2, 32, 4, 1, 1)
 MEANS(squeeze_means_64_4, 2, 64, 4, 1, 1)
+MEANS(squeeze_means_128_4, 2, 128, 4, 1, 1)
 MEANS(squeeze_alone_16_1, 1, 16, 1, MANY_SHARES, MANY_SHARES)
 MEANS(squeeze_alone_32_1, 1, 32, 1, MANY_SHARES, MANY_SHARES)
 MEANS(squeeze_alone_64_1, 1, 64, 1, MANY_SHARES, MANY_SHARES)
+MEANS(squeeze_alone_128_1, 1, 128, 1, MANY_SHARES, MANY_SHARES)
 
 // Architectures from sm_90 on have clusters.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 MEANS(squeeze_shares_16_1, 2, 16, 1, MANY_SHARES, 1)
 MEANS(squeeze_shares_32_1, 2, 32, 1, MANY_SHARES, 1)
 MEANS(squeeze_shares_64_1, 2, 64, 1, MANY_SHARES, 1)
+MEANS(squeeze_shares_128_1, 2, 128, 1, MANY_SHARES, 1)
 #endif
 
 // Units `unit` to `unit + N - 1` of the first layer, of what the ranges gave from `parts` on; zeros behind the last unit.
