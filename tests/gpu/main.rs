@@ -14,6 +14,7 @@
 //! | `images` | images in the GPU's memory, slots in the host's |
 //! | `faults` | what goes wrong on the device |
 //! | `refused` | what cannot be prepared |
+//! | `squeezes` | squeeze and excitation, for one sample a block and for several |
 //! | `tensors` | tensor inputs in the GPU's memory |
 //! | `tiles` | the tiles of dense layers |
 //!
@@ -34,6 +35,7 @@ mod networks;
 mod permutes;
 mod refused;
 mod road;
+mod squeezes;
 mod tensors;
 mod tiles;
 

@@ -300,13 +300,13 @@ fn has_wgmma(test: &str) -> bool {
 }
 
 /// How layers are run.
-struct Runs<'a> {
+pub struct Runs<'a> {
     /// Under the tiles of these kernels.
-    kernels: &'a [Kernel],
+    pub kernels: &'a [Kernel],
     /// Launch widths.
-    widths: &'a [u16],
+    pub widths: &'a [u16],
     /// Tiles of a layer, at least, on average.
-    least: usize,
+    pub least: usize,
 }
 
 impl Runs<'_> {
@@ -321,7 +321,7 @@ impl Runs<'_> {
 }
 
 /// Runs the layers of a file under all tiles that some kernels offer.
-fn check_tiles(test: &str, file: &[u8], count: usize, runs: &Runs<'_>) {
+pub fn check_tiles(test: &str, file: &[u8], count: usize, runs: &Runs<'_>) {
     let Some(beside) = Beside::of(test, file) else { return };
     let Beside { machine, reference, .. } = &beside;
     let options = CompileOptions {
