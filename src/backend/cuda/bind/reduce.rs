@@ -1,4 +1,4 @@
-//! Reductions over one axis or several: `kernels/reduce.cu`.
+//! Reductions over one axis or several: `kernels/reduce.cu`, and of few elements `kernels/reduce_short.cu`.
 
 use super::frame::{ElementBox, Frame};
 use super::generic::reduce_number;
@@ -22,6 +22,9 @@ const GROUPS: u32 = 8;
 const THREADS: u32 = MAX_SPLITS * GROUPS;
 /// Rows of a block, a warp a row.
 const ROWS: u32 = THREADS / 32;
+/// Most elements of a row that one thread takes, and threads of a block of them.
+const SHORT: u32 = 64;
+const SHORT_THREADS: u32 = 128;
 /// Outputs of a block whose elements are taken in one range.
 const ORDERED: u32 = 32;
 
@@ -121,6 +124,16 @@ impl Reduce {
         }))
     }
 
+    /// The parameters of a chunk of rows that a thread takes each; `None` where they are long.
+    fn short(&self, at: &Addresses<'_>, rows: ElementBox) -> Result<Option<Params>, BindError> {
+        let params = self.params(at, rows)?;
+        let tiles = rows.count.div_ceil(SHORT_THREADS);
+        Ok((params.count <= SHORT && params.splits <= MAX_SPLITS).then_some(Params {
+            frame: Frame { tiles, ..params.frame },
+            ..params
+        }))
+    }
+
     /// The parameters of a chunk of rows, each an output.
     fn params(&self, at: &Addresses<'_>, rows: ElementBox) -> Result<Params, BindError> {
         let parts = &self.walk.parts;
@@ -183,7 +196,20 @@ impl Kernel for Reduce {
         let (function, params) = match (self.ordered(at, outputs)?, self.walk.neighbours) {
             (Some(params), _) => ("reduce_ordered", params),
             (None, Some(axis)) => ("reduce_columns", self.columns(at, outputs, axis)?),
-            (None, None) => ("reduce_rows", self.params(at, outputs)?),
+            (None, None) => match self.short(at, outputs)? {
+                Some(params) => {
+                    let tiles = params.frame.tiles;
+                    return Ok(vec![Launch::new(
+                        "reduce_short",
+                        "reduce_short",
+                        tiles,
+                        width,
+                        SHORT_THREADS,
+                        &params,
+                    )]);
+                }
+                None => ("reduce_rows", self.params(at, outputs)?),
+            },
         };
         Ok(vec![Launch::new("reduce", function, params.frame.tiles, width, THREADS, &params)])
     }
