@@ -16,6 +16,13 @@ fn rolled(net: &mut Net, x: ValueId, axis: usize, by: u32) -> ValueId {
     net.concat(axis, &parts)
 }
 
+/// A picture that is computed of tokens: `[N, H, W, C]` of `[N, H W, C]`.
+fn tokens(net: &mut Net, dims: [u32; 4]) -> ValueId {
+    let [n, h, w, c] = dims;
+    let x = net.input(&[n, h * w, c]);
+    net.view(ViewOp::Reshape, x, &dims)
+}
+
 /// Windows of 2x2 pixels of two pictures of 4x6 pixels: `[2 * 6, 4, C]`.
 fn windows(net: &mut Net, x: ValueId, channels: u32) -> ValueId {
     let y = net.view(ViewOp::Reshape, x, &[2, 2, 2, 3, 2, channels]);
@@ -51,7 +58,7 @@ const ADD: Primitive = Primitive::Binary(Binary::Add);
 #[test]
 fn a_shifted_window_is_one_gathering_there_and_one_back() {
     let (mut net, mut draw) = (Net::default(), Draw::new(1));
-    let x = net.input(&[2, 4, 6, 8]);
+    let x = tokens(&mut net, [2, 4, 6, 8]);
     let y = net.unary(Unary::Relu, x);
     let y = rolled(&mut net, y, 1, 1);
     let y = rolled(&mut net, y, 2, 1);
@@ -68,7 +75,8 @@ fn a_shifted_window_is_one_gathering_there_and_one_back() {
 fn windows_are_gathered_where_something_is_added() {
     for (added, found) in [(true, vec![RELU, GATHER, ADD]), (false, vec![RELU, RELU])] {
         let (mut net, mut draw) = (Net::default(), Draw::new(2));
-        let x = net.input(&[12, 4, 8]);
+        let x = net.input(&[48, 8]);
+        let x = net.view(ViewOp::Reshape, x, &[12, 4, 8]);
         let residual = net.input(&[2, 4, 6, 8]);
         let y = net.unary(Unary::Relu, x);
         let y = pictures(&mut net, y, 8);
@@ -84,7 +92,7 @@ fn windows_are_gathered_where_something_is_added() {
 #[test]
 fn merged_patches_are_one_gathering() {
     let (mut net, mut draw) = (Net::default(), Draw::new(3));
-    let x = net.input(&[2, 4, 6, 8]);
+    let x = tokens(&mut net, [2, 4, 6, 8]);
     let y = net.unary(Unary::Relu, x);
     let mut patch = |row: i64, column: i64| {
         let (start, step) = (vec![0, row, column, 0], vec![1, 2, 2, 1]);
@@ -100,7 +108,7 @@ fn merged_patches_are_one_gathering() {
 fn what_is_no_whole_rows_of_one_value_stays() {
     // Rows of no whole pieces.
     let (mut net, mut draw) = (Net::default(), Draw::new(4));
-    let x = net.input(&[2, 4, 6, 5]);
+    let x = tokens(&mut net, [2, 4, 6, 5]);
     let y = net.unary(Unary::Relu, x);
     let y = rolled(&mut net, y, 1, 1);
     let y = net.unary(Unary::Relu, y);
@@ -108,7 +116,7 @@ fn what_is_no_whole_rows_of_one_value_stays() {
 
     // Channels themselves are rolled.
     let (mut net, mut draw) = (Net::default(), Draw::new(5));
-    let x = net.input(&[2, 4, 6, 8]);
+    let x = tokens(&mut net, [2, 4, 6, 8]);
     let y = net.unary(Unary::Relu, x);
     let y = rolled(&mut net, y, 3, 1);
     let y = net.unary(Unary::Relu, y);
@@ -116,7 +124,7 @@ fn what_is_no_whole_rows_of_one_value_stays() {
 
     // The pictures change places.
     let (mut net, mut draw) = (Net::default(), Draw::new(6));
-    let x = net.input(&[3, 4, 6, 8]);
+    let x = tokens(&mut net, [3, 4, 6, 8]);
     let y = net.unary(Unary::Relu, x);
     let y = rolled(&mut net, y, 0, 1);
     let y = net.unary(Unary::Relu, y);
@@ -124,7 +132,7 @@ fn what_is_no_whole_rows_of_one_value_stays() {
 
     // A convolution's pictures lie channels-last, whose rows along the last axis are none.
     let (mut net, mut draw) = (Net::default(), Draw::new(7));
-    let x = net.input(&[2, 4, 6, 8]);
+    let x = tokens(&mut net, [2, 4, 6, 8]);
     let y = net.conv(&mut draw, x, 4, 1, 1, 1, false);
     let y = net.unary(Unary::Relu, y);
     let y = rolled(&mut net, y, 2, 1);
@@ -133,7 +141,7 @@ fn what_is_no_whole_rows_of_one_value_stays() {
 
     // Another function reads a part.
     let (mut net, mut draw) = (Net::default(), Draw::new(8));
-    let x = net.input(&[2, 4, 6, 8]);
+    let x = tokens(&mut net, [2, 4, 6, 8]);
     let y = net.unary(Unary::Relu, x);
     let rolled_once = rolled(&mut net, y, 1, 1);
     let other = net.unary(Unary::Abs, rolled_once);
