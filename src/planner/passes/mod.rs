@@ -3,6 +3,7 @@
 
 mod abreast;
 mod attention;
+mod beside;
 mod branches;
 mod drop_dead;
 mod drop_noops;
@@ -128,6 +129,8 @@ impl PassSet {
     pub const REDUCED: PassSet = PassSet(1 << 34);
     /// Rows of channels that several steps bring into another order are gathered at once.
     pub const ROWS: PassSet = PassSet(1 << 35);
+    /// Transposed convolutions of windows side by side become ordinary ones of single pixels.
+    pub const BESIDE: PassSet = PassSet(1 << 36);
     /// Every pass.
     pub const ALL: PassSet = PassSet(u64::MAX);
 
@@ -135,13 +138,14 @@ impl PassSet {
     pub fn on(self, target: Target) -> PassSet {
         match target {
             Target::Cuda { wgmma: true } => self,
-            Target::Cuda { wgmma: false } => self.without(PassSet::POOLED),
+            Target::Cuda { wgmma: false } => self.without(PassSet::POOLED).without(PassSet::BESIDE),
             Target::Cpu => [
                 PassSet::POOLED,
                 PassSet::LONG_ATTENTION,
                 PassSet::PAIRS,
                 PassSet::GROUP_NORMALISE,
                 PassSet::MEETING,
+                PassSet::BESIDE,
             ]
             .into_iter()
             .fold(self, PassSet::without),
@@ -152,7 +156,7 @@ impl PassSet {
     pub fn of(self, dtype: DType, target: Target) -> PassSet {
         match dtype {
             DType::F16 => self.on(target),
-            _ => self.on(target).without(PassSet::LONG_ATTENTION),
+            _ => self.on(target).without(PassSet::LONG_ATTENTION).without(PassSet::BESIDE),
         }
     }
 
@@ -204,7 +208,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 41] = [
+const PASSES: [Pass; 42] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -399,6 +403,11 @@ const PASSES: [Pass; 41] = [
         name: "rows",
         flag: PassSet::ROWS,
         run: rows::run,
+    },
+    Pass {
+        name: "beside",
+        flag: PassSet::BESIDE,
+        run: beside::run,
     },
     Pass {
         name: "drop_noops",

@@ -1,6 +1,7 @@
 //! The planner as a whole: graphs compiled in every way give what their nodes give one by one.
 
 mod abreast;
+mod beside;
 mod branches;
 mod channels;
 mod classifier;
