@@ -164,7 +164,7 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, M
 }
 
 /// True for products that this kernel is made for: on GPUs with `wgmma`, whose steps along K are of 64 channels of a tap, they have the
-/// class of `mma.sync` for its sake. From the shape of a sample alone, as measured on 132 and on 16 multiprocessors
+/// class of `mma.sync` for its sake, unless [`conv_shallow`](super::conv_shallow) takes them. From the shape of a sample alone, as measured on 132 and on 16 multiprocessors
 /// (boards/h200/figures.md, "Few channels of large maps").
 pub fn leads(product: &Product<'_>) -> bool {
     /// Fewest pixels of a sample that keep it ahead where there are more than a piece of channels.
