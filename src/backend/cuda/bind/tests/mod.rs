@@ -264,6 +264,10 @@ fn reductions_take_neighbours_of_several_axes_together() {
     let name = format!("{:?} 10 of [2, 600, 3, 5] {} {:?}", ReduceKind::Norm, DType::F16, Form::Pixels);
     let (operator, launch) = first(&name);
     assert_eq!((operator.class.split_k, &*launch.function, launch.blocks), (32, "reduce_rows", 4));
+    // Few of them have a thread a row.
+    let name = format!("{:?} 10 of [2, 16, 4, 63] {} {:?}", ReduceKind::Sum, DType::F16, Form::Pixels);
+    let (_, launch) = first(&name);
+    assert_eq!((&*launch.function, launch.blocks), ("reduce_short", (2 * 4 * 63u32).div_ceil(128)));
     // With a tail the three heads of twenty are apart.
     assert_eq!(blocks(40, 1), (32, 2 * 3));
     assert_eq!(blocks(600, 1), (256, 2 * 3 * 3));

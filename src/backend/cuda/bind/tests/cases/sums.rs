@@ -25,6 +25,7 @@ fn reductions(all: &mut Cases) {
             ([2, 197, 3, 40], 0b0010, Form::Plain),
             ([2, 600, 2, 20], 0b0010, Form::Plain),
             ([2, 600, 3, 5], 0b0010, Form::Pixels),
+            ([2, 16, 4, 63], 0b0010, Form::Pixels),
             ([2, 130, 5, 13], 0b0110, Form::Plain),
             ([2, 3, 70, 71], 0b1100, Form::Plain),
             ([2, 9, 30, 31], 0b1110, Form::Pixels),
