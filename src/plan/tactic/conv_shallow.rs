@@ -106,11 +106,9 @@ impl ShallowTile {
     /// Warpgroups of a block that multiply, and patches in its shared memory at once.
     fn share(self, form: Form) -> (u32, u32) {
         let small = u32::from(self.rows) == BLOCK_ROWS && form.stride == 1;
-        let fitting = SHARES.into_iter().skip(usize::from(!small));
-        fitting
-            .filter(|&share| self.bytes(form, share) <= BLOCK_BYTES)
-            .next()
-            .unwrap_or(SHARES[SHARES.len() - 1])
+        let mut offered = SHARES.into_iter().skip(usize::from(!small));
+        let fitting = offered.find(|&share| self.bytes(form, share) <= BLOCK_BYTES);
+        fitting.unwrap_or(SHARES[SHARES.len() - 1])
     }
 
     /// Threads of a block: the warpgroups that multiply, and a warp that loads.

@@ -73,7 +73,7 @@ fn find(graph: &Graph, index: &Index, node: usize) -> Option<Found> {
     let from = graph.value(base).shape;
     let width = from.dim(from.rank().checked_sub(1)?);
     let (all, elements) = (places.as_i32()?, u64::from(width));
-    if width % PIECE != 0 || !shape.elements().is_multiple_of(elements) {
+    if !width.is_multiple_of(PIECE) || !shape.elements().is_multiple_of(elements) {
         return None;
     }
     let row = |row: &[i32]| {
