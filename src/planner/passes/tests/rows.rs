@@ -63,7 +63,7 @@ fn a_shifted_window_is_one_gathering_there_and_one_back() {
     let y = rolled(&mut net, y, 1, 1);
     let y = rolled(&mut net, y, 2, 1);
     let y = windows(&mut net, y, 8);
-    let weights = net.input(&[8, 8]);
+    let weights = net.input(&[12, 8, 8]);
     let y = net.node(Op::Primitive(Primitive::MatMul), &[y, weights], &[12, 4, 8]);
     let y = pictures(&mut net, y, 8);
     let y = rolled(&mut net, y, 1, 3);
