@@ -4,10 +4,11 @@ use crate::data::{self, Chance};
 use crate::gpu::Beside;
 use crate::network;
 use crate::onnx::{Graph, int, ints};
+use crate::processor::check_bits;
 use platoon::plan::check;
 use platoon::plan::format::{Kernel, Operator, Plan, Tactic};
 use platoon::plan::tactic::{Target, menu};
-use platoon::planner::{CompileOptions, Searcher};
+use platoon::planner::{CompileOptions, Ports, Searcher};
 use platoon::tensor::DType;
 
 /// Extents behind a pointwise convolution, taps of a side, step, distance of taps, padding.
@@ -24,6 +25,17 @@ const LAYERS: [Layer; 9] = [
     ([1, 16, 30, 30], [3, 1, 4, 4]),
     ([1, 16, 33, 30], [7, 1, 2, 6]),
     ([1, 16, 25, 25], [7, 2, 1, 3]),
+];
+
+/// Windows that are not square, or larger than any strip: of channels in eights, in pairs and single ones.
+const OTHERS: [([i64; 4], [i64; 2], [i64; 2]); 7] = [
+    ([2, 48, 14, 15], [1, 11], [0, 5]),
+    ([1, 24, 29, 14], [11, 1], [5, 0]),
+    ([1, 90, 14, 14], [9, 9], [4, 4]),
+    ([2, 30, 7, 9], [11, 11], [5, 5]),
+    ([1, 16, 20, 21], [3, 5], [1, 0]),
+    ([1, 21, 9, 8], [7, 2], [3, 1]),
+    ([1, 8, 30, 31], [13, 13], [6, 6]),
 ];
 
 /// What follows a layer.
@@ -118,4 +130,33 @@ fn channels_convolved_on_their_own_have_the_processors_bits_under_every_strip() 
     }
     assert!(ran >= 6 * 5 * TAILS.len(), "only {ran} strips ran");
     data::ran(test, &format!("{ran} strips"));
+}
+
+#[test]
+fn windows_without_strips_have_the_processors_bits() {
+    let mut random = Chance::new(12);
+    let mut graph = Graph::default();
+    for (i, (dims, window, [rows, columns])) in OTHERS.into_iter().enumerate() {
+        let names = |parts: &[&str]| parts.iter().map(|p| format!("{p}{i}")).collect::<Vec<_>>().join(" ");
+        let taps = (window[0] * window[1]) as f32;
+        graph = graph
+            .input(&format!("x{i}"), &dims)
+            .constant(&format!("w{i}"), &[dims[1], 1, window[0], window[1]], || {
+                2.0 * random.signed() / taps.sqrt()
+            })
+            .constant(&format!("b{i}"), &[dims[1]], || random.signed())
+            .node(
+                "Conv",
+                &names(&["x", "w", "b"]),
+                &names(&["y"]),
+                &[ints("pads", &[rows, columns, rows, columns]), int("group", dims[1])],
+            )
+            .output(&format!("y{i}"));
+    }
+    check_bits(
+        "gpu_windows_without_strips_have_the_processors_bits",
+        &graph.file(),
+        &[(DType::F32, Ports::Declared), (DType::F16, Ports::Half)],
+        &format!("{} windows", OTHERS.len()),
+    );
 }

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `conformance` | operators: ONNX's own cases, in f32 and in f16 |
 //! | `permutes` | axes in other orders: the bits of the processor |
+//! | `pairs` | products of computed matrices, whose K is cut into ranges |
+//! | `pools` | windows of every size: the bits of the processor |
 //! | `depthwise` | channels convolved on their own, under every strip |
 //! | `grouped` | convolutions in groups that share patches: the bits of the processor |
 //! | `floats` | convolutions, products and reductions of floats: the bits of the processor |
@@ -32,7 +34,10 @@ mod frames;
 mod grouped;
 mod images;
 mod networks;
+mod pairs;
 mod permutes;
+mod pools;
+mod processor;
 mod refused;
 mod road;
 mod squeezes;

@@ -1,10 +1,8 @@
 //! Axes in other orders: the bits of the processor, whatever the extents and wherever the neighbours lie.
 
-use crate::data::{self, Chance};
-use crate::gpu::Beside;
-use crate::network;
 use crate::onnx::{Graph, ints};
-use platoon::planner::{CompileOptions, Ports, Searcher};
+use crate::processor::check_bits;
+use platoon::planner::Ports;
 use platoon::tensor::DType;
 
 /// Extents, and the order of the axes in the result.
@@ -41,36 +39,14 @@ fn model() -> Vec<u8> {
 
 #[test]
 fn axes_in_other_orders_have_the_processors_bits() {
-    let test = "gpu_axes_in_other_orders_have_the_processors_bits";
-    let Some(beside) = Beside::of(test, &model()) else { return };
-    let Beside { machine, reference, .. } = &beside;
-    let mut runs = 0;
-    for (dtype, ports) in [
-        (DType::F32, Ports::Declared),
-        (DType::F16, Ports::Half),
-        (DType::F16, Ports::Declared),
-    ] {
-        // The whole of each copy, and shares of it.
-        for (searcher, seed) in [(Searcher::Sequential, 0), (Searcher::Random, 3), (Searcher::Random, 4)] {
-            let options = CompileOptions {
-                dtype,
-                ports,
-                searcher,
-                seed,
-                ..CompileOptions::default()
-            };
-            let compiled = beside.compile(&options);
-            let mut random = Chance::new(21 + seed);
-            let inputs = network::inputs_of(&compiled, || random.signed());
-            let expected = reference.run(compiled.clone(), &inputs).unwrap();
-            let found = machine.run(compiled, &inputs).unwrap();
-            assert_eq!(
-                network::bits_differ(&found, &expected),
-                None,
-                "{dtype}, {ports:?}, {searcher:?} {seed}"
-            );
-            runs += 1;
-        }
-    }
-    data::ran(test, &format!("{} copies in {runs} plans", PERMUTES.len()));
+    check_bits(
+        "gpu_axes_in_other_orders_have_the_processors_bits",
+        &model(),
+        &[
+            (DType::F32, Ports::Declared),
+            (DType::F16, Ports::Half),
+            (DType::F16, Ports::Declared),
+        ],
+        &format!("{} copies", PERMUTES.len()),
+    );
 }

@@ -23,7 +23,7 @@ use super::forms::{before_copy, need};
 use super::product::Product;
 use super::prologue::Prologue;
 use super::stem::{self, StemTile};
-use super::stream_wgmma::{self, StreamTile};
+use super::stream_wgmma::{self, Rank, StreamTile};
 use super::{FMA, Misfit, pair, pictures, plain, pooled, prologue, recurrent, squeeze};
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
@@ -212,8 +212,9 @@ fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<T
     let shallow = conv_shallow::product(plan, operator).map_or(Vec::new(), |p| conv_shallow::menu(&p, split_k, units));
     let tiles = [shallow, tiles].concat();
     match stream_wgmma::menu(&product) {
-        (streams, true) => [streams, tiles].concat(),
-        (streams, false) => [tiles, streams].concat(),
+        (streams, Rank::Alone) => streams,
+        (streams, Rank::First) => [streams, tiles].concat(),
+        (streams, Rank::Last) => [tiles, streams].concat(),
     }
 }
 

@@ -10,6 +10,9 @@ use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 const TEAM_CHANNELS: u16 = 64;
 /// Most output pixels of all samples that are worth streaming weights past.
 const MAX_PIXELS: u64 = 256;
+/// Pixels and weights of which all that counts is how fast weights pass: other kernels are not asked.
+const FEW_PIXELS: u64 = 8;
+const MANY_WEIGHTS: u64 = 1 << 22;
 /// Most tiles whose chains are summed apart: each has a counter.
 const MAX_TILES: u64 = 1 << 14;
 
@@ -107,9 +110,20 @@ fn pixels(product: &Product<'_>) -> u64 {
     product.out.extents[..3].iter().map(|&n| u64::from(n)).product()
 }
 
-/// The menu's tactics for a product, best first by estimate, and whether they come before those of `conv_wgmma`: where one
-/// tile holds all pixels, the smallest such tile.
-pub fn menu(product: &Product<'_>) -> (Vec<Tactic>, bool) {
+/// Where the tactics stand among those of the other kernels with `wgmma`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// There are no others.
+    Alone,
+    /// Before them.
+    First,
+    /// Behind them.
+    Last,
+}
+
+/// The menu's tactics for a product, best first by estimate, and their rank: the first where one tile holds all pixels, the smallest
+/// such tile; alone where many weights pass a few pixels.
+pub fn menu(product: &Product<'_>) -> (Vec<Tactic>, Rank) {
     let pixels = pixels(product);
     let mut all: Vec<(u64, Tactic)> = (0..)
         .zip(MENU)
@@ -124,10 +138,12 @@ pub fn menu(product: &Product<'_>) -> (Vec<Tactic>, bool) {
         .collect();
     all.sort_by_key(|(tiles, _)| *tiles);
     let widest = MENU.iter().map(|e| u64::from(e.pixels)).max();
-    (
-        all.into_iter().map(|(_, tactic)| tactic).collect(),
-        widest.is_some_and(|w| pixels <= w),
-    )
+    let rank = match widest.is_some_and(|w| pixels <= w) {
+        true if pixels <= FEW_PIXELS && product.weights.layout.shape.elements() >= MANY_WEIGHTS => Rank::Alone,
+        true => Rank::First,
+        false => Rank::Last,
+    };
+    (all.into_iter().map(|(_, tactic)| tactic).collect(), rank)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! scale, shift and relu of a product's input channels before it, or their factors, or the copy of its picture; the copy that
 //! makes a result of a matrix product; and squeeze and excitation.
 
+use super::tails;
 use crate::limits::MAX_PRIMITIVES;
 use crate::plan::tactic::squeeze::is_form;
 use crate::plan::tactic::{conv_warps, pictures, pooled, prologue, resized};
@@ -26,7 +27,7 @@ pub enum Unit {
 ///
 /// A node joins the operator that made one of its inputs if that value is read nowhere else, has the node's own shape, and
 /// both are of the kinds that fuse: any elementwise function behind a convolution, a matrix product, a normalisation, a
-/// gathering or an elementwise function. The operator stands where its last node stands, so whatever else its members read is
+/// gathering or an elementwise function; behind large products, on boards whose kernels say so, those that [`tails`] names. The operator stands where its last node stands, so whatever else its members read is
 /// made before.
 pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
     let mut uses = vec![0u32; graph.values.len()];
@@ -52,7 +53,8 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
                     && members[group].last() == Some(&producer)
                     && members[group].len() < MAX_PRIMITIVES
                     && graph.values[v.index()].shape == graph.values[node.outputs[0].index()].shape
-                    && (is_head(graph, members[group][0]) || members[group].len() > 1);
+                    && (is_head(graph, members[group][0]) || members[group].len() > 1)
+                    && (!set.has(PassSet::SHORT_TAILS) || tails::stores(graph, &producers, &members[group], index));
                 fits.then_some((producer, group))
             };
             joined = node.inputs.iter().filter_map(candidate).max().map(|(_, group)| group);

@@ -115,7 +115,8 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                 let attends = primitives.iter().any(|(_, p)| matches!(p, Primitive::Attention { .. }));
                 for &node in nodes {
                     for &output in &graph.nodes[node].outputs {
-                        if let Some(turned) = attends.then(|| turned_for_reader(graph, output)).flatten() {
+                        let turned = || pixels_for_reader(graph, output, &wanted, &convolved).or_else(|| turned_for_reader(graph, output));
+                        if let Some(turned) = attends.then(turned).flatten() {
                             layouts[output.index()] = turned;
                             continue;
                         }
@@ -160,6 +161,29 @@ pub fn apart(shape: Shape) -> Option<Layout> {
     let pitch = shape.with_dim(1, shape.dim(1).checked_next_multiple_of(ALIGNED)?)?;
     let several = shape.dims()[2..].iter().any(|&extent| extent > 1);
     several.then(|| Layout::new(shape, Layout::channels_last(pitch).strides()))?
+}
+
+/// The order in which views of `value` end as pixels that are `wanted` so; `None` where they do not, or where no order does.
+fn pixels_for_reader(graph: &Graph, value: ValueId, wanted: &[bool], convolved: &[bool]) -> Option<Layout> {
+    let mut views = Vec::new();
+    let mut seen = value;
+    while let Some(reader) = graph.nodes.iter().find(|n| n.inputs.first() == Some(&seen)) {
+        let Op::View(view) = &reader.op else { break };
+        views.push((view, graph.value(seen).shape));
+        seen = reader.outputs[0];
+    }
+    let shape = graph.value(seen).shape;
+    if views.is_empty() || shape.rank() < 3 || !wanted[seen.index()] {
+        return None;
+    }
+    let pixels = apart(shape)
+        .filter(|_| convolved[seen.index()])
+        .unwrap_or(Layout::channels_last(shape));
+    let first = views
+        .iter()
+        .rev()
+        .try_fold(Strided::whole(pixels), |at, (view, before)| at.unview(view, *before))?;
+    Some(first.layout)
 }
 
 /// The order in which the transpose that reads `value` finds its result in C order; `None` where none reads it.

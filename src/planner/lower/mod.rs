@@ -5,6 +5,7 @@ mod elide;
 mod group;
 mod layout;
 mod network;
+mod tails;
 
 use super::attach::Attached;
 use super::passes::PassSet;

@@ -1,14 +1,15 @@
-//! Drops nodes that change nothing and merges views of views.
+//! Drops nodes that change nothing, a relu of a relu among them, and merges views of views.
 
 use super::rewrite::{Index, replace};
 use crate::planner::graph::{Graph, Node, Op, ViewOp};
-use crate::primitive::{Coordinates, PadMode, Primitive};
+use crate::primitive::{Coordinates, PadMode, Primitive, Unary};
 
 pub fn run(graph: &mut Graph) {
     merge_views(graph);
+    let producers = Index::of(graph).producers;
     for index in 0..graph.nodes.len() {
         let node = &graph.nodes[index];
-        if is_noop(graph, node) {
+        if is_noop(graph, node) || is_done(graph, &producers, node) {
             let (from, to) = (node.outputs[0], node.inputs[0]);
             replace(graph, from, to);
         }
@@ -42,6 +43,19 @@ fn is_noop(graph: &Graph, node: &Node) -> bool {
         Op::Primitive(Primitive::Resize(r)) => {
             !matches!(r.coordinates, Coordinates::CropAndResize { .. }) && r.scales.iter().all(|s| s.0 == 1.0)
         }
+        _ => false,
+    }
+}
+
+/// True for a relu of what has none below zero: a relu's, or of bounds above zero.
+fn is_done(graph: &Graph, producers: &[Option<usize>], node: &Node) -> bool {
+    let Op::Primitive(Primitive::Unary(Unary::Relu)) = node.op else {
+        return false;
+    };
+    let before = producers[node.inputs[0].index()].map(|n| &graph.nodes[n].op);
+    match before {
+        Some(Op::Primitive(Primitive::Unary(Unary::Relu))) => true,
+        Some(Op::Primitive(Primitive::Unary(Unary::Clip(low, _)))) => low.0 > 0.0,
         _ => false,
     }
 }

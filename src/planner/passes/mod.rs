@@ -131,6 +131,8 @@ impl PassSet {
     pub const ROWS: PassSet = PassSet(1 << 35);
     /// Transposed convolutions of windows side by side become ordinary ones of single pixels.
     pub const BESIDE: PassSet = PassSet(1 << 36);
+    /// Behind large products lowering leaves what their kernels have no path for to operators of its own.
+    pub const SHORT_TAILS: PassSet = PassSet(1 << 37);
     /// Every pass.
     pub const ALL: PassSet = PassSet(u64::MAX);
 
@@ -146,6 +148,7 @@ impl PassSet {
                 PassSet::GROUP_NORMALISE,
                 PassSet::MEETING,
                 PassSet::BESIDE,
+                PassSet::SHORT_TAILS,
             ]
             .into_iter()
             .fold(self, PassSet::without),

@@ -17,6 +17,7 @@ use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
 use crate::plan::tactic::depthwise_strip::{Strip, form};
 use crate::plan::tactic::group_normalise::Slabs;
+use crate::plan::tactic::pair;
 use crate::plan::tactic::squeeze;
 use crate::plan::tactic::stem::{BLOCK_CHANNELS, StemTile};
 use crate::primitive::{Primitive, Region};
@@ -148,7 +149,8 @@ impl Footprint {
                 product(operator.class.split_k)
             }
             Kernel::ConvMma => product(operator.class.split_k),
-            Kernel::ConvFma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::PairMma => product(1),
+            Kernel::ConvFma | Kernel::ConvNarrow | Kernel::ConvParts => product(1),
+            Kernel::PairMma => product(operator.class.split_k.div_ceil(pair::STRANDS)),
             Kernel::ConvAffine => {
                 step = ranges();
                 most = (board.units / step * step).max(1);

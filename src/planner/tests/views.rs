@@ -1,7 +1,7 @@
 //! What lowering does not copy: operators and views of hand-made graphs, as they stand in the plan.
 
 use super::nets::{Draw, Net};
-use super::oracle::{compile, compile_with, evaluate, run, same_bits};
+use super::oracle::{close, compile, compile_with, evaluate, run, same_bits};
 use crate::plan::format::{Kernel, Operand, Plan, Space, View};
 use crate::planner::CompileOptions;
 use crate::planner::graph::{Op, ViewOp};
@@ -94,6 +94,44 @@ fn heads_are_concatenated_through_their_reshapes() {
     };
     assert_eq!(place(1), (Space::Output { offset: 0 }, 0));
     assert_eq!(place(2), (Space::Output { offset: 0 }, 36 * 7));
+}
+
+#[test]
+fn what_attention_finds_is_stored_as_the_pixels_that_it_becomes() {
+    // Two heads of 8 elements for each of 3 by 5 pixels, brought back as 16 channels.
+    let (mut net, mut draw) = (Net::default(), Draw::new(4));
+    let x = net.input(&[1, 16, 3, 5]);
+    let mut head = |net: &mut Net, perm: &[usize; 4], dims: &[u32; 4]| {
+        let y = net.conv(&mut draw, x, 16, 1, 1, 1, true);
+        let y = net.view(ViewOp::Reshape, y, &[1, 2, 8, 15]);
+        let seen = net.transpose(y, perm);
+        assert_eq!(net.dims(seen), dims);
+        seen
+    };
+    let (q, k, v) = (
+        head(&mut net, &[0, 1, 3, 2], &[1, 2, 15, 8]),
+        head(&mut net, &[0, 1, 2, 3], &[1, 2, 8, 15]),
+        head(&mut net, &[0, 1, 3, 2], &[1, 2, 15, 8]),
+    );
+    let scores = net.node(Op::Primitive(Primitive::MatMul), &[q, k], &[1, 2, 15, 15]);
+    let shares = net.same(Primitive::Softmax { axis: 3 }, &[scores]);
+    let y = net.node(Op::Primitive(Primitive::MatMul), &[shares, v], &[1, 2, 15, 8]);
+    let y = net.transpose(y, &[0, 1, 3, 2]);
+    let y = net.view(ViewOp::Reshape, y, &[1, 16, 3, 5]);
+    let y = net.conv(&mut draw, y, 8, 3, 1, 1, true);
+    net.output(y);
+    let inputs = vec![draw.tensor(&[1, 16, 3, 5])];
+    let compiled = compile_with(&net.graph, PassSet::ALL);
+    let found = run(&compiled, std::slice::from_ref(&inputs), 2);
+    close(&found[0], &evaluate(&net.graph, &inputs), 1e-4, "attention");
+    let plan = compiled.plan;
+    let attends = plan
+        .operators
+        .iter()
+        .find(|o| matches!(o.calls[0].primitive, Primitive::Attention { .. }));
+    assert_eq!(attends.unwrap().outputs[0].layout.strides()[1..], [8, 16, 1]);
+    // The input's pixels and the result's are brought into order, nothing between.
+    assert_eq!(copies(&plan), 2);
 }
 
 #[test]

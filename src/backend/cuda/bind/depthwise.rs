@@ -1,7 +1,7 @@
 //! Depthwise convolution of pixels: `kernels/depthwise.cu`.
 
 use super::constants::{Constant, floats};
-use super::groups::{GROUP, PixelFrame, Pixels, THREADS, pack_bias, source};
+use super::groups::{GROUP, PixelFrame, Pixels, THREADS, in_pairs, in_whole_groups, pack_bias, source};
 use super::operands::{check, head, input, output};
 use super::window::Window;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, depthwise_slab, depthwise_strip, depthwise_wide};
@@ -55,9 +55,14 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     }))
 }
 
-/// The kernel for a window: those of few taps without dilation have one of their own.
-fn function(w: &primitive::Window) -> &'static str {
+/// The kernel for a window over such pixels of so many channels: those of few taps without dilation have one of their own.
+fn function(w: &primitive::Window, x: &Pixels, channels: u32) -> &'static str {
     match (w.kernel, w.stride, w.dilation) {
+        ([rows, columns, _], ..) if rows != columns || rows > 5 => match (in_whole_groups(x, channels), in_pairs(x, channels)) {
+            (true, _) => "depthwise_taps",
+            (false, true) => "depthwise_taps_in_pairs",
+            (false, false) => "depthwise_any",
+        },
         ([3, 3, 1], [_, 1, 1], [1, 1, 1]) => "depthwise_3_1",
         ([3, 3, 1], [_, 2, 1], [1, 1, 1]) => "depthwise_3_2",
         ([5, 5, 1], [_, 1, 1], [1, 1, 1]) => "depthwise_5_1",
@@ -102,7 +107,7 @@ impl Kernel for Depthwise {
         let tiles = params.frame.tiles;
         Ok(vec![Launch::new(
             "depthwise",
-            function(&self.window),
+            function(&self.window, &params.x, shape.dim(1)),
             tiles,
             width,
             THREADS,

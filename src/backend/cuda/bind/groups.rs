@@ -116,6 +116,12 @@ pub fn in_whole_groups(x: &Pixels, channels: u32) -> bool {
     x.dtype == dtype_number(DType::F16) && channels.is_multiple_of(GROUP) && x.address.is_multiple_of(16) && steps
 }
 
+/// Of f16 in pairs of channels that lie on 4 bytes.
+pub fn in_pairs(x: &Pixels, channels: u32) -> bool {
+    let steps = [x.batch, x.row, x.pixel].iter().all(|s| s % 2 == 0);
+    x.dtype == dtype_number(DType::F16) && channels.is_multiple_of(2) && x.address.is_multiple_of(4) && steps
+}
+
 /// The bias of a convolution in f32 for `channels` channels, rounded up to whole groups; zeros where there is none.
 pub fn pack_bias(packer: &mut Packer<'_>, operator: &Operator, channels: u32) -> Result<PackId, BindError> {
     let padded = channels.next_multiple_of(GROUP);

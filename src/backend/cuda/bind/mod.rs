@@ -39,6 +39,7 @@ mod patches;
 mod permute;
 mod places;
 mod pool;
+mod pool_long;
 mod pool_rows;
 mod pool_wide;
 mod recurrent;

@@ -4,10 +4,10 @@ use super::matrices::Matrices;
 use super::operands::check;
 use super::tail::Tail;
 use super::views::{DeviceView, Divisor, PIECE};
-use super::{Addresses, BindError, Kernel, Launch};
+use super::{Addresses, BindError, Kernel, Launch, blocks};
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
-use crate::plan::tactic::pair::BLOCK_K;
+use crate::plan::tactic::pair::{BLOCK_K, STRANDS};
 use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
 
@@ -17,6 +17,10 @@ const THREADS: u32 = 128;
 const STAGES: u32 = 4;
 /// K of a block in shared memory where one strand works on a tile, and where several do.
 const DEPTHS: [u32; 2] = [64, BLOCK_K];
+/// Outputs of a small tile along either side.
+const SMALL_SIDE: u32 = 32;
+/// Blocks of a cluster that sum a round each.
+const MATES: u32 = 4;
 /// Halves behind a row in shared memory.
 const ROW_GAP: u32 = 8;
 
@@ -39,7 +43,7 @@ struct Params {
     range: u32,
     tiles: u32,
     wide: u32,
-    padding: u32,
+    rounds: u32,
 }
 
 struct PairMma {
@@ -86,7 +90,10 @@ impl Reading {
 impl Kernel for PairMma {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let side = u32::from(self.operator.tactic.tile.0.max(1));
-        let strands = u32::from(self.operator.class.split_k.max(1));
+        let splits = u32::from(self.operator.class.split_k.max(1));
+        // Small tiles have warps that share K out.
+        let strands = if side == SMALL_SIDE { u32::from(STRANDS) } else { 1 };
+        let rounds = splits.div_ceil(strands);
         let Some(product) = Matrices::new(at, &self.operator, region, [side; 2])? else {
             return Ok(Vec::new());
         };
@@ -110,18 +117,23 @@ impl Kernel for PairMma {
             range: self.operator.class.range(product.depth, BLOCK_K),
             tiles: product.count,
             wide: u32::from(of_a.wide) | u32::from(of_b.wide) << 1,
-            padding: 0,
+            rounds,
         };
         let block = DEPTHS[usize::from(strands > 1)];
         let stages = params.range.div_ceil(block).clamp(1, STAGES);
         let operands = 2 * stages * strands * (of_a.halves(side, block) + of_b.halves(side, block));
         let sums = 4 * strands * side * (side + ROW_GAP);
+        // A cluster is not cut: where the width has no room for one, a block sums all rounds.
+        let room = at.clusters && rounds == MATES && (width == 0 || u32::from(width) >= MATES);
+        let (cluster, mates) = if room { (MATES, "_mates") } else { (1, "") };
+        let blocks = blocks(params.tiles, width / cluster as u16) * cluster;
         // In the kernel's words, b is turned where its columns do not lie side by side.
         let forms = (u8::from(of_a.turned), u8::from(!of_b.turned));
-        let function = format!("pair_{side}_{strands}_{}{}", forms.0, forms.1);
+        let function = format!("pair_{side}_{strands}{mates}_{}{}", forms.0, forms.1);
         Ok(vec![Launch {
             shared: operands.max(sums),
-            ..Launch::new("pair_mma", function, params.tiles, width, THREADS, &params)
+            cluster,
+            ..Launch::new("pair_mma", function, blocks, 0, THREADS, &params)
         }])
     }
 }

@@ -3,7 +3,7 @@
 use super::groups::{PixelFrame, Pixels, THREADS, source};
 use super::operands::{check, head, output};
 use super::window::Window;
-use super::{Addresses, BindError, Kernel, Launch, pool_rows, pool_wide};
+use super::{Addresses, BindError, Kernel, Launch, pool_long, pool_rows, pool_wide};
 use crate::plan::format::Operator;
 use crate::primitive::{PoolKind, Primitive, Region};
 use bytemuck::{Pod, Zeroable};
@@ -38,14 +38,15 @@ impl Kernel for Pool {
         if region.is_empty() {
             return Ok(Vec::new());
         }
-        if matches!(kind, PoolKind::Max { .. }) {
-            let launch = match pool_wide::launch(at, &self.operator, window, region, width)? {
+        let quick = match kind {
+            PoolKind::Average { count_pad } => pool_long::launch(at, &self.operator, window, *count_pad, region, width)?,
+            PoolKind::Max { .. } => match pool_wide::launch(at, &self.operator, window, region, width)? {
                 None => pool_rows::launch(at, &self.operator, window, region, width)?,
                 wide => wide,
-            };
-            if let Some(launch) = launch {
-                return Ok(vec![launch]);
-            }
+            },
+        };
+        if let Some(launch) = quick {
+            return Ok(vec![launch]);
         }
         let across = output(&self.operator, 0)?.layout.shape.dim(3);
         let params = Params {

@@ -193,25 +193,15 @@ impl Kernel for Reduce {
             return Ok(Vec::new());
         }
         let outputs = ElementBox::new(output(&self.operator, 0)?, region)?;
-        let (function, params) = match (self.ordered(at, outputs)?, self.walk.neighbours) {
-            (Some(params), _) => ("reduce_ordered", params),
-            (None, Some(axis)) => ("reduce_columns", self.columns(at, outputs, axis)?),
+        let (unit, function, threads, params) = match (self.ordered(at, outputs)?, self.walk.neighbours) {
+            (Some(params), _) => ("reduce", "reduce_ordered", THREADS, params),
+            (None, Some(axis)) => ("reduce", "reduce_columns", THREADS, self.columns(at, outputs, axis)?),
             (None, None) => match self.short(at, outputs)? {
-                Some(params) => {
-                    let tiles = params.frame.tiles;
-                    return Ok(vec![Launch::new(
-                        "reduce_short",
-                        "reduce_short",
-                        tiles,
-                        width,
-                        SHORT_THREADS,
-                        &params,
-                    )]);
-                }
-                None => ("reduce_rows", self.params(at, outputs)?),
+                Some(params) => ("reduce_short", "reduce_short", SHORT_THREADS, params),
+                None => ("reduce", "reduce_rows", THREADS, self.params(at, outputs)?),
             },
         };
-        Ok(vec![Launch::new("reduce", function, params.frame.tiles, width, THREADS, &params)])
+        Ok(vec![Launch::new(unit, function, params.frame.tiles, width, threads, &params)])
     }
 }
 

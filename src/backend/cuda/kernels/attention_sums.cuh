@@ -85,32 +85,33 @@ __device__ __forceinline__ void join(u32 shared, u32 first, Sums<PART>& it, floa
     }
 }
 
-// Adds a mask to the scaled scores of a thread's two rows; `line` is the first element of row 0, rows from `rows` on read the last.
-__device__ __forceinline__ void add_mask(float (&s)[BLOCK / 2], const View& mask, u32 row_axis, i64 line, u32 query, u32 rows, u32 key, u32 count) {
+// Loads what a mask adds to a thread's scores of a block in one of its rows, pairs of neighbours; `line` is the first element of row 0,
+// rows from `rows` on read the last.
+__device__ __forceinline__ void fetch_mask(u32 (&bits)[FRAGMENTS], const View& mask, u32 row_axis, i64 line, u32 query, u32 rows, u32 key, u32 count) {
     const i64 step = mask.strides[row_axis + 1];
+    const u32 row = query < rows ? query : rows - 1;
+    const u64 from = mask.address + 2 * (line + row * mask.strides[row_axis]);
+    if (step == 1 && from % 4 == 0 && key + (FRAGMENTS - 1) * 8 + 1 < count) {
 #pragma unroll
-    for (u32 half = 0; half < 2; ++half) {
-        const u32 below = query + half * 8, row = below < rows ? below : rows - 1;
-        const u64 from = mask.address + 2 * (line + row * mask.strides[row_axis]);
-        u32 bits[FRAGMENTS];
-        if (step == 1 && from % 4 == 0 && key + (FRAGMENTS - 1) * 8 + 1 < count) {
-#pragma unroll
-            for (u32 n = 0; n < FRAGMENTS; ++n) bits[n] = *reinterpret_cast<const u32*>(from + 2 * (key + n * 8));
-        } else {
-#pragma unroll
-            for (u32 n = 0; n < FRAGMENTS; ++n) {
-                const u32 at = key + n * 8, last = count - 1;
-                const u32 low = *pointer_to<u16>(from, (at < last ? at : last) * step);
-                const u32 high = *pointer_to<u16>(from, (at + 1 < last ? at + 1 : last) * step);
-                bits[n] = low | high << 16;
-            }
-        }
+        for (u32 n = 0; n < FRAGMENTS; ++n) bits[n] = *reinterpret_cast<const u32*>(from + 2 * (key + n * 8));
+    } else {
 #pragma unroll
         for (u32 n = 0; n < FRAGMENTS; ++n) {
-            float& low = s[4 * n + 2 * half];
-            float& high = s[4 * n + 2 * half + 1];
-            low = __fmaf_rn(half_to_float(static_cast<u16>(bits[n])), LOG2_E, low);
-            high = __fmaf_rn(half_to_float(static_cast<u16>(bits[n] >> 16)), LOG2_E, high);
+            const u32 at = key + n * 8, last = count - 1;
+            const u32 low = *pointer_to<u16>(from, (at < last ? at : last) * step);
+            const u32 high = *pointer_to<u16>(from, (at + 1 < last ? at + 1 : last) * step);
+            bits[n] = low | high << 16;
         }
+    }
+}
+
+// Adds it to the scaled scores of row `half`.
+__device__ __forceinline__ void add_mask(float (&s)[BLOCK / 2], const u32 (&bits)[FRAGMENTS], u32 half) {
+#pragma unroll
+    for (u32 n = 0; n < FRAGMENTS; ++n) {
+        float& low = s[4 * n + 2 * half];
+        float& high = s[4 * n + 2 * half + 1];
+        low = __fmaf_rn(half_to_float(static_cast<u16>(bits[n])), LOG2_E, low);
+        high = __fmaf_rn(half_to_float(static_cast<u16>(bits[n] >> 16)), LOG2_E, high);
     }
 }

@@ -347,6 +347,19 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
 #pragma unroll
             for (u32 k = 0; k < HEAD / 16; ++k) multiply_64<0>(s, q[k], b + k / 4 * (BOX / 16) + k % 4 * 2, k > 0);
         };
+        // A block's part of the mask is on its way while its scores are computed, where there are registers for it.
+        constexpr bool AHEAD = STRANDS == 1;
+        u32 mask[2][FRAGMENTS];
+        const auto fetch_mask_of = [&](u32 turn, u32 half) {
+            const u32 query = top + lane / 4 + half * 8, key = (begin + turn) * BLOCK + lane % 4 * 2;
+            fetch_mask(mask[half], p.mask, row_axis, mask_at, query, rows, key, p.count);
+        };
+        const auto fetch_ahead = [&](u32 turn) {
+            if (!AHEAD || !masked || !present || turn >= turns) return;
+            fetch_mask_of(turn, 0);
+            fetch_mask_of(turn, 1);
+        };
+        fetch_ahead(0);
         if (turns > 0) {
             keys_wait(0);
             products_begin();
@@ -372,11 +385,14 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             const u32 left = p.count - (begin + turn) * BLOCK;
             if (present) {
                 // Element 4 n + 2 half + i: query lane / 4 + half * 8, key 8 n + lane % 4 * 2 + i.
-                const u32 key = (begin + turn) * BLOCK + lane % 4 * 2;
                 if (scaled) {
 #pragma unroll
                     for (u32 i = 0; i < BLOCK / 2; ++i) s[i] = __fmul_rn(s[i], scale);
-                    if (masked) add_mask(s, p.mask, row_axis, mask_at, top + lane / 4, rows, key, p.count);
+#pragma unroll
+                    for (u32 half = 0; masked && half < 2; ++half) {
+                        if (!AHEAD) fetch_mask_of(turn, half);
+                        add_mask(s, mask[half], half);
+                    }
                 }
                 if (left <= FEW) {
                     leave_out<FEW>(s, left, lane);
@@ -413,6 +429,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
                 products_commit();
                 if (more_values) fetch_values(turn - 1 + STAGES);
                 if (more_keys) fetch_keys(turn + STAGES);
+                fetch_ahead(turn + 1);
                 // The values are weighed while the next block's maxima are sought.
                 products_wait<1>();
                 settle(s);

@@ -130,6 +130,68 @@ __device__ __forceinline__ void depthwise_in_groups(const Depthwise& p) {
     });
 }
 
+// The same of f16 under any window, TAPS of them loaded before the first is used: of whole groups if WIDE, else of pairs.
+template <bool WIDE, u32 TAPS, u32 RUN>
+__device__ __forceinline__ void depthwise_by_taps(const Depthwise& p) {
+    every_spot(p.frame, RUN, [&](const Spot& s) {
+        float sums[RUN][8];
+        load_run(p.bias, F32, s.channel, 1, 8, sums[0]);
+#pragma unroll
+        for (u32 o = 1; o < RUN; ++o) {
+#pragma unroll
+            for (u32 k = 0; k < 8; ++k) sums[o][k] = sums[0][k];
+        }
+        const i32 top = static_cast<i32>(landing(p.window, 0, s.row, 0)), left = static_cast<i32>(landing(p.window, 1, s.pixel, 0));
+        const i32 height = static_cast<i32>(p.x.height), width = static_cast<i32>(p.x.width);
+        const uint4* weights = reinterpret_cast<const uint4*>(pointer_to<u16>(p.weights, s.channel));
+        const u32 pitch = p.pitch / GROUP_CHANNELS, columns = p.window.kernel[1], count = p.window.kernel[0] * columns;
+        const auto load = [&](i32 row, i32 pixel, bool there) {
+            const bool inside = there && row >= 0 && row < height && pixel >= 0 && pixel < width;
+            const u16* from = pointer_to<u16>(p.x.address, element_of(p.x, s.batch, s.channel, row, pixel));
+            if constexpr (WIDE) {
+                return inside ? *reinterpret_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
+            } else {
+                u32 words[4];
+#pragma unroll
+                for (u32 i = 0; i < 4; ++i) words[i] = inside && 2 * i < s.count ? reinterpret_cast<const u32*>(from)[i] : 0;
+                return make_uint4(words[0], words[1], words[2], words[3]);
+            }
+        };
+        i32 row = top, column = 0;  // of the next tap: where its row lies, and its place in it
+#pragma unroll 1
+        for (u32 first = 0; first < count; first += TAPS) {
+            uint4 taps[TAPS], pixels[TAPS][RUN];
+#pragma unroll
+            for (u32 t = 0; t < TAPS; ++t) {
+                const bool there = first + t < count;
+                taps[t] = there ? weights[(first + t) * pitch] : make_uint4(0, 0, 0, 0);
+#pragma unroll
+                for (u32 o = 0; o < RUN; ++o) {
+                    pixels[t][o] = load(row, left + static_cast<i32>(o * p.window.stride[1] + column * p.window.dilation[1]), there);
+                }
+                if (static_cast<u32>(++column) == columns) column = 0, row += static_cast<i32>(p.window.dilation[0]);
+            }
+#pragma unroll
+            for (u32 t = 0; t < TAPS; ++t) {
+                if (first + t >= count) continue;
+                float w[8];
+                widen(taps[t], w);
+#pragma unroll
+                for (u32 o = 0; o < RUN; ++o) {
+                    float x[8];
+                    widen(pixels[t][o], x);
+#pragma unroll
+                    for (u32 k = 0; k < 8; ++k) sums[o][k] = __fmaf_rn(x[k], w[k], sums[o][k]);
+                }
+            }
+        }
+#pragma unroll
+        for (u32 o = 0; o < RUN; ++o) {
+            if (s.pixel + o < p.frame.y.width) finish_pixel(p.frame, s, s.pixel + o, sums[o]);
+        }
+    });
+}
+
 // Pixels a thread; as bind/depthwise.rs cuts rows.
 constexpr u32 DEPTHWISE_RUN = 2;
 
@@ -153,6 +215,18 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_any(const 
     } else {
         depthwise<0, 1, DEPTHWISE_RUN>(p);
     }
+}
+
+// Windows without a kernel of their own, of whole groups and of pairs.
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_taps(const __grid_constant__ Depthwise p) {
+    wait_for_predecessors();
+    release_successors();
+    depthwise_by_taps<true, 6, DEPTHWISE_RUN>(p);
+}
+extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_taps_in_pairs(const __grid_constant__ Depthwise p) {
+    wait_for_predecessors();
+    release_successors();
+    depthwise_by_taps<false, 6, DEPTHWISE_RUN>(p);
 }
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) depthwise_3_1(const __grid_constant__ Depthwise p) {
     wait_for_predecessors();

@@ -7,6 +7,7 @@
 #include "chain.cuh"
 #include "divide.cuh"
 #include "elementwise.cuh"
+#include "elementwise_halves.cuh"
 
 constexpr u32 NEAR = 3;  // axes that most chains have left
 
@@ -92,10 +93,11 @@ __device__ __forceinline__ void elementwise_chain(const Elementwise& p, const Pl
     float other[N];
     // Values that are read later than by the next call; most chains have none, and then this is never touched.
     float kept[MAX_TAIL][N];
+    const bool stores_halves = p.y.dtype == F16;
     load_runs(p.head.a, places, values);
     if (!p.copy) {
         if (p.head.function < TAIL_ADD) {
-            tail_unary(p.head, values);
+            chain_unary(p.head, p.tail.calls == 0 ? stores_halves : p.tail.head_rounded != 0, values);
         } else {
             load_runs(p.head.b, places, other);
             apply_binary(p.head.function, values, other);
@@ -117,7 +119,7 @@ __device__ __forceinline__ void elementwise_chain(const Elementwise& p, const Pl
         const bool running = call.a.source == index;  // the first operand is the value before it
         if (call.function < TAIL_ADD) {
             if (!running) read(call.a, values);
-            tail_unary(call, values);
+            chain_unary(call, index + 1 == p.tail.calls ? stores_halves : call.rounded != 0, values);
         } else {
             if (call.b.source == index) {
                 copy(values, other);

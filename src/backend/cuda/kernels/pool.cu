@@ -2,7 +2,7 @@
 #include "chain.cuh"
 #include "groups.cuh"
 #include "maxima.cuh"
-#include "window.cuh"
+#include "pool_taps.cuh"
 
 struct Pool {
     PixelFrame frame;
@@ -13,14 +13,6 @@ struct Pool {
 };
 
 static_assert(sizeof(Pool) == sizeof(PixelFrame) + 48 + 64 + 8, "mirrored in bind/pool.rs");
-
-// Positions of taps 0..count of a window along one axis, of which those from `first` to `end` are below `limit`.
-__device__ __forceinline__ u32 taps_below(const Window& w, u32 axis, i64 at, i64 limit) {
-    const i64 room = limit - at;
-    if (room <= 0) return 0;
-    const u32 taps = static_cast<u32>((room + w.dilation[axis] - 1) / w.dilation[axis]);
-    return taps < w.kernel[axis] ? taps : w.kernel[axis];
-}
 
 // Takes a pixel's values into the window's.
 __device__ __forceinline__ void pooled(bool average, const float (&x)[8], float (&v)[8]) {
@@ -97,45 +89,39 @@ __device__ __forceinline__ bool is_square(const Window& w, u32 side) {
 // used.
 template <bool QUICK>
 __device__ __forceinline__ void pool_any(const Pool& p, const Spot& s, float (&v)[8]) {
-    const i64 top = landing(p.window, 0, s.row, 0), left = landing(p.window, 1, s.pixel, 0);
-    const u32 row_end = taps_below(p.window, 0, top, p.x.height), row_first = taps_below(p.window, 0, top, 0);
-    const u32 column_end = taps_below(p.window, 1, left, p.x.width), column_first = taps_below(p.window, 1, left, 0);
+    const LiveTaps live(p.window, s.row, s.pixel, p.x.height, p.x.width);
     const float start = p.average ? 0.0f : __uint_as_float(0xff800000u);
 #pragma unroll
     for (u32 i = 0; i < 8; ++i) v[i] = start;
-    for (u32 i = row_first; i < row_end; ++i) {
+    for (u32 i = live.row_first; i < live.row_end; ++i) {
+        const i64 row = live.top + i * p.window.dilation[0];
         if constexpr (QUICK) {
             constexpr u32 TAPS = 8;
-            for (u32 first = column_first; first < column_end; first += TAPS) {
+            for (u32 first = live.column_first; first < live.column_end; first += TAPS) {
                 uint4 taps[TAPS];
 #pragma unroll
                 for (u32 j = 0; j < TAPS; ++j) {
-                    const i64 column = left + (first + j) * p.window.dilation[1];
-                    taps[j] = load_group(p.x, s, top + i * p.window.dilation[0], column, first + j < column_end);
+                    const i64 column = live.left + (first + j) * p.window.dilation[1];
+                    taps[j] = load_group(p.x, s, row, column, first + j < live.column_end);
                 }
 #pragma unroll
                 for (u32 j = 0; j < TAPS; ++j) {
                     float x[8];
                     widen(taps[j], x);
-                    if (first + j < column_end) pooled(p.average, x, v);
+                    if (first + j < live.column_end) pooled(p.average, x, v);
                 }
             }
         } else {
 #pragma unroll 3
-            for (u32 j = column_first; j < column_end; ++j) {
+            for (u32 j = live.column_first; j < live.column_end; ++j) {
                 float x[8];
-                load_pixel(p.x, s, top + i * p.window.dilation[0], left + j * p.window.dilation[1], x);
+                load_pixel(p.x, s, row, live.left + j * p.window.dilation[1], x);
                 pooled(p.average, x, v);
             }
         }
     }
     if (!p.average) return;
-    u32 count = (row_end - row_first) * (column_end - column_first);
-    if (p.count_pad) {
-        count = taps_below(p.window, 0, top, static_cast<i64>(p.x.height) + p.window.pad_end[0]) *
-                taps_below(p.window, 1, left, static_cast<i64>(p.x.width) + p.window.pad_end[1]);
-    }
-    const float divisor = static_cast<float>(count);
+    const float divisor = live.divisor(p.window, p.x.height, p.x.width, p.count_pad != 0);
 #pragma unroll
     for (u32 i = 0; i < 8; ++i) v[i] = __fdiv_rn(v[i], divisor);
 }

@@ -245,16 +245,7 @@ pub fn three_by_three(
         pad_end: [stride % 2, stride % 2, 0],
         ..Window::new(&[3, 3])
     };
-    let call = Call {
-        primitive: Primitive::Conv { window, groups: 1 },
-        inputs: [x, weights, bias].map(Operand::View).to_vec(),
-        dtype,
-        shape: shape(&dims),
-        rounding: Rounding::Rounded,
-    };
-    let mut operator = fixture::operator(Kernel::Generic, vec![call], vec![y]);
-    operator.class = arithmetic_class(&bench.plan, &operator, target);
-    operator
+    convolution(bench, (window, 1), [x, weights, bias], y, target)
 }
 
 /// A convolution in groups of so many channels, as many results as inputs, in the class that a target computes it in.
@@ -267,12 +258,16 @@ pub fn in_groups(bench: &mut Bench, extents: [u32; 4], group: u32, window: Windo
     let side = |axis, extent| window.output(axis, extent).unwrap();
     let dims = [samples, channels, side(0, rows), side(1, columns)];
     let y = bench.tensor(dtype, &dims, form);
-    let groups = channels / group;
+    convolution(bench, (window, channels / group), [x, weights, bias], y, target)
+}
+
+/// A convolution of halves by a window in so many groups, in the class that a target computes it in.
+fn convolution(bench: &Bench, (window, groups): (Window, u32), inputs: [View; 3], y: View, target: Target) -> Operator {
     let call = Call {
         primitive: Primitive::Conv { window, groups },
-        inputs: [x, weights, bias].map(Operand::View).to_vec(),
-        dtype,
-        shape: shape(&dims),
+        inputs: inputs.map(Operand::View).to_vec(),
+        dtype: DType::F16,
+        shape: y.layout.shape,
         rounding: Rounding::Rounded,
     };
     let mut operator = fixture::operator(Kernel::Generic, vec![call], vec![y]);

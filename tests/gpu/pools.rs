@@ -1,0 +1,83 @@
+//! Pools of every kernel: the bits of the processor, whatever the window, and whatever part of it lies outside.
+
+use crate::onnx::{Graph, int, ints};
+use crate::processor::check_bits;
+use platoon::planner::Ports;
+use platoon::tensor::DType;
+
+/// A square window over a picture.
+struct Window {
+    op: &'static str,
+    x: [i64; 4],
+    kernel: i64,
+    stride: i64,
+    pad: i64,
+    /// Of an average: positions in the padding count.
+    count_pad: bool,
+}
+
+const fn average(x: [i64; 4], [kernel, stride, pad]: [i64; 3], count_pad: bool) -> Window {
+    Window {
+        op: "AveragePool",
+        x,
+        kernel,
+        stride,
+        pad,
+        count_pad,
+    }
+}
+
+const fn maximum(x: [i64; 4], [kernel, stride, pad]: [i64; 3]) -> Window {
+    Window {
+        op: "MaxPool",
+        ..average(x, [kernel, stride, pad], false)
+    }
+}
+
+/// Windows of few and of many taps; channels that fill a block's, some of them, and no whole group; windows almost all outside.
+const WINDOWS: [Window; 13] = [
+    average([2, 128, 32, 31], [17, 8, 8], true),
+    average([1, 256, 16, 32], [17, 8, 8], false),
+    average([1, 256, 16, 32], [9, 4, 4], true),
+    average([2, 200, 20, 21], [7, 3, 2], false),
+    average([1, 40, 63, 64], [6, 1, 0], false),
+    average([3, 8, 9, 9], [9, 1, 0], false),
+    average([1, 136, 7, 5], [13, 1, 6], false),
+    average([1, 20, 30, 30], [8, 4, 1], true),
+    average([2, 64, 29, 30], [3, 2, 1], false),
+    average([1, 16, 14, 14], [5, 1, 2], true),
+    maximum([2, 64, 57, 58], [3, 2, 1]),
+    maximum([1, 32, 20, 21], [13, 1, 6]),
+    maximum([1, 24, 40, 40], [7, 3, 3]),
+];
+
+fn model() -> Vec<u8> {
+    let mut graph = Graph::default();
+    for (i, w) in WINDOWS.iter().enumerate() {
+        let (x, p, y) = (format!("x{i}"), format!("p{i}"), format!("y{i}"));
+        let mut attributes = vec![
+            ints("kernel_shape", &[w.kernel; 2]),
+            ints("strides", &[w.stride; 2]),
+            ints("pads", &[w.pad; 4]),
+        ];
+        if w.count_pad {
+            attributes.push(int("count_include_pad", 1));
+        }
+        graph = graph
+            .input(&x, &w.x)
+            .node(w.op, &x, &p, &attributes)
+            .node("Abs", &p, &y, &[])
+            .output(&y);
+    }
+    graph.file()
+}
+
+#[test]
+fn pools_have_the_processors_bits() {
+    check_bits(
+        "gpu_pools_have_the_processors_bits",
+        &model(),
+        &[(DType::F32, Ports::Declared), (DType::F16, Ports::Half)],
+        &format!("{} pools", WINDOWS.len()),
+    );
+}
