@@ -119,7 +119,7 @@ fn rows_are_normalised_scaled_and_shifted_at_once_and_no_more() {
 
 #[test]
 fn few_values_are_asked_for() {
-    let found = operators([1, 32, 11, 11], 1, |net, draw, y| affine(net, draw, y));
+    let found = operators([1, 32, 11, 11], 1, affine);
     assert_eq!(found.0, found.1);
     let found = operators([1, 5000, 1, 1], 1, |net, _, y| {
         net.unary(Unary::HardSigmoid(Scalar(0.2), Scalar(0.5)), y)
