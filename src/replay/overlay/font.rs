@@ -6,8 +6,6 @@ pub const GLYPH_WIDTH: u32 = 5;
 pub const GLYPH_HEIGHT: u32 = 9;
 /// Columns from one character to the next.
 pub const ADVANCE: u32 = 6;
-/// Rows above the baseline: the height of a capital.
-pub const CAP_HEIGHT: u32 = 7;
 
 /// A glyph's rows, top first; bit 4 is the leftmost column.
 pub type Glyph = [u8; GLYPH_HEIGHT as usize];
