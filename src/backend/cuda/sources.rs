@@ -4,8 +4,11 @@
 //! ties four things together: the program (whose tables mirror the kernels' parameters), the archive, the plan whose
 //! tactics were chosen for these kernels, and measured times.
 
+mod said;
+
 use super::architecture::Toolkit;
 use crate::plan::format::{Digest, Kernel};
+use said::Said;
 use std::collections::BTreeSet;
 
 /// A source file that becomes one cubin.
@@ -134,6 +137,7 @@ pub const UNITS: &[Unit] = &[
 pub const HEADERS: &[Header] = &[
     header!("activations.cuh"),
     header!("attention.cuh"),
+    header!("attention_panels.cuh"),
     header!("attention_sums.cuh"),
     header!("attention_weights.cuh"),
     header!("boxes.cuh"),
@@ -195,7 +199,7 @@ pub const HEADERS: &[Header] = &[
 pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--device-as-default-execution-space"];
 
 /// Bytes of a version of this module's digests: raised when the way they are made changes.
-const RECIPE: &str = "platoon kernels 1";
+const RECIPE: &str = "platoon kernels 2";
 
 /// The unit of a name.
 pub fn unit(name: &str) -> Option<&'static Unit> {
@@ -281,7 +285,7 @@ const fn all_sources() -> u128 {
     let mut hash = fold(FNV_BASIS, RECIPE);
     let mut at = 0;
     while at < UNITS.len() {
-        hash = fold(fold(hash, UNITS[at].name), UNITS[at].source);
+        hash = fold_source(fold(hash, UNITS[at].name), UNITS[at].source);
         let mut only = 0;
         while only < UNITS[at].only.len() {
             hash = fold(hash, UNITS[at].only[only]);
@@ -291,7 +295,7 @@ const fn all_sources() -> u128 {
     }
     at = 0;
     while at < HEADERS.len() {
-        hash = fold(fold(hash, HEADERS[at].name), HEADERS[at].source);
+        hash = fold_source(fold(hash, HEADERS[at].name), HEADERS[at].source);
         at += 1;
     }
     at = 0;
@@ -317,16 +321,25 @@ const fn fold(mut hash: u128, text: &str) -> u128 {
     (hash ^ 0xff).wrapping_mul(FNV_PRIME)
 }
 
+/// The same of a source, of which [`Said`] counts.
+const fn fold_source(mut hash: u128, source: &str) -> u128 {
+    let mut said = Said::new(source);
+    while let Some(byte) = said.next() {
+        hash = (hash ^ byte as u128).wrapping_mul(FNV_PRIME);
+    }
+    (hash ^ 0xff).wrapping_mul(FNV_PRIME)
+}
+
 /// Digest of what one unit's cubin is made from: its source, the headers it includes, options, architecture, toolkit.
 pub fn unit_digest(unit: &Unit, architecture: &str, toolkit: Toolkit) -> Digest {
     let mut text = Text::new();
     text.push(architecture);
     text.push(&toolkit.to_string());
     text.push(unit.name);
-    text.push(unit.source);
+    text.push_source(unit.source);
     for header in included(unit) {
         text.push(header.name);
-        text.push(header.source);
+        text.push_source(header.source);
     }
     text.digest()
 }
@@ -372,6 +385,13 @@ impl Text {
         self.0.extend(part.as_bytes());
     }
 
+    fn push_source(&mut self, source: &str) {
+        let mut said = Said::new(source);
+        let bytes: Vec<u8> = std::iter::from_fn(|| said.next()).collect();
+        self.0.extend((bytes.len() as u64).to_le_bytes());
+        self.0.extend(bytes);
+    }
+
     fn digest(&self) -> Digest {
         Digest::of(&self.0)
     }
@@ -380,6 +400,16 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn comments_and_blanks_are_no_part_of_a_kernel() {
+        let of = |source| fold_source(FNV_BASIS, source);
+        let source = "// What it does.\n__global__ void f(int  a) {\n    a += 1;  // once\n\n}\n";
+        assert_eq!(of(source), of("__global__ void f(int a) {\n  a += 1;\n}\n"));
+        assert_ne!(of(source), of("__global__ void f(int a) {\n  a += 2;\n}\n"));
+        assert_ne!(of("int a;\n"), of("inta;\n"));
+        assert_ne!(of("#define A\nB\n"), of("#define A B\n"));
+    }
 
     #[test]
     fn texts_and_where_they_end_make_the_hash() {
@@ -459,6 +489,18 @@ mod tests {
             assert!(units.iter().all(|name| unit(name).is_some()), "{kernel:?}");
         }
         assert!(serves("conv_mma", Kernel::ConvMma) && !serves("conv_mma", Kernel::Generic) && !serves("nms", Kernel::ConvMma));
+    }
+
+    #[test]
+    fn what_mirrors_a_struct_is_there() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend/cuda");
+        for source in UNITS.iter().map(|u| u.source).chain(HEADERS.iter().map(|h| h.source)) {
+            for named in source.split("mirrored in ").skip(1) {
+                let file = &named[..named.find(".rs").expect("a file") + 3];
+                let text = std::fs::read_to_string(folder.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+                assert!(text.contains("#[repr(C"), "{file}");
+            }
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ struct Attention {
     u32 padding;
 };
 
-static_assert(sizeof(Attention) == 4 * 88 + 60 + 36, "mirrored in bind/attention.rs");
+static_assert(sizeof(Attention) == 4 * 88 + 60 + 36, "mirrored in bind/attention/plain.rs");
 
 // The queries [QUERIES][depth], then a step's keys [depth][KEY_PITCH] and values [KEYS][width].
 extern __shared__ float shared_floats[];

@@ -21,7 +21,7 @@ struct ConvPatchParams {
     Epilogue epilogue;
 };
 
-static_assert(sizeof(ConvPatchParams) == 192 + sizeof(Epilogue) + 48, "mirrored in bind/conv_patch.rs");
+static_assert(sizeof(ConvPatchParams) == 192 + sizeof(Epilogue) + 48, "mirrored in bind/patches.rs");
 
 // A box of a tiled map of samples, rows, columns and channels.
 __device__ __forceinline__ void copy_patch(u32 to, const TensorMap* map, u32 barrier, i32 channel, i32 column, i32 row, i32 batch) {

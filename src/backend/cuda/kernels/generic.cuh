@@ -22,7 +22,7 @@ struct Generic {
     u32 padding;
 };
 
-static_assert(sizeof(Box) == 104 && sizeof(Generic) == 88 + 104 + 1080 + 8, "mirrored in bind/generic.rs");
+static_assert(sizeof(Box) == 104 && sizeof(Generic) == 88 + 104 + 1080 + 8, "mirrored in bind/frame.rs");
 
 __device__ __forceinline__ void coordinates(const Box& box, u32 index, u32 (&at)[MAX_RANK]) {
     u32 rest = index;
