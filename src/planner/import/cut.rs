@@ -30,7 +30,7 @@ pub(super) fn needed<'a>(graph: &'a GraphProto, outputs: &'a [String]) -> Needed
 }
 
 /// The names that a node reads, its branches included.
-fn read<'a>(node: &'a NodeProto, names: &mut BTreeSet<&'a str>) {
+pub(super) fn read<'a>(node: &'a NodeProto, names: &mut BTreeSet<&'a str>) {
     names.extend(node.input.iter().map(String::as_str));
     for branch in node.attribute.iter().filter_map(|a| a.g.as_deref()) {
         branch.node.iter().for_each(|inner| read(inner, names));

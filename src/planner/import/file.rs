@@ -3,7 +3,7 @@
 use super::error::{Fallible, ImportError, Kind, limit, malformed, unsupported};
 use super::host::{Elem, Host, shape_of};
 use super::proto::{ModelProto, TensorProto};
-use super::scan;
+use super::{order, scan};
 use crate::plan::regular;
 use crate::tensor::{Data, Tensor};
 use bytes::Bytes;
@@ -34,7 +34,9 @@ pub(super) fn read_model(file: &Path) -> Result<ModelProto, ImportError> {
         other => Bytes::from(other.map_err(failed)?),
     };
     scan::check(&bytes).map_err(|e| e.in_file(file))?;
-    ModelProto::decode(bytes).map_err(|e| refused(Kind::Malformed, format!("not an ONNX model: {e}")))
+    let mut model = ModelProto::decode(bytes).map_err(|e| refused(Kind::Malformed, format!("not an ONNX model: {e}")))?;
+    model.graph.iter_mut().for_each(order::sort);
+    Ok(model)
 }
 
 /// The files beside `file` that initializers of `model` keep their elements in, each once, in the order of their names.

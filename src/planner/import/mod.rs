@@ -1,6 +1,6 @@
 //! ONNX files to graphs.
 //!
-//! The way of a model: `file` reads its bytes (`scan` bounds what decoding may take, `proto` is the format),
+//! The way of a model: `file` reads its bytes (`scan` bounds what decoding may take, `proto` is the format, `order` sorts nodes),
 //! `import` fixes the inputs' shapes and walks the nodes in order, `ops` says what each ONNX operator means as
 //! primitives and views (`branch` chooses among nodes, `sequence` keeps lists of tensors, `deep` takes values of more axes than
 //! a tensor may have), and `builder` emits them, or folds them at once where all operands are constants (`host`, `fold`). What
@@ -19,6 +19,7 @@ mod host;
 mod inputs;
 mod node;
 mod ops;
+mod order;
 mod proto;
 mod scan;
 mod sequence;
@@ -161,9 +162,16 @@ fn import_node(
                     proto.domain
                 )
             } else {
+                let hint = match proto.domain.as_str() {
+                    "com.microsoft" | "com.microsoft.nchwc" => {
+                        " (onnxruntime writes them into files that it optimises or quantises: give the file from before, save it with \
+                         ORT_ENABLE_BASIC, or quantise it with QuantFormat.QDQ)"
+                    }
+                    _ => "",
+                };
                 format!(
-                    "operators of the domain `{}`: export the network with those of the standard, or cut it in front of this node with \
-                 --output NAME",
+                    "operators of the domain `{}`{hint}: export the network with those of the standard, or cut it in front of this node \
+                     with --output NAME",
                     proto.domain
                 )
             },
