@@ -188,7 +188,11 @@ pub(super) fn local_response(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<O
         .filter(|&s| s >= 1)
         .ok_or_else(|| malformed(format!("{size}")).at("size"))?;
     let places = dims[2..].iter().product::<i64>();
-    let squares = b.binary(Binary::Mul, x, x)?;
+    // Scaled first, squares stay within f16's range as long as what they are added to does.
+    let (root, sign) = (f64::from(alpha.abs()).sqrt(), f64::from(alpha.signum()));
+    let root = b.scalar(x.elem(), root)?;
+    let scaled = b.binary(Binary::Mul, x, &root)?;
+    let squares = b.binary(Binary::Mul, &scaled, &scaled)?;
     let picture = shape_of(&[n, 1, channels, places])?;
     let squares = b.reshape(&squares, picture)?;
     let mut window = Window::new(&[size, 1]);
@@ -196,10 +200,10 @@ pub(super) fn local_response(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<O
     let kind = PoolKind::Average { count_pad: true };
     let mean = b.one(Primitive::Pool { kind, window }, &[&squares], x.elem(), picture)?;
     let mean = b.reshape(&mean, x.shape())?;
-    let (alpha, bias) = (b.scalar(x.elem(), f64::from(alpha))?, b.scalar(x.elem(), f64::from(bias))?);
+    let (sign, bias) = (b.scalar(x.elem(), sign)?, b.scalar(x.elem(), f64::from(bias))?);
     let exponent = b.scalar(x.elem(), f64::from(beta))?;
-    let scaled = b.binary(Binary::Mul, &mean, &alpha)?;
-    let shifted = b.binary(Binary::Add, &scaled, &bias)?;
+    let signed = b.binary(Binary::Mul, &mean, &sign)?;
+    let shifted = b.binary(Binary::Add, &signed, &bias)?;
     let divisor = b.binary(Binary::Pow, &shifted, &exponent)?;
     b.binary(Binary::Div, x, &divisor)
 }
