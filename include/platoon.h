@@ -128,7 +128,14 @@ enum {
 };
 
 /* States of an engine. */
-enum { PLATOON_PREPARED = 2, PLATOON_RUNNING = 3, PLATOON_STATE_FAULTED = 4 };
+enum {
+    PLATOON_STATE_PREPARED = 2,
+    PLATOON_STATE_RUNNING = 3,
+    PLATOON_STATE_FAULTED = 4,
+    /* Names that programs of earlier versions have. */
+    PLATOON_PREPARED = PLATOON_STATE_PREPARED,
+    PLATOON_RUNNING = PLATOON_STATE_RUNNING
+};
 
 /* Kinds of faults. */
 enum {
@@ -394,7 +401,7 @@ typedef struct platoon_tenant_stats {
 /* How an engine is. */
 typedef struct platoon_health {
     uint32_t size;  /* sizeof(platoon_health) */
-    uint32_t state; /* PLATOON_PREPARED ... */
+    uint32_t state; /* PLATOON_STATE_PREPARED ... */
     uint32_t fault; /* PLATOON_FAULT_... */
     int32_t tenant; /* the fault's tenant, or -1 */
     int32_t segment; /* the fault's segment, or -1 */

@@ -101,7 +101,7 @@ static void ages(const char *plans) {
     memset(&health, 0xee, sizeof health);
     health.health.size = sizeof health.health + sizeof health.later;
     OK(platoon_health_of(engine, &health.health));
-    CHECK(health.health.state == PLATOON_PREPARED && health.health.tenant == -1);
+    CHECK(health.health.state == PLATOON_STATE_PREPARED && health.health.tenant == -1);
     CHECK(health.later[0] == 0 && health.later[1] == 0 && health.behind == 0xeeeeeeeeu);
     health.health.size = 4;
     EXPECT(PLATOON_SIZE, platoon_health_of(engine, &health.health));

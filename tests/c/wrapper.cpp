@@ -123,7 +123,7 @@ void frames_own_their_slots(const char *plans) {
         CHECK(report.frame == 2 && report.tenants[1].currency == PLATOON_FRESH && report.tenants[1].finish_ns <= report.total_ns);
         CHECK(!bytes.empty() && bytes == contents(ticket.result(1)));
         CHECK(engine.stats(0).frames == 3 && engine.stats(0, 1).fresh == 3 && engine.stats(0).max_ns >= engine.stats(0).p50_ns);
-        CHECK(engine.health().state == PLATOON_RUNNING && engine.tenant(0, 1).kind == PLATOON_TENSORS);
+        CHECK(engine.health().state == PLATOON_STATE_RUNNING && engine.tenant(0, 1).kind == PLATOON_TENSORS);
     }
     CHECK(heard.lines.back() == "closed" && heard.worst == PLATOON_LOG_INFO);
 }
