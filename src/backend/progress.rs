@@ -217,6 +217,17 @@ impl Progress {
             .or_else(|| open().find(|&s| started(s)))
             .or_else(|| open().next())
     }
+
+    /// The segment to blame when all have ended and `frame` has not: of segments of these tenants, the last one of the first tenant
+    /// whose results are not there, else the last.
+    pub fn last_segment<I>(&self, tenants: I, frame: u64) -> Option<SegmentId>
+    where
+        I: ExactSizeIterator<Item = TenantId> + DoubleEndedIterator + Clone,
+    {
+        let missing = tenants.clone().find(|&tenant| self.tenant_finish(tenant, frame).is_none());
+        let last = missing.and_then(|missing| tenants.clone().rposition(|tenant| tenant == missing));
+        last.or(tenants.len().checked_sub(1)).and_then(SegmentId::from_index)
+    }
 }
 
 #[cfg(test)]
@@ -237,6 +248,18 @@ mod tests {
         fn time(&self, stamp: u64) -> u64 {
             stamp - 1000 + self.asked.fetch_add(1, Ordering::Relaxed)
         }
+    }
+
+    #[test]
+    fn what_hangs_behind_all_segments_is_a_tenant_without_results() {
+        let p = Progress::new(3, 1);
+        let last = || p.last_segment([4, 2, 4].map(TenantId).into_iter(), 0);
+        assert_eq!(last(), Some(SegmentId(2)));
+        p.finish_tenant(TenantId(4), 0, 70);
+        assert_eq!(last(), Some(SegmentId(1)));
+        p.finish_tenant(TenantId(2), 0, 71);
+        assert_eq!(last(), Some(SegmentId(2)));
+        assert_eq!(p.last_segment([].into_iter(), 0), None);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const SPIN_ROUNDS: u32 = 200;
 /// Longest sleep between two looks at the words, so that a backend that rings no bell is heard too.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+/// How long results may be on their way behind a frame's last segment, once the watchdog's time is over.
+const ON_THE_WAY: Duration = Duration::from_millis(200);
 
 impl Engine {
     /// Waits for the frame to end and returns its report; at most `limit`, if given.
@@ -123,7 +125,8 @@ impl Engine {
 
     /// The hang to report, if the oldest frame has run longer than the watchdog allows.
     fn hang(&self, now: Instant) -> Option<Fault> {
-        if now < self.bites_at()? {
+        let bites = self.bites_at()?;
+        if now < bites {
             return None;
         }
         let slot = self.slots.oldest()?;
@@ -131,8 +134,11 @@ impl Engine {
         let segments = &self.plan_of(s.plan).cycle[s.schedule].segments;
         let progress = self.prepared().ok()?.progress(slot).ok()?;
         let stuck = progress.stuck_segment(segments.len(), s.frame);
-        // All segments ended but the frame's word is still on its way: the next look will see it.
-        let segment = stuck.or_else(|| segments.is_empty().then_some(SegmentId(0)))?;
+        // Where all segments have ended, results and the frame's word may still be on their way.
+        let tenants = segments.iter().map(|s| s.tenant);
+        let behind = || progress.last_segment(tenants, s.frame).unwrap_or(SegmentId(0));
+        let late = segments.is_empty() || now.saturating_duration_since(bites) >= ON_THE_WAY;
+        let segment = stuck.or_else(|| late.then(behind))?;
         Some(Fault::Hang {
             tenant: segments.get(segment.index()).map_or(TenantId(0), |s| s.tenant),
             segment,
