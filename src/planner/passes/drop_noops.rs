@@ -1,20 +1,50 @@
-//! Drops nodes that change nothing, a relu of a relu among them, and merges views of views.
+//! Drops nodes that change nothing, a relu of a relu and a sum with zeros among them, and merges views of views.
 
 use super::rewrite::{Index, replace};
-use crate::planner::graph::{Graph, Node, Op, ViewOp};
-use crate::primitive::{Coordinates, PadMode, Primitive, Unary};
+use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
+use crate::primitive::{Binary, Coordinates, PadMode, Primitive, Unary};
 
 pub fn run(graph: &mut Graph) {
     merge_views(graph);
-    let producers = Index::of(graph).producers;
-    for index in 0..graph.nodes.len() {
-        let node = &graph.nodes[index];
-        if is_noop(graph, node) || is_done(graph, &producers, node) {
-            let (from, to) = (node.outputs[0], node.inputs[0]);
+    let index = Index::of(graph);
+    for at in 0..graph.nodes.len() {
+        let node = &graph.nodes[at];
+        let same = if is_noop(graph, node) || is_done(graph, &index.producers, node) {
+            Some(node.inputs[0])
+        } else {
+            neutral(graph, &index, node)
+        };
+        if let Some(to) = same {
+            let from = node.outputs[0];
             replace(graph, from, to);
         }
     }
     super::drop_dead::run(graph);
+}
+
+/// The operand that a sum with zeros or a product with ones is equal to, such as scores under a mask that hides nothing.
+fn neutral(graph: &Graph, index: &Index, node: &Node) -> Option<ValueId> {
+    let Op::Primitive(Primitive::Binary(kind)) = node.op else {
+        return None;
+    };
+    let ([left, right], [output]) = (node.inputs[..].try_into().ok()?, node.outputs[..].try_into().ok()?);
+    let (element, either) = match kind {
+        Binary::Add => (0.0, true),
+        Binary::Mul => (1.0, true),
+        Binary::Sub => (0.0, false),
+        Binary::Div => (1.0, false),
+        _ => return None,
+    };
+    let alike = |value: ValueId| {
+        let (x, y) = (graph.value(value), graph.value(output));
+        x.shape == y.shape && x.dtype == y.dtype
+    };
+    let is_neutral = |value: ValueId| index.scalar(graph, value) == Some(element);
+    if alike(left) && is_neutral(right) {
+        Some(left)
+    } else {
+        (either && alike(right) && is_neutral(left)).then_some(right)
+    }
 }
 
 /// True if the node's only output equals its first input in type, shape and every element.

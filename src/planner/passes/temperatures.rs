@@ -29,8 +29,9 @@ fn find(graph: &Graph, index: &Index, node: usize) -> Option<Found> {
     };
     let [a, b] = index.operands(graph, Binary::Mul, made)?;
     let alone = |value: ValueId| index.uses[value.index()] == 1;
+    // What is added to a product is not multiplied with its queries.
     let product = |value: ValueId| match index.primitive(graph, value) {
-        Some((product, Primitive::MatMul)) if alone(value) => Some(product),
+        Some((product, Primitive::MatMul)) if alone(value) && graph.nodes[product].inputs.len() == 2 => Some(product),
         _ => None,
     };
     let found = |scores: ValueId, factors: ValueId| {

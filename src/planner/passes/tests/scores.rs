@@ -46,3 +46,35 @@ fn scores_that_somebody_else_reads_or_that_are_shared_along_another_axis_stay() 
     assert_eq!(left(windows(4, &[1, 1, 2, 8, 8], true)).len(), 4);
     assert_eq!(left(windows(3, &[1, 1, 2, 8, 8], false)).len(), 4);
 }
+
+/// A product by constant weights, with a bias or not, times a factor for each matrix, and shares of that.
+fn tempered(bias: bool) -> (Net, Draw) {
+    let (mut net, mut draw) = (Net::default(), Draw::new(9));
+    let x = net.input(&[1, 4, 6, 8]);
+    let mut operands = vec![x, net.constant(draw.tensor(&[1, 4, 8, 6]))];
+    if bias {
+        let bias = net.constant(draw.tensor(&[6]));
+        operands.push(net.view(ViewOp::Broadcast, bias, &[1, 4, 6, 6]));
+    }
+    let scores = net.node(Op::Primitive(Primitive::MatMul), &operands, &[1, 4, 6, 6]);
+    let factors = net.constant(draw.tensor(&[4, 1, 1]));
+    let scaled = net.binary(Binary::Mul, scores, factors);
+    let shares = net.same(Primitive::Softmax { axis: 3 }, &[scaled]);
+    net.output(shares);
+    (net, draw)
+}
+
+#[test]
+fn temperatures_move_to_queries_of_products_without_a_bias_alone() {
+    for bias in [false, true] {
+        let (net, mut draw) = tempered(bias);
+        let graph = run(net.graph.clone(), PassSet::LONG_ATTENTION).unwrap();
+        let inputs = [draw.tensor(&[1, 4, 6, 8])];
+        close(&evaluate(&graph, &inputs), &evaluate(&net.graph, &inputs), 1e-5, "temperatures");
+        let last = graph.nodes.iter().rposition(|n| n.op == Op::Primitive(Primitive::MatMul)).unwrap();
+        let behind = graph.nodes[last..]
+            .iter()
+            .any(|n| n.op == Op::Primitive(Primitive::Binary(Binary::Mul)));
+        assert_eq!(behind, bias, "scores are multiplied");
+    }
+}
