@@ -12,7 +12,7 @@
 //! | `Unary`, `Binary`, `Copy` | shape of the output | any |
 //! | `Pool` | x `[N,C,s..]` | `[N,C,s'..]`, for max optionally the winners' flat indices (i32) |
 //! | `Reduce` | x | x's shape with the reduced axes at 1 |
-//! | `Softmax`, `Normalise` | x | same |
+//! | `Softmax`, `Normalise`, `RmsNormalise` | x | same |
 //! | `GroupNormalise` | x `[N,C,s..]` | same |
 //! | `Attention` | queries `[..,M,D]`, keys `[..,D,K]`, values `[..,K,E]` (same leading axes), optional mask `[..,M,K]` | `[..,M,E]` |
 //! | `Pad`, `Resize` | x | same rank |
@@ -26,11 +26,10 @@
 //! | `Sample` | x `[N,C,H,W]`, grid `[N,H',W',2]`, or moves of `T` taps in `G` groups `[N,2GT,H',W']` and optionally factors `[N,GT,H',W']` | `[N,C,H',W']`, or `[N,CT,H',W']` |
 //! | `Sources` | places of updates `[K]` (i32) | sources of rows `[R]` (i32) |
 //! | `Lstm` | gate pre-activations `[T,B,4H]`, R `[4H,H]`, optionally h0 and c0 `[B,H]` | y `[T,B,H]`, optionally c `[B,H]` after the last step |
+//! | `Gru` | gate pre-activations `[T,B,4H]`, R `[4H,H]`, optionally h0 `[B,H]` | y `[T,B,H]` |
 
 use crate::limits::MAX_RANK;
-use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
 
 /// A sliding window over up to three spatial axes (axes 2.. of `[N, C, spatial..]`); entries beyond `axes` are 1, 1, 1, 0, 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -259,6 +258,8 @@ pub enum ResizeMode {
         /// Widen the filter by the scale when shrinking.
         antialias: bool,
     },
+    /// Separable linear, widened when shrinking, of the taps inside the input alone, as PyTorch and Pillow do it.
+    LinearInside,
 }
 
 /// How a nearest resize rounds a source coordinate.
@@ -445,51 +446,32 @@ pub enum Primitive {
         /// All rows are alike: those without an update come from 0, and the updates begin at 1. Else they begin behind the rows.
         common: bool,
     },
-}
-
-/// A share of an output: a range of the batch axis and a range of rows ([`Shape::row_axis`]).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Region {
-    /// Positions along axis 0.
-    pub batch: Range<u32>,
-    /// Positions along the row axis, `0..1` where the shape has none.
-    pub rows: Range<u32>,
-}
-
-impl Region {
-    /// All of `shape`.
-    pub fn whole(shape: Shape) -> Region {
-        Region {
-            batch: 0..shape.batch(),
-            rows: 0..shape.rows(),
-        }
-    }
-
-    /// True if nothing is in it.
-    pub fn is_empty(&self) -> bool {
-        self.batch.is_empty() || self.rows.is_empty()
-    }
-
-    /// True if `other` lies inside.
-    pub fn contains(&self, other: &Region) -> bool {
-        let inside = |a: &Range<u32>, b: &Range<u32>| a.start <= b.start && b.end <= a.end;
-        other.is_empty() || (inside(&self.batch, &other.batch) && inside(&self.rows, &other.rows))
-    }
-
-    /// The smallest region that holds both.
-    pub fn hull(&self, other: &Region) -> Region {
-        let hull = |a: &Range<u32>, b: &Range<u32>| a.start.min(b.start)..a.end.max(b.end);
-        if self.is_empty() {
-            return other.clone();
-        }
-        if other.is_empty() {
-            return self.clone();
-        }
-        Region {
-            batch: hull(&self.batch, &other.batch),
-            rows: hull(&self.rows, &other.rows),
-        }
-    }
+    /// A layer of gated recurrent units (Cho et al. 2014) whose reset gates act behind the recurrence, as cuDNN and PyTorch have them
+    /// (ONNX's `linear_before_reset`), over `T` steps, one direction.
+    ///
+    /// Gates lie in the order z, r, n, x along `4H`: of the hidden gate, n is what the reset gate multiplies (the recurrence and its
+    /// bias), x the rest (the input and its bias), whose rows of R are zeros in what importers make. For each step, with h of the step
+    /// before (zeros before the first unless given):
+    ///
+    /// ```text
+    /// g = pre-activation + sum over k of h[k] * R[g][k]     for each of the 4H gate values, one fma per k, ascending, in f32
+    /// z, r = sigmoid(g_z), sigmoid(g_r);   fresh = tanh(fma(r, g_n, g_x))
+    /// h = fma(z, h - fresh, fresh)                          rounded to the element type at every step: this is y
+    /// ```
+    ///
+    /// Rows of the output (axis 1, the batch) do not depend on each other, steps do.
+    Gru {
+        /// Walk from the last step to the first; y stays in the order of the input.
+        reverse: bool,
+    },
+    /// Root mean square normalisation (Zhang and Sennrich 2019) along one axis, without a scale: [`Primitive::Normalise`] with 0 for the
+    /// mean, `x / sqrt(sum of x^2 / n + epsilon)`.
+    RmsNormalise {
+        /// The axis.
+        axis: u8,
+        /// What is added to the mean of the squares.
+        epsilon: Scalar,
+    },
 }
 
 /// Why a primitive does not fit its operands.
@@ -513,10 +495,14 @@ pub enum PrimitiveError {
 }
 
 mod picture;
+mod recurrence;
+mod region;
 mod rules;
 mod sample;
 mod split;
 
 pub use picture::{ColorOrder, Crop, Fit, MAX_CROP_MARGIN, Nms, Placement, Prepare};
+pub use recurrence::Cell;
+pub use region::Region;
 pub use sample::{Outside, Places, Sample, Sampling};
 pub use split::Splits;

@@ -123,12 +123,16 @@ pub fn weighted(resize: &Resize, axis: usize, input: u32, output: u32) -> Result
     // The filter's half width in input elements, and the filter at a distance.
     let (antialias, half, cubic) = match resize.mode {
         ResizeMode::Linear { antialias } => (antialias, 1.0, None),
+        ResizeMode::LinearInside => (true, 1.0, None),
         ResizeMode::Cubic {
             coefficient, antialias, ..
         } => (antialias, 2.0, Some(f64::from(coefficient.0))),
         ResizeMode::Nearest(_) => return Err(PrimitiveError::Attribute),
     };
-    let exclude = matches!(resize.mode, ResizeMode::Cubic { exclude_outside: true, .. });
+    let exclude = matches!(
+        resize.mode,
+        ResizeMode::Cubic { exclude_outside: true, .. } | ResizeMode::LinearInside
+    );
     let shrink = if antialias { rule.scale.min(1.0) } else { 1.0 };
     let reach = (half / shrink).ceil();
     let (from, to) = (u64::from(input), u64::from(output));

@@ -316,7 +316,12 @@ struct Differences {
 /// True if the GPU computes the operator in the processor's order, so that every bit is the same. Tensor cores add in their own, and
 /// so do normalisations of halves and sums in several ranges.
 fn keeps_order(operator: &Operator) -> bool {
-    let normalises = |p: &Primitive| matches!(p, Primitive::Normalise { .. } | Primitive::GroupNormalise { .. });
+    let normalises = |p: &Primitive| {
+        matches!(
+            p,
+            Primitive::Normalise { .. } | Primitive::RmsNormalise { .. } | Primitive::GroupNormalise { .. }
+        )
+    };
     let halves = operator.outputs.iter().any(|v| v.dtype == DType::F16);
     let one_range = operator.class.split_k <= 1;
     operator.class.family == Family::Fma && one_range && !(halves && operator.calls.iter().any(|c| normalises(&c.primitive)))

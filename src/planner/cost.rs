@@ -28,7 +28,7 @@ fn operations(call: &Call) -> u64 {
         Primitive::MatMul => shape(0).map_or(1, |a| u64::from(a.dim(a.rank().saturating_sub(1)))),
         Primitive::Pool { window, .. } => window.taps(),
         Primitive::Reduce { .. } => shape(0).map_or(1, |x| x.elements().checked_div(out).unwrap_or(1)),
-        Primitive::Softmax { .. } | Primitive::Normalise { .. } | Primitive::GroupNormalise { .. } => 12,
+        Primitive::Softmax { .. } | Primitive::Normalise { .. } | Primitive::RmsNormalise { .. } | Primitive::GroupNormalise { .. } => 12,
         // A key's product with the query is shared by the elements of its value.
         Primitive::Attention { .. } => shape(1).map_or(1, |k| {
             let (d, keys) = (
@@ -38,7 +38,7 @@ fn operations(call: &Call) -> u64 {
             keys + ((d + 12) * keys).div_ceil(u64::from(call.shape.dim(call.shape.rank().saturating_sub(1))).max(1))
         }),
         // Four gates of one multiply-add per hidden unit.
-        Primitive::Lstm { .. } => 4 * u64::from(call.shape.dim(2)),
+        Primitive::Lstm { .. } | Primitive::Gru { .. } => 4 * u64::from(call.shape.dim(2)),
         Primitive::Sample(_) => 16,
         Primitive::Resize(_) | Primitive::Prepare(_) | Primitive::Crop(_) => 8,
         _ => 1,
@@ -108,7 +108,7 @@ pub fn estimate(operator: &Operator, board: &BoardRecord) -> Nanos {
 /// about as long as two issues (1.7 to 2.1 microseconds on an H200, whatever the batch).
 fn waits(operator: &Operator, board: &BoardRecord) -> u64 {
     let steps = |call: &Call| match call.primitive {
-        Primitive::Lstm { .. } => u64::from(call.shape.dim(0)),
+        Primitive::Lstm { .. } | Primitive::Gru { .. } => u64::from(call.shape.dim(0)),
         _ => 0,
     };
     match board.backend {

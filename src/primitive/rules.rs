@@ -25,6 +25,7 @@ impl Primitive {
             Primitive::Nms(_) => ((2, 2), (2, 2)),
             Primitive::Crop(_) => ((3, 3), (2, 2)),
             Primitive::Lstm { .. } => ((2, 4), (1, 2)),
+            Primitive::Gru { .. } => ((2, 3), (1, 1)),
             Primitive::Attention { .. } => ((3, 4), (1, 1)),
             Primitive::Sample(Sample {
                 places: Places::Grid { .. },
@@ -132,7 +133,7 @@ impl Primitive {
                 need(usize::from(*axis) < x.rank(), Attribute)?;
                 need(x == y, BadShape)
             }
-            Primitive::Normalise { axis, epsilon } => {
+            Primitive::Normalise { axis, epsilon } | Primitive::RmsNormalise { axis, epsilon } => {
                 need(xt == yt && xt.is_float(), Type)?;
                 need(usize::from(*axis) < x.rank() && epsilon.0.is_finite(), Attribute)?;
                 need(x == y, BadShape)
@@ -280,9 +281,10 @@ impl Primitive {
                 need(x.rank() == 1 && y.rank() == 1, BadShape)?;
                 need(x.elements() + y.elements() < 1 << 31, BadShape)
             }
-            Primitive::Lstm { .. } => {
-                // Both initial states or none.
-                need(inputs.len() != 3, Arity)?;
+            Primitive::Lstm { .. } | Primitive::Gru { .. } => {
+                // All initial states or none.
+                let states = self.recurrence().map_or(0, |(cell, _)| cell.states());
+                need(inputs.len() == 2 || inputs.len() == 2 + states, Arity)?;
                 need(inputs.iter().chain(outputs).all(|(t, _)| *t == xt) && xt.is_float(), Type)?;
                 need(x.rank() == 3 && y.rank() == 3, BadShape)?;
                 let (steps, rows, hidden) = (y.dim(0), y.dim(1), y.dim(2));

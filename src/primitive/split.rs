@@ -37,7 +37,10 @@ impl Primitive {
                 batch: both.batch,
                 rows: both.rows && output.rank() <= 4,
             },
-            Primitive::Softmax { axis } | Primitive::Normalise { axis, .. } | Primitive::ArgMax { axis } => along(usize::from(*axis)),
+            Primitive::Softmax { axis }
+            | Primitive::Normalise { axis, .. }
+            | Primitive::RmsNormalise { axis, .. }
+            | Primitive::ArgMax { axis } => along(usize::from(*axis)),
             Primitive::Reduce { axes, .. } => Splits {
                 batch: both.batch && axes & 1 == 0,
                 rows: both.rows && output.row_axis().is_some_and(|a| axes & (1 << a) == 0),
@@ -48,7 +51,7 @@ impl Primitive {
                 rows: false,
             },
             // The steps follow each other; the rows are the batch.
-            Primitive::Lstm { .. } | Primitive::Prepare(_) => Splits {
+            Primitive::Lstm { .. } | Primitive::Gru { .. } | Primitive::Prepare(_) => Splits {
                 batch: false,
                 rows: both.rows,
             },
@@ -82,7 +85,7 @@ impl Primitive {
                 whole.rows
             }),
             Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Copy => region.clone(),
-            Primitive::Softmax { .. } | Primitive::Normalise { .. } | Primitive::ArgMax { .. } => {
+            Primitive::Softmax { .. } | Primitive::Normalise { .. } | Primitive::RmsNormalise { .. } | Primitive::ArgMax { .. } => {
                 let splits = self.splits(output);
                 Region {
                     batch: if splits.batch { region.batch.clone() } else { whole.batch },
@@ -141,7 +144,7 @@ impl Primitive {
                 ..
             }) if index > 0 => region.clone(),
             Primitive::Sample(_) => same_rank_rows(whole.rows),
-            Primitive::Lstm { .. } => match index {
+            Primitive::Lstm { .. } | Primitive::Gru { .. } => match index {
                 0 => same_rank_rows(region.rows.clone()),
                 1 => whole,
                 _ => state_rows(&region.rows),

@@ -17,7 +17,7 @@ pub fn multiply_adds(graph: &Graph) -> u64 {
                 shape(&node.outputs, 0).elements() * u64::from(a.dim(a.rank() - 1))
             }
             // Four gates of each state read all states; their inputs are a matrix product of its own.
-            Op::Primitive(Primitive::Lstm { .. }) => {
+            Op::Primitive(Primitive::Lstm { .. } | Primitive::Gru { .. }) => {
                 let y = shape(&node.outputs, 0);
                 y.elements() * 4 * u64::from(y.dim(2))
             }

@@ -88,7 +88,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             forms.pixels()
         }
         (Kernel::MatMul, P::MatMul) => forms.matrices(),
-        (Kernel::Recurrent, P::Lstm { .. }) => {
+        (Kernel::Recurrent, P::Lstm { .. } | P::Gru { .. }) => {
             forms.alone()?;
             forms.sequences()
         }

@@ -332,7 +332,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(operator.class.split_k == conv_wgmma::splits(&product), Misfit::Class)?;
             need(entry.serves(&product, operator.class.split_k), Misfit::Tile)
         }
-        (Kernel::Recurrent, P::Lstm { .. }) if operator.class.family == Family::TensorCore => {
+        (Kernel::Recurrent, P::Lstm { .. } | P::Gru { .. }) if operator.class.family == Family::TensorCore => {
             need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
             need(operator.calls.len() == 1 && operator.class.split_k <= 1, Misfit::Tail)?;
             recurrent::product(plan, operator)

@@ -125,7 +125,9 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
                 | P::TopK
                 | P::ArgMax { .. }
                 | P::Lstm { .. }
+                | P::Gru { .. }
                 | P::Normalise { .. }
+                | P::RmsNormalise { .. }
                 | P::GroupNormalise { .. }
                 | P::Attention { .. }
                 | P::Sample(_)
@@ -190,7 +192,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             if is_planes(operator) { Ok(()) } else { pixels(x, y) }
         }
         (Kernel::MatMul, P::MatMul) | (Kernel::Softmax, P::Softmax { .. }) => Ok(()),
-        (Kernel::Normalise, P::Normalise { .. }) => Ok(()),
+        (Kernel::Normalise, P::Normalise { .. } | P::RmsNormalise { .. }) => Ok(()),
         (Kernel::GroupNormalise, P::GroupNormalise { .. }) => group_normalise::fits(x),
         (Kernel::Attention, P::Attention { .. }) => {
             let last = |v: &View| v.layout.shape.dim(v.layout.shape.rank().saturating_sub(1));
@@ -198,7 +200,9 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(call.inputs.len() == 3, Misfit::Primitive)?;
             need(operator.calls.len() == 1, Misfit::Tail)
         }
-        (Kernel::Recurrent, P::Lstm { .. }) => need(operator.calls.len() == 1 && call.shape.dim(2) <= MAX_HIDDEN, Misfit::Tail),
+        (Kernel::Recurrent, P::Lstm { .. } | P::Gru { .. }) => {
+            need(operator.calls.len() == 1 && call.shape.dim(2) <= MAX_HIDDEN, Misfit::Tail)
+        }
         _ => Err(Misfit::Primitive),
     }
 }

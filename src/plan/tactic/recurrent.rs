@@ -1,9 +1,8 @@
-//! Recurrent layers on tensor cores: what they take of a layer of long short-term memory.
+//! Recurrent layers on tensor cores: what they take of a layer.
 
 use super::Misfit;
 use super::forms::need;
 use crate::plan::format::{Operand, Operator, Plan, Space, View};
-use crate::primitive::Primitive;
 use crate::tensor::DType;
 
 /// Most hidden units: h and c of 16 rows lie in the shared memory of every GPU.
@@ -12,7 +11,7 @@ const MAX_HIDDEN: u32 = 512;
 /// Gate pre-activations, weights and results are f16, the weights constant.
 pub(super) fn product(plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
     let call = operator.calls.first().ok_or(Misfit::Primitive)?;
-    need(matches!(call.primitive, Primitive::Lstm { .. }), Misfit::Primitive)?;
+    need(call.primitive.recurrence().is_some(), Misfit::Primitive)?;
     let view = |index: usize| match call.inputs.get(index) {
         Some(Operand::View(view)) => Ok(view),
         _ => Err(Misfit::Primitive),

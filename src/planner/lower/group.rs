@@ -346,6 +346,7 @@ fn is_head(graph: &Graph, node: usize) -> bool {
                         | Primitive::ConvTranspose { .. }
                         | Primitive::MatMul
                         | Primitive::Normalise { .. }
+                        | Primitive::RmsNormalise { .. }
                         | Primitive::GroupNormalise { .. }
                         | Primitive::Gather { .. }
                         | Primitive::Reduce {

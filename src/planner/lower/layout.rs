@@ -38,6 +38,7 @@ fn keeps_order(primitive: &Primitive) -> bool {
             | Primitive::Reduce { .. }
             | Primitive::Softmax { .. }
             | Primitive::Normalise { .. }
+            | Primitive::RmsNormalise { .. }
             | Primitive::GroupNormalise { .. }
             | Primitive::Pad { .. }
             | Primitive::ArgMax { .. }
@@ -108,7 +109,9 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                 }
                 // Rows that are brought into order stay so.
                 let scattered = |&(n, p): &(usize, &Primitive)| match p {
-                    Primitive::Normalise { axis, .. } => scatters_rows(&layouts[graph.nodes[n].inputs[0].index()], usize::from(*axis)),
+                    Primitive::Normalise { axis, .. } | Primitive::RmsNormalise { axis, .. } => {
+                        scatters_rows(&layouts[graph.nodes[n].inputs[0].index()], usize::from(*axis))
+                    }
                     _ => false,
                 };
                 like = like.filter(|_| !primitives.iter().any(scattered));

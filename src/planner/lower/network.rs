@@ -505,7 +505,11 @@ impl Network<'_> {
         let side_by_side = match primitive {
             p if is_spatial(p) && k == 0 && !reads_pictures(p) => 1,
             Primitive::MatMul if k == 0 => shape.rank() - 1,
-            Primitive::Normalise { axis, .. } if k == 0 && self.orders_rows(&place.view, usize::from(*axis)) => usize::from(*axis),
+            Primitive::Normalise { axis, .. } | Primitive::RmsNormalise { axis, .. }
+                if k == 0 && self.orders_rows(&place.view, usize::from(*axis)) =>
+            {
+                usize::from(*axis)
+            }
             Primitive::Binary(_) => return Ok(self.as_result(value, place, result)),
             _ => return Ok(place),
         };
@@ -517,7 +521,7 @@ impl Network<'_> {
             return Ok(copy.clone());
         }
         let order = match primitive {
-            Primitive::MatMul | Primitive::Normalise { .. } => Layout::contiguous(shape),
+            Primitive::MatMul | Primitive::Normalise { .. } | Primitive::RmsNormalise { .. } => Layout::contiguous(shape),
             p if convolves(p, place.view.dtype, shape) => apart(shape).unwrap_or(Layout::channels_last(shape)),
             _ => Layout::channels_last(shape),
         };

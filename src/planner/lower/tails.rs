@@ -30,7 +30,7 @@ pub fn stores(graph: &Graph, producers: &[Option<usize>], members: &[usize], nod
         Op::Primitive(primitive) => Some(primitive),
         _ => None,
     };
-    if let Some(Primitive::Normalise { axis, .. }) = primitive(members[0]) {
+    if let Some(Primitive::Normalise { axis, .. } | Primitive::RmsNormalise { axis, .. }) = primitive(members[0]) {
         let rows = graph.value(graph.nodes[members[0]].outputs[0]);
         let last = usize::from(*axis) + 1 == rows.shape.rank() && rows.shape.dim(usize::from(*axis)).is_multiple_of(GROUP);
         let constant = |v: &ValueId| strided::constant(graph, producers, *v).is_some();

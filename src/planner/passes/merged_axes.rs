@@ -49,7 +49,9 @@ fn merged(graph: &Graph, index: &Index) -> Vec<bool> {
                 same && is_matrix(graph, index, node.inputs[1])
             }
             Op::Primitive(Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Copy) => reads_merged,
-            Op::Primitive(Primitive::Normalise { axis, .. } | Primitive::Softmax { axis }) => reads_merged && usize::from(*axis) == last,
+            Op::Primitive(Primitive::Normalise { axis, .. } | Primitive::RmsNormalise { axis, .. } | Primitive::Softmax { axis }) => {
+                reads_merged && usize::from(*axis) == last
+            }
             _ => false,
         };
     }
@@ -88,7 +90,9 @@ fn repeated(work: &mut Reaxed, graph: &mut Graph, source: ValueId, value: ValueI
 
 /// A function of rows as that of the last of three axes.
 fn merge(node: &mut Node) {
-    if let Op::Primitive(Primitive::Normalise { axis, .. } | Primitive::Softmax { axis }) = &mut node.op {
+    if let Op::Primitive(Primitive::Normalise { axis, .. } | Primitive::RmsNormalise { axis, .. } | Primitive::Softmax { axis }) =
+        &mut node.op
+    {
         *axis = 2;
     }
 }

@@ -172,7 +172,12 @@ impl Steps<'_> {
         let it = self.graph.value(value);
         let rows = matches!(
             self.index.primitive(self.graph, value)?.1,
-            Primitive::MatMul | Primitive::Normalise { .. } | Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Gather { .. }
+            Primitive::MatMul
+                | Primitive::Normalise { .. }
+                | Primitive::RmsNormalise { .. }
+                | Primitive::Unary(_)
+                | Primitive::Binary(_)
+                | Primitive::Gather { .. }
         );
         // Pictures are stored channels-last, whatever their axes say.
         let ordered = stored(self.graph, self.index, value, DEEPEST).is_some_and(|at| at.layout.is_contiguous());

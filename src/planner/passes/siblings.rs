@@ -65,7 +65,7 @@ fn product(graph: &Graph, index: &Index, node: usize) -> Option<Product> {
     let takes_a_share = |reader: &Node| match &reader.op {
         Op::View(_) => true,
         Op::Primitive(Primitive::Unary(_) | Primitive::Binary(_)) => several,
-        Op::Primitive(Primitive::Reduce { .. } | Primitive::Normalise { .. }) => true,
+        Op::Primitive(Primitive::Reduce { .. } | Primitive::Normalise { .. } | Primitive::RmsNormalise { .. }) => true,
         _ => false,
     };
     let read_in_shares = || {

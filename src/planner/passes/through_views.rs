@@ -119,6 +119,7 @@ pub(super) fn stored(graph: &Graph, index: &Index, value: ValueId, deepest: usiz
             | Primitive::Binary(_)
             | Primitive::Copy
             | Primitive::Normalise { .. }
+            | Primitive::RmsNormalise { .. }
             | Primitive::GroupNormalise { .. }
             | Primitive::Softmax { .. }
             | Primitive::Reduce { .. },

@@ -11,7 +11,7 @@ use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::conv_3x3::COLUMNS;
 use crate::plan::tactic::conv_chains;
 use crate::plan::tactic::conv_grouped::{self, GroupedTile};
-use crate::plan::tactic::conv_patch::{Kept, PatchTile};
+use crate::plan::tactic::conv_patch::PatchTile;
 use crate::plan::tactic::conv_shallow::ShallowTile;
 use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
@@ -311,13 +311,5 @@ impl Footprint {
             Tiles::Samples { samples: each, blocks } => samples.div_ceil(u64::from(each)).saturating_mul(u64::from(blocks)),
         };
         tiles.clamp(1, u64::from(u32::MAX)) as u32
-    }
-
-    /// Whether blocks keep the same channels for all their tiles.
-    pub fn keeps_channels(&self, operator: &Operator) -> bool {
-        match operator.tactic.kernel {
-            Kernel::ConvPatch => PatchTile::of(operator.tactic).is_some_and(|e| matches!(e.kept, Kept::Weights { .. })),
-            kernel => kernel == Kernel::ConvGrouped,
-        }
     }
 }

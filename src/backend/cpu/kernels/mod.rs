@@ -64,11 +64,6 @@ impl Compiler {
         self.kernels.isa()
     }
 
-    /// Bytes of all packed weights so far.
-    pub fn packed_bytes(&self) -> u64 {
-        self.packings.bytes()
-    }
-
     /// Compiles `operator` with the kernel that its tactic names. `sections` holds the plan's weight sections.
     ///
     /// # Errors

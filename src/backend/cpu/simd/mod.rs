@@ -50,7 +50,7 @@ mod tests;
 pub use convert::BilinearRow;
 pub use igemm::{Gemm, Igemm};
 pub use pack::{depthwise_packed_len, pack_depthwise, packed_len};
-pub use recurrent::LstmCell;
+pub use recurrent::RecurrentCell;
 pub use step::{Binary, MAX_STEPS, MapRows, Operand, Step, Unary};
 pub use table::Kernels;
 pub use window::{Depthwise, Pool, PoolKind, Window};

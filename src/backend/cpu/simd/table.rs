@@ -3,7 +3,7 @@
 use super::convert::{self, BilinearRow};
 use super::igemm::{self, Gemm, Igemm};
 use super::pack;
-use super::recurrent::{self, LstmCell};
+use super::recurrent::{self, RecurrentCell};
 use super::step::{self, Binary, MAX_STEPS, MapRows, Operand, Step, Unary};
 use super::vector::{LANES, Simd, Task};
 use super::window::{self, Depthwise, Pool};
@@ -31,7 +31,8 @@ pub struct Kernels {
     add_rows: unsafe fn(&AddRows),
     add_products: unsafe fn(&AddProducts<'_>),
     softmax: unsafe fn(&Softmax),
-    lstm_cell: unsafe fn(&LstmCell),
+    lstm_cell: unsafe fn(&RecurrentCell),
+    gru_cell: unsafe fn(&RecurrentCell),
     u8_to_f32: unsafe fn(&FromBytes<'_>),
     widen: unsafe fn(&mut Widen<'_>),
     narrow: unsafe fn(&mut Narrow<'_>),
@@ -159,7 +160,8 @@ entries! {
             }
         }
     }
-    run_lstm_cell(a: &LstmCell, s) { recurrent::lstm_cell(s, a) }
+    run_lstm_cell(a: &RecurrentCell, s) { recurrent::lstm_cell(s, a) }
+    run_gru_cell(a: &RecurrentCell, s) { recurrent::gru_cell(s, a) }
     run_u8_to_f32(a: &FromBytes<'_>, s) {
         convert::u8_to_f32(s, a.src, a.dst, a.n, a.mean, a.inv, a.swap);
     }
@@ -185,6 +187,7 @@ const fn table<S: Simd>() -> Kernels {
         add_products: run_add_products::<S>,
         softmax: run_softmax::<S>,
         lstm_cell: run_lstm_cell::<S>,
+        gru_cell: run_gru_cell::<S>,
         u8_to_f32: run_u8_to_f32::<S>,
         widen: run_widen::<S>,
         narrow: run_narrow::<S>,
@@ -323,14 +326,24 @@ impl Kernels {
         unsafe { (self.map_rows)(args) }
     }
 
-    /// One step of a row of an LSTM; see [`LstmCell`].
+    /// One step of a row of an LSTM; see [`RecurrentCell`].
     ///
     /// # Safety
     ///
-    /// `gates` is valid for reading `4 n` floats, `c` for reading and writing `n`, `h` for writing `n`, and none overlaps another.
-    pub unsafe fn lstm_cell(&self, args: &LstmCell) {
+    /// `gates` is valid for reading `4 n` floats, `state` for reading and writing `n`, `h` for writing `n`, and none overlaps another.
+    pub unsafe fn lstm_cell(&self, args: &RecurrentCell) {
         // SAFETY: as in `igemm`.
         unsafe { (self.lstm_cell)(args) }
+    }
+
+    /// One step of a row of a GRU.
+    ///
+    /// # Safety
+    ///
+    /// As [`Kernels::lstm_cell`].
+    pub unsafe fn gru_cell(&self, args: &RecurrentCell) {
+        // SAFETY: as in `igemm`.
+        unsafe { (self.gru_cell)(args) }
     }
 
     /// Depthwise convolution along an output row; see [`Depthwise`].

@@ -1,4 +1,4 @@
-//! Layer normalisation along any axis: `kernels/normalise.cu`, and `kernels/normalise_rows.cu` for rows of halves side by side.
+//! Layer and root mean square normalisation along any axis: `kernels/normalise.cu`, and `kernels/normalise_rows.cu` for rows of halves side by side.
 
 use super::frame::{ElementBox, Frame};
 use super::operands::{check, head, input, output};
@@ -33,10 +33,12 @@ struct Params {
     axis: u32,
     epsilon: f32,
     count: f32,
+    centre: f32,
     columns: u32,
     across: u32,
     first: u32,
     groups: Divisor,
+    padding: u32,
 }
 
 /// Of rows of halves side by side, scaled and shifted by constants or as they are.
@@ -54,8 +56,10 @@ struct RowsParams {
     shift: u64,
     extent: u32,
     count: f32,
+    centre: f32,
     epsilon: f32,
     tiles: u32,
+    padding: u32,
 }
 
 /// Most elements of such rows, the threads that a row has, and the blocks that share a multiprocessor: of any rows, and of full ones.
@@ -106,22 +110,30 @@ struct Normalise {
     operator: Operator,
     axis: usize,
     epsilon: f32,
+    centred: bool,
 }
 
 /// Compiles a normalisation with any tail of floats.
 pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
-    let Primitive::Normalise { axis, epsilon } = head(operator)?.primitive else {
+    let primitive = head(operator)?.primitive;
+    let (Primitive::Normalise { axis, epsilon } | Primitive::RmsNormalise { axis, epsilon }) = primitive else {
         return Err(BindError::Tactic("it is no normalisation"));
     };
     Ok(Box::new(Normalise {
         operator: operator.clone(),
         axis: usize::from(axis),
         epsilon: epsilon.0,
+        centred: matches!(primitive, Primitive::Normalise { .. }),
     }))
 }
 
 impl Normalise {
+    /// What a row's sum is multiplied by for its mean.
+    fn centre(&self, extent: u32) -> f32 {
+        if self.centred { 1.0 / extent as f32 } else { 0.0 }
+    }
+
     /// The launch of rows of halves that lie on 16 bytes in whole groups; `None` for others.
     fn rows(&self, at: &Addresses<'_>, x: &View, rows: ElementBox, width: u16) -> Option<Launch> {
         let y = self.operator.outputs.first()?;
@@ -154,8 +166,10 @@ impl Normalise {
             shift,
             extent,
             count: 1.0 / extent as f32,
+            centre: self.centre(extent),
             epsilon: self.epsilon,
             tiles,
+            padding: 0,
         };
         let full = extent == most && threads < THREADS;
         let function = format!("normalise_rows_{most}{}", if full { "_full" } else { "" });
@@ -221,10 +235,12 @@ impl Kernel for Normalise {
             axis: self.axis as u32,
             epsilon: self.epsilon,
             count: 1.0 / extent as f32,
+            centre: self.centre(extent),
             columns: 0,
             across: 0,
             first: 0,
             groups: Divisor::new(1),
+            padding: 0,
         };
         let columns = self.columns(params, rows).filter(|_| halves);
         let (params, block) = columns.map_or((params, block), |columns| (columns, LONG_THREADS));
@@ -239,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_structs_have_the_sources_bytes() {
-        assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 40);
-        assert_eq!(std::mem::size_of::<RowsParams>(), 16 + 96 + 16 + 104 + 32);
+        assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 48);
+        assert_eq!(std::mem::size_of::<RowsParams>(), 16 + 96 + 16 + 104 + 40);
     }
 }

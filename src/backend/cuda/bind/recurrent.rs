@@ -5,7 +5,7 @@ use super::operands::{check, head, input, optional_input, output};
 use super::views::DeviceView;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::Operator;
-use crate::primitive::{Primitive, Region};
+use crate::primitive::{Cell, Region};
 use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block.
@@ -25,11 +25,12 @@ struct Params {
     reverse: u32,
     first_row: u32,
     tiles: u32,
-    padding: u32,
+    gated: u32,
 }
 
 struct Recurrent {
     operator: Operator,
+    cell: Cell,
     reverse: bool,
     /// Constant weights, the gates of each k side by side.
     packed: Option<PackId>,
@@ -38,12 +39,11 @@ struct Recurrent {
 /// Gates of a thread: rows of packed weights are a multiple of this.
 const GROUP: u32 = 8;
 
-/// Compiles a layer of long short-term memory.
+/// Compiles a recurrent layer.
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
-    let Primitive::Lstm { reverse } = head(operator)?.primitive else {
-        return Err(BindError::Tactic("it is no recurrent layer"));
-    };
+    let recurrence = head(operator)?.primitive.recurrence();
+    let (cell, reverse) = recurrence.ok_or(BindError::Tactic("it is no recurrent layer"))?;
     let weights = input(operator, 1)?;
     let [gates, hidden] = [0, 1].map(|axis| weights.layout.shape.dim(axis));
     let pitch = gates.next_multiple_of(GROUP);
@@ -58,6 +58,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     };
     Ok(Box::new(Recurrent {
         operator: operator.clone(),
+        cell,
         reverse,
         packed,
     }))
@@ -88,7 +89,7 @@ impl Kernel for Recurrent {
             reverse: u32::from(self.reverse),
             first_row: region.rows.start,
             tiles: region.rows.len() as u32,
-            padding: 0,
+            gated: u32::from(self.cell == Cell::Gru),
         };
         // h, c and four gates of each hidden unit.
         let shared = params.hidden.checked_mul(6 * 4).ok_or(BindError::Large("a hidden state"))?;

@@ -5,7 +5,7 @@ use super::operands::{check, head, input, optional_input, output};
 use super::views::DeviceView;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::Operator;
-use crate::primitive::{Primitive, Region};
+use crate::primitive::{Cell, Region};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
@@ -51,22 +51,23 @@ struct Params {
 
 struct RecurrentMma {
     operator: Operator,
+    cell: Cell,
     reverse: bool,
     weights: PackId,
 }
 
-/// Compiles a layer of long short-term memory of f16 with constant weights.
+/// Compiles a recurrent layer of f16 with constant weights.
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
-    let Primitive::Lstm { reverse } = head(operator)?.primitive else {
-        return Err(BindError::Tactic("it is no recurrent layer"));
-    };
+    let recurrence = head(operator)?.primitive.recurrence();
+    let (cell, reverse) = recurrence.ok_or(BindError::Tactic("it is no recurrent layer"))?;
     let weights = input(operator, 1)?;
     let hidden = weights.layout.shape.dim(1);
     let make = |read: &dyn Fn(&[u32]) -> f32| floats(DType::F16, operands(hidden).map(|at| at.map_or(0.0, |at| read(&at))));
     let weights = Constant::new(packer, weights)?.pack(packer, "operands of tensor cores", make)?;
     Ok(Box::new(RecurrentMma {
         operator: operator.clone(),
+        cell,
         reverse,
         weights,
     }))
@@ -80,7 +81,7 @@ fn deeps(hidden: u32) -> u32 {
 /// Coordinates in `[4H, H]` of what the threads hold as second operands of `mma.m16n8k16`, in the order in which they read
 /// it: by group of units, block of k, lane, and then two instructions of two pairs. `None` behind the last unit or k.
 ///
-/// A column of the first instruction is gate i or o of a unit, of the second f or c.
+/// A column of the first instruction is the first or second gate of a unit, of the second the third or fourth.
 fn operands(hidden: u32) -> impl Iterator<Item = Option<[u32; 2]>> {
     let (groups, deeps) = (hidden.div_ceil(UNITS), deeps(hidden));
     (0..groups * deeps * LANES * 8).map(move |i| {
@@ -118,13 +119,17 @@ impl Kernel for RecurrentMma {
             rows,
             tiles: rows.div_ceil(ROWS),
         };
+        let cell = match self.cell {
+            Cell::Lstm => "lstm",
+            Cell::Gru => "gru",
+        };
         let cluster = params.groups.div_ceil(CLUSTER_WARPS);
         let room = width == 0 || u32::from(width) >= cluster;
         if at.clusters && cluster <= MAX_CLUSTER && room {
             let clusters = super::blocks(params.tiles, width / cluster as u16);
             let launch = Launch::new(
                 "recurrent_mma",
-                "recurrent_cluster",
+                format!("recurrent_cluster_{cell}"),
                 clusters * cluster,
                 0,
                 CLUSTER_WARPS * LANES,
@@ -144,7 +149,14 @@ impl Kernel for RecurrentMma {
         let threads = STREAM_WARPS * LANES;
         Ok(vec![Launch {
             shared: states + cells,
-            ..Launch::new("recurrent_mma", "recurrent_stream", params.tiles, width, threads, &params)
+            ..Launch::new(
+                "recurrent_mma",
+                format!("recurrent_stream_{cell}"),
+                params.tiles,
+                width,
+                threads,
+                &params,
+            )
         }])
     }
 }

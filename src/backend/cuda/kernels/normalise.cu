@@ -1,4 +1,4 @@
-// Layer normalisation along one axis, with any layout and tail.
+// Layer and root mean square normalisation along one axis, with any layout and tail.
 //
 // Of f32 as on the CPU, sixteen threads a row: the sum, then the sum of the squared differences from the mean, each in sixteen
 // partial sums by the position modulo sixteen, folded in halves. Rows may have any length; the first values of a thread stay in
@@ -19,13 +19,15 @@ struct Normalise {
     u32 axis;
     float epsilon;
     float count;     // 1 / extent
+    float centre;    // what the sum is multiplied by for the mean: the same, or 0 of root mean squares
     u32 columns;     // 1 where rows lie side by side and eight of them on 16 bytes
     u32 across;      // the axis along which they do
     u32 first;       // of a chunk
     Divisor groups;  // of eight of them
+    u32 padding;
 };
 
-static_assert(sizeof(Normalise) == sizeof(Generic) + 88 + 40, "mirrored in bind/normalise.rs");
+static_assert(sizeof(Normalise) == sizeof(Generic) + 88 + 48, "mirrored in bind/normalise.rs");
 
 constexpr u32 LANES = 16;
 constexpr u32 KEPT = 4;  // values of a thread in registers
@@ -70,7 +72,7 @@ __device__ __forceinline__ Moments of_floats(const Normalise& p, i64 from, u32 l
     };
     float sum = 0.0f;
     each([&](float x) { sum = __fadd_rn(sum, x); });
-    const float mean = __fdiv_rn(folded_down(sum), count);
+    const float mean = p.centre == 0.0f ? 0.0f : __fdiv_rn(folded_down(sum), count);
     sum = 0.0f;
     each([&](float x) {
         const float difference = __fsub_rn(x, mean);
@@ -119,7 +121,7 @@ __device__ __forceinline__ Moments of_halves(const Normalise& p, i64 from, bool 
         __syncthreads();
         return sum;
     };
-    const float mean = __fmul_rn(total(false, 0.0f), p.count);
+    const float mean = __fmul_rn(total(false, 0.0f), p.centre);
     return alike(mean, reciprocal_deviation(total(true, mean), p.count, p.epsilon));
 }
 
@@ -171,7 +173,7 @@ __device__ __forceinline__ Moments of_columns(const Normalise& p, i64 from, floa
     Moments moments = alike(0.0f, 0.0f);
     total(false, moments.scale, moments.mean);
 #pragma unroll
-    for (u32 row = 0; row < EACH; ++row) moments.mean[row] = __fmul_rn(moments.mean[row], p.count);
+    for (u32 row = 0; row < EACH; ++row) moments.mean[row] = __fmul_rn(moments.mean[row], p.centre);
     total(true, moments.mean, moments.scale);
 #pragma unroll
     for (u32 row = 0; row < EACH; ++row) moments.scale[row] = reciprocal_deviation(moments.scale[row], p.count, p.epsilon);

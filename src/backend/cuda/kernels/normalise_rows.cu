@@ -1,4 +1,4 @@
-// Layer normalisation of rows of halves side by side, scaled and shifted by constants: a row is read once.
+// Layer and root mean square normalisation of rows of halves side by side, scaled and shifted by constants: a row is read once.
 //
 // In the order of normalise_order.cuh, as all of halves. A block stays for as many rows as there are for it: their constants are loaded
 // once, and the next row is on its way while one is normalised.
@@ -20,11 +20,13 @@ struct NormaliseRows {
     u64 shift;     // likewise
     u32 extent;    // of the axis
     float count;   // 1 / extent
+    float centre;  // what the sum is multiplied by for the mean: the same, or 0 of root mean squares
     float epsilon;
     u32 tiles;     // blocks' rows
+    u32 padding;
 };
 
-static_assert(sizeof(NormaliseRows) == 16 + 96 + 16 + 104 + 32, "mirrored in bind/normalise.rs");
+static_assert(sizeof(NormaliseRows) == 16 + 96 + 16 + 104 + 40, "mirrored in bind/normalise.rs");
 
 __device__ __forceinline__ u32 mul_halves(u32 a, u32 b) {
     u32 product;
@@ -126,7 +128,7 @@ __device__ __forceinline__ void normalise_rows(const NormaliseRows& p) {
             __syncthreads();
             return folded<32>(four_runs(places[0][place], places[1][place], places[2][place], places[3][place]));
         };
-        const float mean = __fmul_rn(total(false, 0.0f), p.count);
+        const float mean = __fmul_rn(total(false, 0.0f), p.centre);
         const float factor = reciprocal_deviation(total(true, mean), p.count, p.epsilon);
         const u32 row = row_of(tile);
         if (row >= p.box.count) continue;

@@ -1,4 +1,4 @@
-// A recurrent layer (LSTM): all steps of a sequence in one launch. A block owns a row of the batch and walks its steps.
+// A recurrent layer (LSTM, GRU): all steps of a sequence in one launch. A block owns a row of the batch and walks its steps.
 //
 // The arithmetic is the primitive's: every gate value takes one fused multiply-add for each k, ascending, from its
 // pre-activation on; c stays in f32, h is rounded to the element type at every step.
@@ -8,7 +8,7 @@
 constexpr u32 RECURRENT_THREADS = 256;
 
 struct Recurrent {
-    View gates;    // [T, B, 4H] pre-activations, gates in the order i, o, f, c
+    View gates;    // [T, B, 4H] pre-activations, gates in the order i, o, f, c, of GRUs z, r, n, x
     View weights;  // [4H, H], any strides; packed ones have the gates of a k side by side
     View first_h;  // [B, H], address 0 for zeros
     View first_c;
@@ -19,7 +19,7 @@ struct Recurrent {
     u32 reverse;
     u32 first_row;
     u32 tiles;     // rows of the chunk
-    u32 padding;
+    u32 gated;     // 1 for GRUs
 };
 
 static_assert(sizeof(Recurrent) == 6 * 88 + 24, "mirrored in bind/recurrent.rs");
@@ -62,15 +62,27 @@ extern "C" __global__ void __launch_bounds__(RECURRENT_THREADS) recurrent_rows(c
                 }
 #pragma unroll
                 for (u32 i = 0; i < 8; ++i) {
-                    if (i < count) z[first + i] = first + i < 3 * n ? sigmoid(sums[i]) : hyperbolic_tangent(sums[i]);
+                    if (i >= count) continue;
+                    const u32 gate = first + i;
+                    if (gate < 2 * n || (!p.gated && gate < 3 * n)) {
+                        z[gate] = sigmoid(sums[i]);
+                    } else {
+                        z[gate] = p.gated ? sums[i] : hyperbolic_tangent(sums[i]);
+                    }
                 }
             }
             __syncthreads();
             const i64 to = t * p.y.strides[0] + row * p.y.strides[1];
             for (u32 j = threadIdx.x; j < n; j += RECURRENT_THREADS) {
-                const float i = z[j], o = z[n + j], f = z[2 * n + j], g = z[3 * n + j];
-                c[j] = __fmaf_rn(f, c[j], __fmul_rn(i, g));
-                const float value = __fmul_rn(hyperbolic_tangent(c[j]), o);
+                float value;
+                if (p.gated) {
+                    const float fresh = hyperbolic_tangent(__fmaf_rn(z[n + j], z[2 * n + j], z[3 * n + j]));
+                    value = __fmaf_rn(z[j], __fsub_rn(h[j], fresh), fresh);
+                } else {
+                    const float i = z[j], o = z[n + j], f = z[2 * n + j], g = z[3 * n + j];
+                    c[j] = __fmaf_rn(f, c[j], __fmul_rn(i, g));
+                    value = __fmul_rn(hyperbolic_tangent(c[j]), o);
+                }
                 h[j] = p.y.dtype == F16 ? rounded_to_half(value) : value;
                 store_scalar(p.y.address, p.y.dtype, to + j * p.y.strides[2], of_float(h[j]));
             }

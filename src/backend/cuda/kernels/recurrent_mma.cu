@@ -1,8 +1,8 @@
-// A recurrent layer (LSTM) of halves on tensor cores: all steps of 16 rows of the batch in one launch.
+// A recurrent layer (LSTM, GRU) of halves on tensor cores: all steps of 16 rows of the batch in one launch.
 //
 // A warp owns groups of four hidden units: a product of its 16 rows by their 16 gate values, ordered so that every thread
 // ends with the four gates of one unit for two rows. The sum over k is ascending, in f32 from zero; then the
-// pre-activation is added. c stays in f32, h is rounded to a half at every step.
+// pre-activation is added. c stays in f32, h is rounded to a half at every step: it is what the cells of a GRU keep.
 //
 // `recurrent_cluster`: the blocks of a cluster share the units of a layer, keep their weights in registers, and send each
 // step's h into the shared memory of all of them, where a barrier counts its bytes: nobody meets between steps.
@@ -23,7 +23,7 @@ constexpr u32 RESIDENT = 16;        // blocks of k whose weights a thread keeps:
 constexpr u32 STREAM_WARPS = 16;
 
 struct RecurrentMma {
-    View gates;    // [T, B, 4H] pre-activations, gates in the order i, o, f, c
+    View gates;    // [T, B, 4H] pre-activations, gates in the order i, o, f, c, of GRUs z, r, n, x
     View first_h;  // [B, H], address 0 for zeros
     View first_c;
     View y;        // [T, B, H]
@@ -86,10 +86,13 @@ __device__ __forceinline__ void load_gates(const Cells& cells, const u16* const 
     }
 }
 
-__device__ __forceinline__ float first_c(const RecurrentMma& p, const Cells& cells, u32 half) {
-    if (p.first_c.address == 0 || !cells.present[half]) return 0.0f;
-    const i64 from = cells.batch[half] * p.first_c.strides[0] + cells.unit * p.first_c.strides[1];
-    return load_float(p.first_c.address, p.first_c.dtype, from);
+// What a cell keeps from step to step, before the first: c, of a GRU h.
+template <bool GATED>
+__device__ __forceinline__ float first_kept(const RecurrentMma& p, const Cells& cells, u32 half) {
+    const View& view = GATED ? p.first_h : p.first_c;
+    if (view.address == 0 || !cells.present[half]) return 0.0f;
+    const float first = load_float(view.address, view.dtype, cells.batch[half] * view.strides[0] + cells.unit * view.strides[1]);
+    return GATED ? rounded_to_half(first) : first;
 }
 
 __device__ __forceinline__ void store_last_c(const RecurrentMma& p, const Cells& cells, u32 half, float c) {
@@ -131,14 +134,22 @@ __device__ __forceinline__ float quick_tangent(float x) {
     return absolute(x) < 0.625f ? small : large;
 }
 
-// A cell's next c, and its h as a half. `low` and `high` hold the sums of gates i, o and f, c.
-__device__ __forceinline__ u16 advance(const u16 (&z)[4], const float* low, const float* high, float& c) {
-    const float i = quick_sigmoid(__fadd_rn(low[0], half_to_float(z[0])));
-    const float o = quick_sigmoid(__fadd_rn(low[1], half_to_float(z[1])));
-    const float f = quick_sigmoid(__fadd_rn(high[0], half_to_float(z[2])));
-    const float g = quick_tangent(__fadd_rn(high[1], half_to_float(z[3])));
-    c = __fmaf_rn(f, c, __fmul_rn(i, g));
-    return float_to_half(__fmul_rn(quick_tangent(c), o));
+// A cell's next h as a half, and what it keeps. `low` and `high` hold the sums of two gates each, in their order.
+template <bool GATED>
+__device__ __forceinline__ u16 advance(const u16 (&z)[4], const float* low, const float* high, float& kept) {
+    const float first = quick_sigmoid(__fadd_rn(low[0], half_to_float(z[0])));
+    const float second = quick_sigmoid(__fadd_rn(low[1], half_to_float(z[1])));
+    const float third = __fadd_rn(high[0], half_to_float(z[2]));
+    const float fourth = __fadd_rn(high[1], half_to_float(z[3]));
+    if constexpr (GATED) {
+        const float fresh = quick_tangent(__fmaf_rn(second, third, fourth));
+        const u16 h = float_to_half(__fmaf_rn(first, __fsub_rn(kept, fresh), fresh));
+        kept = half_to_float(h);
+        return h;
+    } else {
+        kept = __fmaf_rn(quick_sigmoid(third), kept, __fmul_rn(first, quick_tangent(fourth)));
+        return float_to_half(__fmul_rn(quick_tangent(kept), second));
+    }
 }
 
 // Zeros in both states: what no cell writes is read as zero.
@@ -170,7 +181,8 @@ __device__ __forceinline__ uint4 weights_of(const RecurrentMma& p, u32 group, u3
     return *pointer_to<uint4>(p.weights, (static_cast<i64>(group) * p.deeps + deep) * 32 + threadIdx.x % 32);
 }
 
-extern "C" __global__ void __launch_bounds__(STREAM_WARPS * 32) recurrent_stream(const __grid_constant__ RecurrentMma p) {
+template <bool GATED>
+__device__ __forceinline__ void stream(const RecurrentMma& p) {
     wait_for_predecessors();
     release_successors();
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -182,7 +194,7 @@ extern "C" __global__ void __launch_bounds__(STREAM_WARPS * 32) recurrent_stream
         for (u32 group = warp; group < p.groups; group += STREAM_WARPS) {
             const Cells cells = cells_of(p, tile, group);
 #pragma unroll
-            for (u32 half = 0; half < 2; ++half) kept[(group * 32 + lane) * 2 + half] = first_c(p, cells, half);
+            for (u32 half = 0; half < 2; ++half) kept[(group * 32 + lane) * 2 + half] = first_kept<GATED>(p, cells, half);
         }
         __syncthreads();
         for (u32 step = 0; step < p.steps; ++step) {
@@ -206,7 +218,7 @@ extern "C" __global__ void __launch_bounds__(STREAM_WARPS * 32) recurrent_stream
 #pragma unroll
                 for (u32 half = 0; half < 2; ++half) {
                     float& c = kept[(group * 32 + lane) * 2 + half];
-                    h[half] = advance(z[half], low + 2 * half, high + 2 * half, c);
+                    h[half] = advance<GATED>(z[half], low + 2 * half, high + 2 * half, c);
                     next[(cells.row + 8 * half) * pitch(p) + cells.unit] = h[half];
                     if (step + 1 == p.steps) store_last_c(p, cells, half, c);
                 }
@@ -216,6 +228,14 @@ extern "C" __global__ void __launch_bounds__(STREAM_WARPS * 32) recurrent_stream
         }
     }
 }
+
+// By cell, as bind/recurrent_mma.rs names them.
+#define STREAM(NAME, GATED)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STREAM_WARPS * 32) NAME(const __grid_constant__ RecurrentMma p) {        \
+        stream<GATED>(p);                                                                                                \
+    }
+STREAM(recurrent_stream_lstm, false)
+STREAM(recurrent_stream_gru, true)
 
 #if __CUDA_ARCH__ >= 900
 // In a cluster a state lies by the block that makes it, so that a block's share is one run of bytes; then by row: 32 units,
@@ -248,7 +268,8 @@ __device__ __forceinline__ void load_first_shares(const RecurrentMma& p, u32 til
     }
 }
 
-extern "C" __global__ void __launch_bounds__(CLUSTER_WARPS * 32) recurrent_cluster(const __grid_constant__ RecurrentMma p) {
+template <bool GATED>
+__device__ __forceinline__ void share_units(const RecurrentMma& p) {
     const u32 blocks = cluster_size(), rank = cluster_rank(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 group = rank * CLUSTER_WARPS + warp;
     const bool active = group < p.groups;  // warps behind the last unit only wait with the others
@@ -277,7 +298,7 @@ extern "C" __global__ void __launch_bounds__(CLUSTER_WARPS * 32) recurrent_clust
         const Cells cells = cells_of(p, tile, group);
         // The others may be at the first step already: it writes the other state.
         load_first_shares(p, tile * TILE_ROWS);
-        float c[2] = {first_c(p, cells, 0), first_c(p, cells, 1)};
+        float c[2] = {first_kept<GATED>(p, cells, 0), first_kept<GATED>(p, cells, 1)};
         // Where the step's gates and y lie.
         const i64 first = time_of(p, 0), gates_step = p.reverse ? -p.gates.strides[0] : p.gates.strides[0];
         const i64 y_step = p.reverse ? -p.y.strides[0] : p.y.strides[0], next = p.hidden * p.gates.strides[2];
@@ -312,7 +333,7 @@ extern "C" __global__ void __launch_bounds__(CLUSTER_WARPS * 32) recurrent_clust
                     }
                 }
 #pragma unroll
-                for (u32 half = 0; half < 2; ++half) h[half] = advance(z[half], low + 2 * half, high + 2 * half, c[half]);
+                for (u32 half = 0; half < 2; ++half) h[half] = advance<GATED>(z[half], low + 2 * half, high + 2 * half, c[half]);
                 // Whoever has all of this h has had all of the one before, so that its state may be written anew.
                 if (!last) put(base + other * state_bytes + rank * SHARE_BYTES, warp, cells.row, h);
             }
@@ -339,4 +360,11 @@ extern "C" __global__ void __launch_bounds__(CLUSTER_WARPS * 32) recurrent_clust
         cluster_meet();
     }
 }
+
+#define CLUSTER(NAME, GATED)                                                                                             \
+    extern "C" __global__ void __launch_bounds__(CLUSTER_WARPS * 32) NAME(const __grid_constant__ RecurrentMma p) {       \
+        share_units<GATED>(p);                                                                                           \
+    }
+CLUSTER(recurrent_cluster_lstm, false)
+CLUSTER(recurrent_cluster_gru, true)
 #endif

@@ -1,9 +1,10 @@
 //! Recurrent layers: LSTM, GRU and RNN.
 //!
 //! What does not depend on the step before (inputs times weights, and the biases) is one matrix product over all steps. The
-//! rest of an LSTM in its usual form is the primitive [`Primitive::Lstm`]; every other layer is unrolled step by step, see
-//! `steps`.
+//! rest of an LSTM in its usual form is the primitive [`Primitive::Lstm`], of a GRU that resets behind its recurrence
+//! [`Primitive::Gru`], see `gates`; every other layer is unrolled step by step, see `steps`.
 
+mod gates;
 mod layer;
 mod steps;
 
@@ -77,7 +78,11 @@ pub(super) fn gru(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Vec<Operand>
     node.arity(3, 6)?;
     let layer = Layer::read(b, node, 3)?;
     let reset_after = node.flag("linear_before_reset", false)?;
-    let functions = steps::functions(node, &[Function::Sigmoid, Function::Tanh], layer.directions.len())?;
+    let usual = [Function::Sigmoid, Function::Tanh];
+    let functions = steps::functions(node, &usual, layer.directions.len())?;
+    if reset_after && functions.chunks_exact(2).all(|own| own == usual) && Masks::read(node, &layer)?.is_none() {
+        return whole_gru(b, node, &layer);
+    }
     gated(b, node, &layer, |b, index| {
         let weights = layer.weights(b, node, index)?;
         // The recurrent bias of the hidden gate is inside what the reset gate multiplies.
@@ -88,6 +93,22 @@ pub(super) fn gru(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Vec<Operand>
         let advance = move |b: &mut Builder, x: &Operand, [h]: [&Operand; 1]| Ok([step.step(b, layer, x, h)?]);
         Ok((gates, Box::new(advance) as Step<'_>))
     })
+}
+
+/// A GRU in its usual form.
+fn whole_gru(b: &mut Builder, node: &OnnxNode<'_>, layer: &Layer) -> Fallible<Vec<Operand>> {
+    let (mut ys, mut hs) = (vec![], vec![]);
+    for (index, &direction) in layer.directions.iter().enumerate() {
+        let weights = layer.weights(b, node, index)?;
+        let (gates, recurrence) = gates::four(b, layer, &weights)?;
+        let h = layer.state(b, node, 5, "initial_h", index)?;
+        let reverse = direction == Direction::Reverse;
+        let operands: Vec<&Operand> = [&gates, &recurrence].into_iter().chain(&h).collect();
+        let y = b.one(Primitive::Gru { reverse }, &operands, layer.elem, layer.output_shape()?)?;
+        hs.push(layer.last(b, &y, direction)?);
+        ys.push(y);
+    }
+    Ok(vec![layer.join(b, &ys)?, layer.join_states(b, &hs)?])
 }
 
 /// A plain recurrent layer: Y and Y_h.

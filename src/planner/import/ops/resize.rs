@@ -60,7 +60,7 @@ pub(super) fn resize(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
             other => return Err(malformed(format!("`{other}`")).at("nearest_mode")),
         }),
         // Without a widened filter, dropping taps outside and repeating the edge are the same for linear weights.
-        "linear" if exclude_outside && antialias => return Err(unsupported("with mode linear and antialias").at("exclude_outside")),
+        "linear" if exclude_outside && antialias => ResizeMode::LinearInside,
         "linear" => ResizeMode::Linear { antialias },
         "cubic" => ResizeMode::Cubic {
             coefficient: Scalar(coefficient),

@@ -55,6 +55,29 @@ fn the_usual_layer_is_one_primitive_and_others_are_unrolled() {
 }
 
 #[test]
+fn gated_units_that_reset_behind_the_recurrence_are_one_primitive_of_any_length() {
+    let layer = |steps: i64, inputs: &[&str], attributes: Vec<AttributeProto>, constants: Vec<TensorProto>| {
+        let inputs = [&["x", "W", "R"], inputs].concat();
+        let constants = [vec![floats("W", &[1, 9, 4]), floats("R", &[1, 9, 3])], constants].concat();
+        model(14, &[steps, 2, 4], vec![node("GRU", &inputs, &["y"], attributes)], constants)
+    };
+    let whole = |model: &ModelProto| {
+        let graph = imported(model);
+        graph.nodes.iter().any(|n| matches!(n.op, Op::Primitive(Primitive::Gru { .. })))
+    };
+    let behind = || vec![int("linear_before_reset", 1)];
+    assert!(whole(&layer(5, &["B"], behind(), vec![floats("B", &[1, 18])])));
+    assert!(whole(&layer(3000, &[], behind(), vec![])));
+    assert!(!whole(&layer(5, &[], vec![], vec![])), "the reset comes first");
+    assert!(
+        !whole(&layer(5, &["", "n"], behind(), lengths(&[5, 2]))),
+        "sequences of other lengths"
+    );
+    let other = strings("activations", &["HardSigmoid", "Tanh"]);
+    assert!(!whole(&layer(5, &[], [behind(), vec![other]].concat(), vec![])), "another function");
+}
+
+#[test]
 fn what_no_form_computes_is_refused() {
     let told = |inputs: &[&str], attributes, constants, part: &str| {
         let message = refused(&lstm(inputs, attributes, constants));

@@ -2,16 +2,18 @@
 
 use super::*;
 
+/// The mean over the last axis, and the shape of one.
+fn row_mean(dims: &[u32]) -> (Primitive, Vec<u32>) {
+    let last = dims.len() - 1;
+    let mut reduced = dims.to_vec();
+    reduced[last] = 1;
+    let kind = ReduceKind::Mean;
+    (Primitive::Reduce { kind, axes: 1 << last }, reduced)
+}
+
 /// `x` less its mean over the last axis, by the root of the mean of `square` of that, plus epsilon.
 fn layer_norm(net: &mut Net, x: ValueId, squared: impl FnOnce(&mut Net, ValueId) -> ValueId) -> ValueId {
-    let dims = net.dims(x);
-    let last = dims.len() - 1;
-    let mut reduced = dims.clone();
-    reduced[last] = 1;
-    let mean = Primitive::Reduce {
-        kind: ReduceKind::Mean,
-        axes: 1 << last,
-    };
+    let (mean, reduced) = row_mean(&net.dims(x));
     let epsilon = scalar(net, 1e-5);
     let middle = net.node(Op::Primitive(mean), &[x], &reduced);
     let centred = net.binary(Binary::Sub, x, middle);
@@ -44,6 +46,72 @@ fn both_spellings_of_layer_normalisation_become_one_primitive() {
     let x = net.input(&[2, 3, 8]);
     let y = layer_norm(&mut net, x, |net, centred| net.binary(Binary::Mul, centred, x));
     assert!(primitives(net, y, PassSet::NORMALISE).len() > 1);
+}
+
+/// `x` over the root of the mean of its squares over the last axis, plus epsilon, as a quotient or by the reciprocal.
+fn root_mean_square(net: &mut Net, x: ValueId, reciprocal: bool) -> ValueId {
+    let (mean, reduced) = row_mean(&net.dims(x));
+    let (two, epsilon) = (scalar(net, 2.0), scalar(net, 1e-6));
+    let squared = net.binary(Binary::Pow, x, two);
+    let mean = net.node(Op::Primitive(mean), &[squared], &reduced);
+    let shifted = net.binary(Binary::Add, mean, epsilon);
+    let size = net.unary(Unary::Sqrt, shifted);
+    if !reciprocal {
+        return net.binary(Binary::Div, x, size);
+    }
+    let one = scalar(net, 1.0);
+    let ones = net.view(ViewOp::Broadcast, one, &reduced);
+    let factor = net.binary(Binary::Div, ones, size);
+    net.binary(Binary::Mul, x, factor)
+}
+
+#[test]
+fn root_mean_square_normalisation_holds_squares_that_f16_does_not() {
+    for reciprocal in [false, true] {
+        let mut net = Net::default();
+        let x = net.input(&[2, 3, 8]);
+        let y = root_mean_square(&mut net, x, reciprocal);
+        let axis = 2;
+        let found = primitives(net, y, PassSet::NORMALISE);
+        assert_eq!(
+            found,
+            [Primitive::RmsNormalise {
+                axis,
+                epsilon: Scalar(1e-6)
+            }]
+        );
+    }
+    let mut net = Net::default();
+    let x = net.input(&[2, 3, 8]);
+    let y = root_mean_square(&mut net, x, true);
+    net.output(y);
+    let graph = run(net.graph.clone(), PassSet::NORMALISE).unwrap();
+    let inputs = [Draw::new(4).tensor(&[2, 3, 8])];
+    close(
+        &evaluate(&graph, &inputs),
+        &evaluate(&net.graph, &inputs),
+        1e-5,
+        "root mean squares",
+    );
+}
+
+#[test]
+fn a_root_of_a_sum_without_its_axis_is_a_norm() {
+    let mut net = Net::default();
+    let x = net.input(&[2, 3, 8]);
+    let squared = net.binary(Binary::Mul, x, x);
+    let sum = Primitive::Reduce {
+        kind: ReduceKind::Sum,
+        axes: 0b100,
+    };
+    let sum = net.node(Op::Primitive(sum), &[squared], &[2, 3, 1]);
+    let seen = net.view(ViewOp::Reshape, sum, &[2, 3]);
+    let y = net.unary(Unary::Sqrt, seen);
+    let norm = Primitive::Reduce {
+        kind: ReduceKind::Norm,
+        axes: 0b100,
+    };
+    assert_eq!(primitives(net, y, PassSet::NORMS), [norm]);
 }
 
 /// Both passes of normalisation.

@@ -7,11 +7,11 @@
 mod attention;
 mod conv;
 mod elementwise;
-mod lstm;
 mod matmul;
 pub mod operator;
 mod pool;
 mod power;
+mod recurrent;
 mod reduce;
 mod remap;
 mod resample;

@@ -114,12 +114,24 @@ pub fn softmax(axis: usize, n: usize, x: &Value<'_>, y: &Value<'_>, bounds: &Bou
     });
 }
 
-/// Normalisation along `axis` of extent `n`; `bounds` holds the axis whole, `work` holds `n` floats.
-pub fn normalise(axis: usize, n: usize, epsilon: f32, x: &Value<'_>, y: &Value<'_>, bounds: &Bounds, work: &mut [f32]) {
-    let values = &mut work[..n];
+/// A normalisation along an axis.
+pub struct Normalisation {
+    /// The axis.
+    pub axis: usize,
+    /// Its extent.
+    pub extent: usize,
+    /// What is added to the mean of the squares.
+    pub epsilon: f32,
+    /// Values have their mean taken from them first.
+    pub centred: bool,
+}
+
+/// Normalisation along an axis; `bounds` holds it whole, `work` as many floats as its extent.
+pub fn normalise(by: &Normalisation, x: &Value<'_>, y: &Value<'_>, bounds: &Bounds, work: &mut [f32]) {
+    let (axis, values) = (by.axis, &mut work[..by.extent]);
     walk(&bounds.with(axis, 0..1), None, [x.place, y.place], |_, [xo, yo]| {
         f32::load(x, xo, x.stride(axis), values);
-        normalise_run(values, epsilon);
+        normalise_run(values, by.epsilon, by.centred);
         f32::store(y, yo, y.stride(axis), values);
     });
 }
@@ -140,7 +152,7 @@ pub fn group_normalise(groups: u32, epsilon: f32, input: Shape, x: &Value<'_>, y
                     f32::load(x, xo, x.stride(last), values);
                 }
             });
-            normalise_run(values, epsilon);
+            normalise_run(values, epsilon, true);
             let mut runs = values.chunks(run);
             walk(&own, Some(last), [y.place], |_, [yo]| {
                 if let Some(values) = runs.next() {
@@ -151,11 +163,13 @@ pub fn group_normalise(groups: u32, epsilon: f32, input: Shape, x: &Value<'_>, y
     }
 }
 
-/// Values less their mean, over their deviation.
-fn normalise_run(values: &mut [f32], epsilon: f32) {
+/// Values less their mean, if they are centred, over the root of the mean of their squares.
+fn normalise_run(values: &mut [f32], epsilon: f32, centred: bool) {
     let count = values.len() as f32;
-    let mean = folded(values, |sum, x| sum + x) / count;
-    values.iter_mut().for_each(|x| *x -= mean);
+    if centred {
+        let mean = folded(values, |sum, x| sum + x) / count;
+        values.iter_mut().for_each(|x| *x -= mean);
+    }
     let variance = folded(values, |sum, x| x.mul_add(x, sum)) / count;
     let deviation = (variance + epsilon).sqrt();
     values.iter_mut().for_each(|x| *x /= deviation);

@@ -2,9 +2,9 @@
 
 use super::attention::Attention;
 use super::conv::Convolution;
-use super::lstm::Lstm;
 use super::matmul::Extents;
 use super::pool::Pooling;
+use super::recurrent::Recurrent;
 use super::remap::{Gather, Remap};
 use super::resample::Resample;
 use super::sample::{self, Sampler};
@@ -12,7 +12,7 @@ use super::value::Value;
 use super::walk::Bounds;
 use super::{elementwise, matmul, reduce};
 use crate::backend::taps::{is_identity, nearest};
-use crate::primitive::{Binary, Coordinates, Primitive, PrimitiveError, ReduceKind, Region, Resize, ResizeMode, Unary};
+use crate::primitive::{Binary, Cell, Coordinates, Primitive, PrimitiveError, ReduceKind, Region, Resize, ResizeMode, Unary};
 use crate::tensor::{DType, Shape};
 
 /// A primitive on given types and shapes: checked, its tables computed, ready to run on any memory.
@@ -37,11 +37,7 @@ enum Body {
         axis: usize,
         extent: usize,
     },
-    Normalise {
-        axis: usize,
-        extent: usize,
-        epsilon: f32,
-    },
+    Normalise(reduce::Normalisation),
     GroupNormalise {
         groups: u32,
         input: Shape,
@@ -51,7 +47,7 @@ enum Body {
     Remap(Box<Remap>),
     Resample(Box<Resample>),
     Gather(Gather),
-    Lstm(Lstm),
+    Recurrent(Recurrent),
     Sample(Sampler),
     Sources {
         common: bool,
@@ -88,11 +84,12 @@ impl Routine {
                 axis: usize::from(axis),
                 extent: input.dim(usize::from(axis)) as usize,
             },
-            Primitive::Normalise { axis, epsilon } => Body::Normalise {
+            Primitive::Normalise { axis, epsilon } | Primitive::RmsNormalise { axis, epsilon } => Body::Normalise(reduce::Normalisation {
                 axis: usize::from(axis),
                 extent: input.dim(usize::from(axis)) as usize,
                 epsilon: epsilon.0,
-            },
+                centred: matches!(primitive, Primitive::Normalise { .. }),
+            }),
             Primitive::GroupNormalise { groups, epsilon } => Body::GroupNormalise {
                 groups,
                 input,
@@ -106,7 +103,8 @@ impl Routine {
                 extent: input.dim(usize::from(axis)),
                 index_rank: inputs[1].1.rank(),
             }),
-            Primitive::Lstm { reverse } => Body::Lstm(Lstm::new(reverse, output)),
+            Primitive::Lstm { reverse } => Body::Recurrent(Recurrent::new((Cell::Lstm, reverse), output)),
+            Primitive::Gru { reverse } => Body::Recurrent(Recurrent::new((Cell::Gru, reverse), output)),
             Primitive::Sample(sample) => Body::Sample(Sampler::new(sample, input)),
             Primitive::Sources { common } => Body::Sources {
                 common,
@@ -141,11 +139,12 @@ impl Routine {
     pub fn work(&self) -> usize {
         match &self.body {
             Body::Convolution(conv) => conv.work(),
-            Body::Softmax { extent, .. } | Body::Normalise { extent, .. } => *extent,
+            Body::Softmax { extent, .. } => *extent,
+            Body::Normalise(by) => by.extent,
             Body::GroupNormalise { groups, input, .. } => (input.elements() / u64::from(input.batch()) / u64::from(*groups)) as usize,
             Body::MatMul(extents) => matmul::work(extents.depth, self.output.dim(extents.rank - 1) as usize),
             Body::Attention(attention) => attention.work(),
-            Body::Lstm(lstm) => lstm.work(),
+            Body::Recurrent(layer) => layer.work(),
             _ => 0,
         }
     }
@@ -171,7 +170,7 @@ impl Routine {
             Body::Pooling(pooling) => pooling.run(x, y, outputs.get(1), &bounds),
             Body::Reduce { kind, axes, input } => reduce::reduce(*kind, *axes, *input, x, y, &bounds),
             Body::Softmax { axis, extent } => reduce::softmax(*axis, *extent, x, y, &bounds, work),
-            Body::Normalise { axis, extent, epsilon } => reduce::normalise(*axis, *extent, *epsilon, x, y, &bounds, work),
+            Body::Normalise(by) => reduce::normalise(by, x, y, &bounds, work),
             Body::GroupNormalise { groups, input, epsilon } => {
                 reduce::group_normalise(*groups, *epsilon, *input, x, y, &bounds, work);
             }
@@ -179,7 +178,7 @@ impl Routine {
             Body::Remap(remap) => remap.run(x, y, &bounds),
             Body::Resample(resample) => resample.run(x, y, &bounds),
             Body::Gather(gather) => gather.run(x, &inputs[1], y, &bounds),
-            Body::Lstm(lstm) => lstm.run(inputs, outputs, &bounds, work),
+            Body::Recurrent(layer) => layer.run(inputs, outputs, &bounds, work),
             Body::Sample(sampler) => sampler.run(inputs, y, &bounds),
             Body::Sources { common, count } => sample::sources(*common, *count, x, y, self.output.dim(0)),
             Body::Nothing => {}

@@ -1,4 +1,4 @@
-//! Long short-term memory: for each step a product of the rows' h with the packed recurrent weights, then the cells.
+//! Recurrent layers: for each step a product of the rows' h with the packed recurrent weights, then the cells.
 //!
 //! The product starts from the step's pre-activations, so each gate's sum is that value and then one fused multiply-add for
 //! each hidden unit, in order: what the primitive says. Tiles are blocks of rows of the batch, which walk all steps.
@@ -8,9 +8,9 @@ use super::packing::{Form, Packings, floats};
 use super::site::Site;
 use crate::backend::cpu::arena::{Block, Memory};
 use crate::backend::cpu::kernel::Kernel;
-use crate::backend::cpu::simd::{Gemm, Kernels, LstmCell, packed_len};
+use crate::backend::cpu::simd::{Gemm, Kernels, RecurrentCell, packed_len};
 use crate::plan::format::{Operand, Operator};
-use crate::primitive::{Primitive, Region};
+use crate::primitive::{Cell, Region};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -19,12 +19,13 @@ const ROWS: usize = 12;
 
 struct Recurrent {
     kernels: &'static Kernels,
+    cell: Cell,
     reverse: bool,
     steps: usize,
     hidden: usize,
     gates: Site,
     y: Site,
-    /// Initial h and c.
+    /// Initial h, and what the cells begin with: c, or h again.
     initial: Option<[Site; 2]>,
     /// c after the last step.
     last: Option<Site>,
@@ -35,13 +36,13 @@ struct Recurrent {
 pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packings) -> Option<Box<dyn Kernel>> {
     let plan = context.plan;
     let [call] = operator.calls.as_slice() else { return None };
-    let Primitive::Lstm { reverse } = call.primitive else { return None };
+    let (cell, reverse) = call.primitive.recurrence()?;
     let site = |i: usize| Site::of_operand(plan, call.inputs.get(i)?);
     let (gates, y) = (site(0)?, Site::of(plan, operator.outputs.first()?)?);
     let (steps, hidden) = (y.shape.dim(0) as usize, y.shape.dim(2) as usize);
     let initial = match call.inputs.len() {
         2 => None,
-        _ => Some([site(2)?, site(3)?]),
+        _ => Some([site(2)?, site(1 + cell.states())?]),
     };
     let last = match operator.outputs.get(1) {
         Some(view) => Some(Site::of(plan, view)?),
@@ -61,6 +62,7 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
     })?;
     Some(Box::new(Recurrent {
         kernels: context.kernels,
+        cell,
         reverse,
         steps,
         hidden,
@@ -102,15 +104,15 @@ impl Recurrent {
     fn walk(&self, memory: &Memory<'_>, rows: Range<usize>, scratch: &mut [f32]) {
         let n = self.hidden;
         let (sums, rest) = scratch.split_at_mut(ROWS * 4 * n);
-        let (c, zeros) = rest.split_at_mut(ROWS * n);
+        let (states, zeros) = rest.split_at_mut(ROWS * n);
         zeros.fill(0.0);
         match &self.initial {
-            None => c.fill(0.0),
+            None => states.fill(0.0),
             Some([_, initial]) => {
-                for (c, row) in c.chunks_exact_mut(n).zip(rows.clone()) {
+                for (state, row) in states.chunks_exact_mut(n).zip(rows.clone()) {
                     let from = Self::state(initial, memory, row).cast_const();
                     // SAFETY: a row of the view's `n` elements (the plan), into scratch.
-                    unsafe { copy((from, initial.stride(1)), (c.as_mut_ptr(), 1), n) }
+                    unsafe { copy((from, initial.stride(1)), (state.as_mut_ptr(), 1), n) }
                 }
             }
         }
@@ -137,19 +139,24 @@ impl Recurrent {
             // the scratch (the plan; views do not walk backwards).
             unsafe { self.kernels.gemm(&args) }
             for (i, row) in rows.clone().enumerate() {
-                let cell = LstmCell {
+                let cell = RecurrentCell {
                     gates: sums[4 * n * i..].as_ptr(),
-                    c: c[n * i..].as_mut_ptr(),
+                    state: states[n * i..].as_mut_ptr(),
                     h: Self::at(&self.y, memory, t, row),
                     n,
                 };
-                // SAFETY: sums and c of a row in scratch; the row of the output is this tile's alone (the plan).
-                unsafe { self.kernels.lstm_cell(&cell) }
+                // SAFETY: sums and state of a row in scratch; the row of the output is this tile's alone (the plan).
+                unsafe {
+                    match self.cell {
+                        Cell::Lstm => self.kernels.lstm_cell(&cell),
+                        Cell::Gru => self.kernels.gru_cell(&cell),
+                    }
+                }
             }
             h = (Self::at(&self.y, memory, t, rows.start).cast_const(), self.y.stride(1) as usize);
         }
         if let Some(last) = &self.last {
-            for (c, row) in c.chunks_exact(n).zip(rows) {
+            for (c, row) in states.chunks_exact(n).zip(rows) {
                 // SAFETY: a row of the output, which is this tile's alone (the plan), from scratch.
                 unsafe { copy((c.as_ptr(), 1), (Self::state(last, memory, row), last.stride(1)), n) }
             }
@@ -175,7 +182,7 @@ impl Kernel for Recurrent {
     }
 
     fn scratch_bytes(&self) -> usize {
-        // Sums and c of all rows, and one row of zeros.
+        // Sums and states of all rows, and one row of zeros.
         (5 * ROWS + 1) * self.hidden * 4
     }
 }

@@ -284,21 +284,46 @@ fn pixels(r: &mut Random) -> Vec<Trial> {
 }
 
 fn recurrences(r: &mut Random) -> Vec<Trial> {
-    let mut layer = |name, golden, reverse, [steps, rows, hidden]: [u32; 3], states: usize| {
-        let mut operands = vec![r.input(&[steps, rows, 4 * hidden]), r.weights(&[4 * hidden, hidden])];
-        operands.extend((0..states).map(|_| r.input(&[rows, hidden])));
-        Trial {
-            name,
-            golden,
-            kernel: Kernel::Recurrent,
-            layout: Layout::contiguous,
-            calls: vec![(Primitive::Lstm { reverse }, operands, shape(&[steps, rows, hidden]))],
-        }
-    };
+    let lstm = |reverse| Primitive::Lstm { reverse };
     vec![
-        layer("a recurrent layer", "6ebf00fbc2068ef3", true, [5, 15, 19], 2),
-        layer("a recurrent layer from zeros", "6630549fce02eb1a", false, [3, 2, 32], 0),
+        layer(r, "a recurrent layer", "6ebf00fbc2068ef3", lstm(true), [5, 15, 19], 2),
+        layer(r, "a recurrent layer from zeros", "6630549fce02eb1a", lstm(false), [3, 2, 32], 0),
     ]
+}
+
+fn gated_units(r: &mut Random) -> Vec<Trial> {
+    let gru = |reverse| Primitive::Gru { reverse };
+    vec![
+        layer(r, "a layer of gated units", "3e9d0d4a0af24c00", gru(true), [5, 15, 19], 1),
+        layer(
+            r,
+            "a layer of gated units from zeros",
+            "3274a73e2640989d",
+            gru(false),
+            [3, 2, 32],
+            0,
+        ),
+    ]
+}
+
+/// A recurrent layer with so many initial states.
+fn layer(
+    r: &mut Random,
+    name: &'static str,
+    golden: &'static str,
+    primitive: Primitive,
+    [steps, rows, hidden]: [u32; 3],
+    states: usize,
+) -> Trial {
+    let mut operands = vec![r.input(&[steps, rows, 4 * hidden]), r.weights(&[4 * hidden, hidden])];
+    operands.extend((0..states).map(|_| r.input(&[rows, hidden])));
+    Trial {
+        name,
+        golden,
+        kernel: Kernel::Recurrent,
+        layout: Layout::contiguous,
+        calls: vec![(primitive, operands, shape(&[steps, rows, hidden]))],
+    }
 }
 
 /// Functions that no other trial has, so that their bits are stored too.
@@ -346,6 +371,7 @@ fn trials() -> Vec<Trial> {
         pixels(&mut r),
         recurrences(&mut r),
         functions(&mut r),
+        gated_units(&mut r),
     ]
     .into_iter()
     .flatten()

@@ -675,6 +675,14 @@ fn recurrences(all: &mut Cases) {
                 let outputs: Vec<View> = if reverse { vec![y, last] } else { vec![y] };
                 b.operator(Primitive::Lstm { reverse }, &inputs, &[], &outputs)
             });
+            all.add(format!("{steps} gated steps of {rows} rows of {hidden} {dtype}"), |b| {
+                let gates = b.tensor(dtype, &[steps, rows, 4 * hidden], Form::Plain);
+                let weights = b.constant(dtype, &[4 * hidden, hidden], &[0, 1]);
+                let y = b.tensor(dtype, &[steps, rows, hidden], Form::Plain);
+                let mut inputs = vec![gates, weights];
+                inputs.extend(reverse.then(|| b.tensor(dtype, &[rows, hidden], Form::Plain)));
+                b.operator(Primitive::Gru { reverse }, &inputs, &[], &[y])
+            });
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Layer {
 /// The weights of one direction.
 pub(super) struct Weights {
     /// `[I, gates * H]`.
-    inputs: Operand,
+    pub inputs: Operand,
     /// `[gates * H, H]`.
     pub recurrence: Operand,
     /// Of the input and of the recurrence, `[gates * H]` each.
@@ -154,18 +154,22 @@ impl Layer {
 
     /// Inputs times weights and the input's bias, with `both` the recurrent bias as well: `[T, B, gates * H]`.
     pub fn projected(&self, b: &mut Builder, weights: &Weights, both: bool) -> Fallible<Operand> {
-        let shape = shape_of(&[i64::from(self.flat.shape().dim(0)), self.width()])?;
-        let mut operands = vec![self.flat.clone(), weights.inputs.clone()];
-        if let Some([input, recurrent]) = &weights.biases {
-            let bias = if both {
-                b.binary(Binary::Add, input, recurrent)?
-            } else {
-                input.clone()
-            };
-            operands.push(b.broadcast(&bias, shape)?);
-        }
-        let product = b.one(Primitive::MatMul, &operands.iter().collect::<Vec<_>>(), self.elem, shape)?;
-        b.reshape(&product, shape_of(&[self.steps.into(), self.rows.into(), self.width()])?)
+        let bias = match &weights.biases {
+            Some([input, recurrent]) if both => Some(b.binary(Binary::Add, input, recurrent)?),
+            Some([input, _]) => Some(input.clone()),
+            None => None,
+        };
+        self.project(b, &weights.inputs, bias.as_ref())
+    }
+
+    /// Inputs times weights `[I, N]`, and a bias `[N]`: `[T, B, N]`.
+    pub fn project(&self, b: &mut Builder, weights: &Operand, bias: Option<&Operand>) -> Fallible<Operand> {
+        let width = i64::from(weights.shape().dim(1));
+        let shape = shape_of(&[i64::from(self.flat.shape().dim(0)), width])?;
+        let bias = bias.map(|bias| b.broadcast(bias, shape)).transpose()?;
+        let operands: Vec<&Operand> = [&self.flat, weights].into_iter().chain(&bias).collect();
+        let product = b.one(Primitive::MatMul, &operands, self.elem, shape)?;
+        b.reshape(&product, shape_of(&[self.steps.into(), self.rows.into(), width])?)
     }
 
     /// The initial state of direction `index` from input `input`, `[B,H]`; `None` where there is none, which means zeros.
@@ -184,11 +188,15 @@ impl Layer {
 
     /// The state, or zeros.
     pub fn or_zeros(&self, b: &mut Builder, state: Option<Operand>) -> Fallible<Operand> {
-        let shape = self.state_shape()?;
         match state {
             Some(state) => Ok(state),
-            None => Ok(b.constant(Host::from_f64s(self.elem, shape, vec![0.0; shape.elements() as usize])?)),
+            None => self.zeros(b, self.state_shape()?),
         }
+    }
+
+    /// Zeros of the layer's type.
+    pub fn zeros(&self, b: &mut Builder, shape: Shape) -> Fallible<Operand> {
+        Ok(b.constant(Host::from_f64s(self.elem, shape, vec![0.0; shape.elements() as usize])?))
     }
 
     /// The peephole weights i, o, f of direction `index`, `[H]` each.

@@ -198,11 +198,13 @@ fn other_cases(r: &mut Random, cases: &mut Vec<Case>) {
                 outputs: vec![(dtype, shape(&[2, 37, 3, 4]))],
             });
             let epsilon = scalar(0.01);
-            cases.push(Case {
-                primitive: Primitive::Normalise { axis, epsilon },
-                inputs: vec![r.tensor(dtype, shape(&[2, 37, 3, 4]))],
-                outputs: vec![(dtype, shape(&[2, 37, 3, 4]))],
-            });
+            for primitive in [Primitive::Normalise { axis, epsilon }, Primitive::RmsNormalise { axis, epsilon }] {
+                cases.push(Case {
+                    primitive,
+                    inputs: vec![r.tensor(dtype, shape(&[2, 37, 3, 4]))],
+                    outputs: vec![(dtype, shape(&[2, 37, 3, 4]))],
+                });
+            }
         }
     }
     for (dtype, groups) in [DType::F32, DType::F16].into_iter().flat_map(|d| [1, 2, 6].map(|g| (d, g))) {
@@ -320,12 +322,16 @@ fn recurrent_cases(r: &mut Random, cases: &mut Vec<Case>) {
                     inputs.extend([r.tensor(dtype, state), r.tensor(dtype, state)]);
                     outputs.push((dtype, state));
                 }
+                let reverse = reverse != with_states;
                 cases.push(Case {
-                    primitive: Primitive::Lstm {
-                        reverse: reverse != with_states,
-                    },
+                    primitive: Primitive::Lstm { reverse },
                     inputs: inputs.clone(),
                     outputs: outputs.clone(),
+                });
+                cases.push(Case {
+                    primitive: Primitive::Gru { reverse },
+                    inputs: inputs[..if with_states { 3 } else { 2 }].to_vec(),
+                    outputs: outputs[..1].to_vec(),
                 });
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{coordinates, get};
 use crate::backend::cpu::fixture::erf;
-use crate::primitive::{Binary, Outside, PadMode, Places, PoolKind, Primitive, ReduceKind, Sample, Sampling, Unary, Window};
+use crate::primitive::{Binary, Cell, Outside, PadMode, Places, PoolKind, Primitive, ReduceKind, Sample, Sampling, Unary, Window};
 use crate::tensor::{DType, Shape, Tensor};
 
 /// The outputs of `primitive` as numbers in C order: values, and for a maximum pooling the winners.
@@ -42,14 +42,15 @@ pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<
             };
             get(x, at).exp() / (0..output.dim(usize::from(axis)) as usize).map(along).sum::<f64>()
         }),
-        Primitive::Normalise { axis, epsilon } => each(&|at| {
+        Primitive::Normalise { axis, epsilon } | Primitive::RmsNormalise { axis, epsilon } => each(&|at| {
             let n = output.dim(usize::from(axis)) as usize;
             let along = |i: usize| {
                 let mut c = at.to_vec();
                 c[usize::from(axis)] = i;
                 get(x, &c)
             };
-            let mean = (0..n).map(along).sum::<f64>() / n as f64;
+            let centred = matches!(primitive, Primitive::Normalise { .. });
+            let mean = if centred { (0..n).map(along).sum::<f64>() / n as f64 } else { 0.0 };
             let variance = (0..n).map(|i| (along(i) - mean).powi(2)).sum::<f64>() / n as f64;
             (get(x, at) - mean) / (variance + f64::from(epsilon.0)).sqrt()
         }),
@@ -102,7 +103,8 @@ pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<
             let i = (if i < 0 { i + n } else { i }).clamp(0, n - 1) as usize;
             get(x, &[&at[..axis], &[i], &at[axis + q..]].concat())
         }),
-        Primitive::Lstm { reverse } => lstm(reverse, inputs, output),
+        Primitive::Lstm { reverse } => recurrent(Cell::Lstm, reverse, inputs, output),
+        Primitive::Gru { reverse } => recurrent(Cell::Gru, reverse, inputs, output),
         Primitive::Sample(sample) => each(&|at| sampled(&sample, inputs, at)),
         Primitive::Sources { common } => each(&|at| {
             let last = (0..x.len()).rev().find(|&k| get(x, &[k]) == at[0] as f64);
@@ -204,7 +206,7 @@ fn sampled(sample: &Sample, inputs: &[&Tensor], at: &[usize]) -> f64 {
 }
 
 /// Every step as the definition reads; h is rounded to the element type, as it is an output.
-fn lstm(reverse: bool, inputs: &[&Tensor], output: Shape) -> Vec<Vec<f64>> {
+fn recurrent(cell: Cell, reverse: bool, inputs: &[&Tensor], output: Shape) -> Vec<Vec<f64>> {
     let [steps, rows, hidden] = [0, 1, 2].map(|axis| output.dim(axis) as usize);
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     let rounded = |x: f64| match inputs[0].dtype() {
@@ -226,6 +228,10 @@ fn lstm(reverse: bool, inputs: &[&Tensor], output: Shape) -> Vec<Vec<f64>> {
                 get(inputs[0], &[t, row, gate * hidden + j]) + h.iter().enumerate().map(recurrence).sum::<f64>()
             };
             let next = |j: usize| {
+                if cell == Cell::Gru {
+                    let (z, fresh) = (sigmoid(gate(0, j)), (sigmoid(gate(1, j)) * gate(2, j) + gate(3, j)).tanh());
+                    return (rounded((1.0 - z) * fresh + z * h[j]), 0.0);
+                }
                 let c = sigmoid(gate(2, j)) * c[j] + sigmoid(gate(0, j)) * gate(3, j).tanh();
                 (rounded(sigmoid(gate(1, j)) * c.tanh()), c)
             };

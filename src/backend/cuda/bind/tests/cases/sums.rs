@@ -105,6 +105,11 @@ fn normalisations(all: &mut Cases) {
             let (x, y) = (b.tensor(dtype, dims, Form::Plain), b.tensor(dtype, dims, Form::Plain));
             b.operator(Primitive::Normalise { axis: 2, epsilon }, &[x], &[], &[y])
         });
+        all.add(format!("root mean square normalisation of {extent} {dtype}"), |b| {
+            let dims = &[3, 11, extent];
+            let (x, y) = (b.tensor(dtype, dims, Form::Plain), b.tensor(dtype, dims, Form::Plain));
+            b.operator(Primitive::RmsNormalise { axis: 2, epsilon }, &[x], &[], &[y])
+        });
     }
     // Scaled and shifted by constants, as layers are.
     for (dtype, extent) in FLOATS

@@ -1,23 +1,25 @@
-//! Long short-term memory: step by step, each row of the batch on its own.
+//! Recurrent layers: step by step, each row of the batch on its own.
 
 use super::scalar;
 use super::value::{Lane, Value};
 use super::walk::Bounds;
 use crate::backend::cpu::simd::Kernels;
-use crate::primitive::Unary;
+use crate::primitive::{Cell, Unary};
 use crate::tensor::Shape;
 
-/// One direction of a layer; see [`crate::primitive::Primitive::Lstm`] for the arithmetic.
-pub struct Lstm {
+/// One direction of a layer; see [`crate::primitive::Primitive::Lstm`] and [`crate::primitive::Primitive::Gru`] for the arithmetic.
+pub struct Recurrent {
+    cell: Cell,
     reverse: bool,
     steps: usize,
     hidden: usize,
 }
 
-impl Lstm {
-    /// The layer whose first output is `output`, `[T,B,H]`.
-    pub fn new(reverse: bool, output: Shape) -> Lstm {
-        Lstm {
+impl Recurrent {
+    /// The layer of such cells whose first output is `output`, `[T,B,H]`.
+    pub fn new((cell, reverse): (Cell, bool), output: Shape) -> Recurrent {
+        Recurrent {
+            cell,
             reverse,
             steps: output.dim(0) as usize,
             hidden: output.dim(2) as usize,
@@ -29,7 +31,7 @@ impl Lstm {
         (4 * self.hidden + 6) * self.hidden
     }
 
-    /// Computes the rows in `bounds`; `inputs` and `outputs` are the primitive's, `work` holds [`Lstm::work`] floats.
+    /// Computes the rows in `bounds`; `inputs` and `outputs` are the primitive's, `work` holds [`Recurrent::work`] floats.
     pub fn run(&self, inputs: &[Value<'_>], outputs: &[Value<'_>], bounds: &Bounds, work: &mut [f32]) {
         let n = self.hidden;
         let (weights, work) = work.split_at_mut(4 * n * n);
@@ -63,19 +65,44 @@ impl Lstm {
         let place = |v: &Value<'_>| v.place.origin + t * v.stride(0) + row * v.stride(1);
         f32::load(x, place(x), x.stride(2), gates);
         Kernels::get().add_products(h, weights, gates.len(), gates);
-        let (sigmoids, g) = gates.split_at_mut(3 * self.hidden);
-        scalar::unary(Unary::Sigmoid, sigmoids);
-        scalar::unary(Unary::Tanh, g);
-        let (i, of) = sigmoids.split_at(self.hidden);
-        let (o, f) = of.split_at(self.hidden);
-        for (j, c) in c.iter_mut().enumerate() {
-            *c = f[j].mul_add(*c, i[j] * g[j]);
+        match self.cell {
+            Cell::Lstm => lstm(gates, h, c),
+            Cell::Gru => gru(gates, h),
         }
-        h.copy_from_slice(c);
-        scalar::unary(Unary::Tanh, h);
-        h.iter_mut().zip(o).for_each(|(h, &o)| *h *= o);
         // Stored and read back, h has the output's precision.
         f32::store(y, place(y), y.stride(2), h);
         f32::load(y, place(y), y.stride(2), h);
+    }
+}
+
+/// The next h and c of a row from the sums of its gates i, o, f and c.
+fn lstm(gates: &mut [f32], h: &mut [f32], c: &mut [f32]) {
+    let n = h.len();
+    let (sigmoids, g) = gates.split_at_mut(3 * n);
+    scalar::unary(Unary::Sigmoid, sigmoids);
+    scalar::unary(Unary::Tanh, g);
+    let (i, of) = sigmoids.split_at(n);
+    let (o, f) = of.split_at(n);
+    for (j, c) in c.iter_mut().enumerate() {
+        *c = f[j].mul_add(*c, i[j] * g[j]);
+    }
+    h.copy_from_slice(c);
+    scalar::unary(Unary::Tanh, h);
+    h.iter_mut().zip(o).for_each(|(h, &o)| *h *= o);
+}
+
+/// The next h of a row from the sums of its gates z, r, n and x.
+fn gru(gates: &mut [f32], h: &mut [f32]) {
+    let n = h.len();
+    let (sigmoids, hidden) = gates.split_at_mut(2 * n);
+    scalar::unary(Unary::Sigmoid, sigmoids);
+    let (z, r) = sigmoids.split_at(n);
+    let (fresh, x) = hidden.split_at_mut(n);
+    for ((fresh, &x), &r) in fresh.iter_mut().zip(&*x).zip(r) {
+        *fresh = r.mul_add(*fresh, x);
+    }
+    scalar::unary(Unary::Tanh, fresh);
+    for ((h, &fresh), &z) in h.iter_mut().zip(&*fresh).zip(z) {
+        *h = z.mul_add(*h - fresh, fresh);
     }
 }
