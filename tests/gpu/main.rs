@@ -24,6 +24,7 @@
 #![cfg(all(feature = "cuda", feature = "bench"))]
 #![allow(dead_code)] // the shared modules serve other binaries too
 
+mod attentions;
 mod bits;
 mod company;
 mod conformance;
@@ -34,10 +35,12 @@ mod frames;
 mod grouped;
 mod images;
 mod networks;
+mod normalisations;
 mod pairs;
 mod permutes;
 mod pools;
 mod processor;
+mod recurrences;
 mod refused;
 mod road;
 mod squeezes;

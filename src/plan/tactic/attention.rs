@@ -95,15 +95,6 @@ impl Team {
         }
     }
 
-    /// The team where an operator is not plain: every warpgroup has queries of its own, and registers for more.
-    pub fn alone(self) -> Team {
-        Team {
-            groups: 1,
-            crowded: false,
-            ..self
-        }
-    }
-
     /// True if there is a kernel for a head of [`Matrices::panels`].
     pub fn serves(self, head: u32) -> bool {
         self == team(1, 1) || head == PANELS[0]

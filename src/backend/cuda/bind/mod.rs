@@ -422,7 +422,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Places => places::compile(operator),
         Named::PairMma => pair_mma::compile(operator),
         Named::AttentionMma => attention::mma::compile(operator),
-        Named::AttentionWgmma => attention::wgmma::compile(operator),
+        Named::AttentionWgmma => attention::wgmma::compile(packer, operator),
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvAffine => conv_affine::compile(packer, operator),

@@ -34,7 +34,7 @@ struct AttentionMma {
     u32 padding;
 };
 
-static_assert(sizeof(AttentionMma) == 5 * 88 + 72 + 40, "mirrored in bind/attention_mma.rs");
+static_assert(sizeof(AttentionMma) == 5 * 88 + 72 + 40, "mirrored in bind/attention/mma.rs");
 
 // Keys of a block; the class of an operator says how many strands it has.
 template <u32 HEAD, u32 WIDTH, u32 STRANDS>

@@ -10,11 +10,12 @@
 // Weights are rounded to f16 before they meet the values; everything else is f32. Queries, keys and values come by the copy
 // engine; where it cannot walk them, by each thread's copies in the background if they lie on 8 bytes, else half by half.
 #include "attention.cuh"
+#include "attention_panels.cuh"
 #include "attention_sums.cuh"
 #include "run.cuh"
 
 struct AttentionWgmma {
-    TensorMap maps[3];         // queries, keys, values: their last axis, rows, then the leading axes from the last on
+    TensorMap maps[4];         // queries, keys, values, mask: their last axis, rows, then the leading axes from the last on
     View y;                    // [..,M,E]; as the other tensors from the chunk's first leading coordinates on
     View queries;              // [..,M,D]
     View keys;                 // [..,D,K]
@@ -32,23 +33,21 @@ struct AttentionWgmma {
     u32 segment;  // blocks of keys
     u32 tiles;
     float scale;
-    u32 mapped;  // bits: queries, keys, values have maps
+    u32 mapped;  // bits: queries, keys, values have maps; the mask is a constant
 };
 
-static_assert(sizeof(AttentionWgmma) == 3 * 128 + 5 * 88 + 72 + 40 + 24, "mirrored in bind/attention/wgmma.rs");
+static_assert(sizeof(AttentionWgmma) == 4 * 128 + 5 * 88 + 72 + 40 + 24, "mirrored in bind/attention/wgmma.rs");
 
 constexpr u32 QUERIES = 64;        // of a warpgroup
 constexpr u32 WARPGROUP = 128;     // threads
-constexpr u32 PANEL = 64;          // halves of a row that lie together in shared memory
-constexpr u32 ROW_BYTES = 2 * PANEL;
-constexpr u32 BOX = 64 * ROW_BYTES;  // bytes of 64 rows of a panel: what a map's copy brings
-constexpr u32 PIECE = 16;          // bytes that lie together under the swizzle
-constexpr u32 PIECES = ROW_BYTES / PIECE;
-constexpr u32 MAPPED_LEADING = 3;  // leading axes of a map
 // Keys of a last block that is worth less work: transformers of pictures have a few tokens beside a square of them.
 constexpr u32 FEW = 16;
 
-enum Input : u32 { QUERY, KEY, VALUE };
+enum Input : u32 { QUERY, KEY, VALUE, MASK };
+
+// What a kernel is compiled for. `ANY` operator; `PLAIN` ones have maps of everything, no mask and a scale above zero, and registers to
+// spare; `MASKED` ones have maps of everything, and a mask.
+enum Form { ANY, PLAIN, MASKED };
 
 // A number that all threads of a warp have, so that the compiler knows, too.
 __device__ __forceinline__ u32 uniform(u32 x) { return __shfl_sync(0xffffffffu, x, 0); }
@@ -58,91 +57,27 @@ __device__ __forceinline__ void meet(u32 barrier) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
 }
 
-// Four 8x8 matrices of halves; lane `l` gives the address of row `l % 8` of matrix `l / 8`.
-__device__ __forceinline__ void load_matrices(u32 (&registers)[4], u32 shared) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
-                 : "r"(shared)
-                 : "memory");
-}
-
-// A box of 64 rows of a panel.
-__device__ __forceinline__ void copy_panel(u32 to, const TensorMap* map, u32 barrier, i32 column, i32 row, const i32 (&matrix)[MAPPED_LEADING]) {
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
-        "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(matrix[2]), "r"(matrix[1]), "r"(matrix[0])
-        : "memory");
-}
-
-// Rows of halves that have no map.
-struct Rows {
-    u64 address;
-    i64 step;    // elements from row to row
-    i64 inner;   // elements from one element of a row to the next
-    u32 rows;
-    u32 length;  // of a row
-};
-
-// Where a piece of a row lies in panels of so many rows.
-template <u32 ROWS>
-__device__ __forceinline__ u32 place(u32 row, u32 piece) {
-    return piece / PIECES * (ROWS * ROW_BYTES) + row * ROW_BYTES + (piece % PIECES ^ row % 8) * PIECE;
-}
-
-// Eight bytes in the background, or zeros.
-__device__ __forceinline__ void copy_8(u32 shared, u64 address, bool there) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(address), "r"(there ? 8 : 0) : "memory");
-}
-
-// Arrives for this thread once what it copies in the background is there.
-__device__ __forceinline__ void arrive_behind_copies(u32 barrier) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
-}
-
-// Brings ROWS rows from row `first` on into panels, and arrives when they are there; zeros where there are none. What reads them
-// through another proxy makes a fence behind the barrier.
-template <u32 ROWS, u32 PANELS, u32 THREADS>
-__device__ __forceinline__ void gather_panels(u32 shared, const Rows& from, u32 first, u32 thread, u32 barrier) {
-    if (from.inner == 1 && from.step % 4 == 0 && from.length % 4 == 0 && from.address % 8 == 0) {
-        // A thread stays at its piece of a row and goes down.
-        constexpr u32 ACROSS = PANELS * PIECES, DOWN = THREADS / ACROSS;
-        static_assert(THREADS % ACROSS == 0 && ROWS % DOWN == 0, "threads have whole rows between them");
-        const u32 piece = thread % ACROSS;
-        u32 row = thread / ACROSS;
-        u64 address = from.address + 2 * (static_cast<i64>(first + row) * from.step + piece * 8);
-        const u64 step = 2 * DOWN * from.step;
-#pragma unroll
-        for (u32 turn = 0; turn < ROWS / DOWN; ++turn) {
-            const u32 to = shared + place<ROWS>(row, piece), length = first + row < from.rows ? from.length : 0;
-            const bool low = piece * 8 < length, high = piece * 8 + 4 < length;
-            copy_8(to, low ? address : from.address, low);
-            copy_8(to + 8, high ? address + 8 : from.address, high);
-            row += DOWN, address += step;
-        }
-        return arrive_behind_copies(barrier);
-    }
-#pragma unroll 1
-    for (u32 i = thread; i < ROWS * PANELS * PIECES; i += THREADS) {
-        const u32 row = i / (PANELS * PIECES), piece = i % (PANELS * PIECES);
-        u32 words[4] = {};
-#pragma unroll
-        for (u32 j = 0; j < 8; ++j) {
-            const u32 at = piece * 8 + j;
-            if (first + row >= from.rows || at >= from.length) continue;
-            const i64 element = static_cast<i64>(first + row) * from.step + static_cast<i64>(at) * from.inner;
-            words[j / 2] |= static_cast<u32>(*pointer_to<u16>(from.address, element)) << (j % 2 * 16);
-        }
-        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared + place<ROWS>(row, piece)), "r"(words[0]), "r"(words[1]),
-                     "r"(words[2]), "r"(words[3])
-                     : "memory");
-    }
-    barrier_arrive(barrier);
-}
-
 // True if the copy engine brings an input.
-template <bool PLAIN>
+template <Form FORM>
 __device__ __forceinline__ bool mapped(const AttentionWgmma& p, Input input) {
-    return PLAIN || (p.mapped >> input & 1) != 0;
+    return FORM != ANY || (p.mapped >> input & 1) != 0;
+}
+
+// Scales the scores of a block's first `KEYS` keys, and adds what a panel of the mask has for them in row `row` and eight below.
+template <u32 KEYS>
+__device__ __forceinline__ void mask_scores(float (&s)[BLOCK / 2], u32 panel, u32 row, u32 lane, float scale) {
+#pragma unroll
+    for (u32 n = 0; n < KEYS / 8; ++n) {
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            u32 bits;
+            asm volatile("ld.shared.b32 %0, [%1];" : "=r"(bits) : "r"(panel + place<QUERIES>(row + half * 8, n) + lane % 4 * 4) : "memory");
+            float& low = s[4 * n + 2 * half];
+            float& high = s[4 * n + 2 * half + 1];
+            low = __fmaf_rn(half_to_float(static_cast<u16>(bits)), LOG2_E, __fmul_rn(low, scale));
+            high = __fmaf_rn(half_to_float(static_cast<u16>(bits >> 16)), LOG2_E, __fmul_rn(high, scale));
+        }
+    }
 }
 
 // Lowers the scores of those of a block's first `KEYS` keys that are not among the `left` ones.
@@ -206,30 +141,35 @@ __device__ __forceinline__ void weigh(u32 (&a)[BLOCK / 16][4], Sums<HEAD>& part,
 
 extern __shared__ uint4 shared_pieces[];
 
-// A block of threads has STRANDS * GROUPS warpgroups: those of a strand share keys and values, those of a group queries. PLAIN
-// ones have maps of everything, no mask and a scale above zero, and registers to spare.
-template <u32 PANELS, u32 STRANDS, u32 GROUPS, u32 STAGES, bool PLAIN>
+// A block of threads has STRANDS * GROUPS warpgroups: those of a strand share keys and values, those of a group queries. With one
+// stage there is one block of keys.
+template <u32 PANELS, u32 STRANDS, u32 GROUPS, u32 STAGES, Form FORM>
 __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     constexpr u32 HEAD = PANELS * PANEL, TEAM = WARPGROUP * GROUPS, THREADS = TEAM * STRANDS;
     constexpr u32 ROWS = GROUPS * QUERIES, SIDE = PANELS * BOX;
     // Of a strand's fragments of values those that it finishes.
     constexpr u32 OWN = HEAD / 8 / STRANDS;
-    __shared__ alignas(8) u64 barriers[1 + 2 * STAGES * STRANDS];
+    static_assert(FORM != MASKED || GROUPS == 1, "a mask's panels are of one warpgroup");
+    __shared__ alignas(8) u64 barriers[1 + 3 * STAGES * STRANDS];
     const u32 strand = uniform(threadIdx.x / TEAM), thread = threadIdx.x % TEAM, warp = uniform(thread / 32), lane = thread % 32;
     // The swizzle counts from multiples of 1024 bytes.
     const u32 queries = (shared_address(shared_pieces) + 1023) / 1024 * 1024;
-    // STAGES blocks of keys of this strand, then as many of values; behind those of all strands a thread's sums.
-    const u32 keys = queries + GROUPS * SIDE + strand * (2 * STAGES * SIDE), values = keys + STAGES * SIDE;
-    const u32 stash = queries + GROUPS * SIDE + STRANDS * 2 * STAGES * SIDE + threadIdx.x * 16;
-    const u32 queries_there = shared_address(barriers), keys_there = queries_there + 8 + strand * (2 * STAGES * 8);
-    const u32 values_there = keys_there + STAGES * 8;
+    // STAGES blocks of keys of this strand, as many of values, and of the mask; behind those of all strands a thread's sums, where a
+    // warpgroup joins its own. Strands leave theirs in place of their keys and values.
+    constexpr u32 STRAND = STAGES * (2 * SIDE + (FORM == MASKED ? BOX : 0));
+    static_assert(STRANDS == 1 || (HEAD / 8 + 1) * TEAM * 16 <= 2 * STAGES * SIDE, "a strand's sums lie in place of its keys and values");
+    const u32 keys = queries + GROUPS * SIDE + strand * STRAND, values = keys + STAGES * SIDE, masks = values + STAGES * SIDE;
+    const u32 stash = STRANDS == 1 ? keys + STRAND + threadIdx.x * 16 : keys + thread * 16;
+    const u32 queries_there = shared_address(barriers), keys_there = queries_there + 8 + strand * (3 * STAGES * 8);
+    const u32 values_there = keys_there + STAGES * 8, masks_there = values_there + STAGES * 8;
     const bool leader = thread == 0;
     if (leader) {
-        if (strand == 0) barrier_init(queries_there, mapped<PLAIN>(p, QUERY) ? 1 : THREADS);
+        if (strand == 0) barrier_init(queries_there, mapped<FORM>(p, QUERY) ? 1 : THREADS);
 #pragma unroll
         for (u32 i = 0; i < STAGES; ++i) {
-            barrier_init(keys_there + i * 8, mapped<PLAIN>(p, KEY) ? 1 : TEAM);
-            barrier_init(values_there + i * 8, mapped<PLAIN>(p, VALUE) ? 1 : TEAM);
+            barrier_init(keys_there + i * 8, mapped<FORM>(p, KEY) ? 1 : TEAM);
+            barrier_init(values_there + i * 8, mapped<FORM>(p, VALUE) ? 1 : TEAM);
+            if (FORM == MASKED) barrier_init(masks_there + i * 8, 1);
         }
         barrier_init_fence();
     }
@@ -238,11 +178,11 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     const u32 begin = STRANDS == 1 ? 0 : strand * p.segment;
     const u32 end = STRANDS == 1 || begin + p.segment > blocks ? blocks : begin + p.segment;
     const u32 turns = end > begin ? end - begin : 0;
-    const bool masked = !PLAIN && p.mask.address != 0;
+    const bool masked = FORM == ANY && p.mask.address != 0;
     // Scores meet the scale in the exponent, or before it where they are not greatest together with it.
     const float scale = __fmul_rn(p.scale, LOG2_E);
-    const bool scaled = masked || (!PLAIN && !(scale > 0.0f));
-    const float unit = scaled ? 1.0f : scale;
+    const bool scaled = masked || (FORM == ANY && !(scale > 0.0f));
+    const float unit = FORM == MASKED || scaled ? 1.0f : scale;
     __syncthreads();
     u32 phase = 0;     // of the queries' barrier
     u32 fetched = 0;   // blocks of keys, and of values, before this tile's
@@ -255,24 +195,24 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
         const u32 matrix = strip - step * p.matrices.divisor;
         const i64 row = p.first_row + first;
         const u32 rows = p.rows - first, columns = p.width - first_column;
-        // The matrix's place along the leading axes of a map: axes of one position have no other.
+        // The matrix's place along the leading axes of a map: axes that are not stepped along have one position.
         const auto copy = [&](Input input, const View& view, u32 to, u32 barrier, u32 column, u32 first_of_rows) {
             i32 at[MAPPED_LEADING];
             u32 rest = matrix;
 #pragma unroll
             for (u32 i = 0; i < MAPPED_LEADING; ++i) {
                 const u32 axis = MAPPED_LEADING - 1 - i, above = divide(rest, p.leading[axis]);
-                at[axis] = axis < row_axis && view.extents[axis] > 1 ? rest - above * p.leading[axis].divisor : 0;
+                at[axis] = axis < row_axis && view.strides[axis] != 0 ? rest - above * p.leading[axis].divisor : 0;
                 rest = above;
             }
 #pragma unroll
-            for (u32 panel = 0; panel < PANELS; ++panel) {
+            for (u32 panel = 0; panel < (input == MASK ? 1 : PANELS); ++panel) {
                 copy_panel(to + panel * (input == QUERY ? GROUPS * BOX : BOX), &p.maps[input], barrier, column + panel * PANEL, first_of_rows, at);
             }
         };
         const auto fetch_keys = [&](u32 turn) {
             const u32 slot = (fetched + turn) % STAGES, to = keys + slot * SIDE, barrier = keys_there + slot * 8;
-            if (mapped<PLAIN>(p, KEY)) {
+            if (mapped<FORM>(p, KEY)) {
                 if (leader) {
                     barrier_arrive_expecting(barrier, SIDE);
                     copy(KEY, p.keys, to, barrier, 0, (begin + turn) * BLOCK);
@@ -284,7 +224,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
         };
         const auto fetch_values = [&](u32 turn) {
             const u32 slot = (fetched + turn) % STAGES, to = values + slot * SIDE, barrier = values_there + slot * 8;
-            if (mapped<PLAIN>(p, VALUE)) {
+            if (mapped<FORM>(p, VALUE)) {
                 if (leader) {
                     barrier_arrive_expecting(barrier, SIDE);
                     copy(VALUE, p.values, to, barrier, first_column, (begin + turn) * BLOCK);
@@ -295,21 +235,37 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
                 gather_panels<BLOCK, PANELS, TEAM>(to, rows_of, (begin + turn) * BLOCK, thread, barrier);
             }
         };
+        const auto fetch_masks = [&](u32 turn) {
+            if (FORM == MASKED && leader) {
+                const u32 slot = (fetched + turn) % STAGES, barrier = masks_there + slot * 8;
+                barrier_arrive_expecting(barrier, BOX);
+                copy(MASK, p.mask, masks + slot * BOX, barrier, (begin + turn) * BLOCK, row);
+            }
+        };
+        const auto fetch_first_masks = [&] {
+#pragma unroll 1
+            for (u32 i = 0; i < STAGES && i < turns; ++i) fetch_masks(i);
+        };
         const auto wait = [&](Input input, u32 barriers, u32 turn) {
             barrier_wait(barriers + (fetched + turn) % STAGES * 8, (fetched + turn) / STAGES % 2);
-            if (!mapped<PLAIN>(p, input)) copy_fence();
+            if (!mapped<FORM>(p, input)) copy_fence();
         };
         const auto keys_wait = [&](u32 turn) { wait(KEY, keys_there, turn); };
         const auto values_wait = [&](u32 turn) { wait(VALUE, values_there, turn); };
         if (!waited) {
+            // Nobody writes a constant, so it need not be waited for.
+            const bool ahead = mapped<ANY>(p, MASK);
+            if (ahead) fetch_first_masks();
             wait_for_predecessors();
             release_successors();
+            if (!ahead) fetch_first_masks();
             waited = true;
         } else {
             copy_fence();
             __syncthreads();
+            fetch_first_masks();
         }
-        if (mapped<PLAIN>(p, QUERY)) {
+        if (mapped<FORM>(p, QUERY)) {
             if (threadIdx.x == 0) {
                 barrier_arrive_expecting(queries_there, GROUPS * SIDE);
 #pragma unroll
@@ -394,6 +350,12 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
                         add_mask(s, mask[half], half);
                     }
                 }
+                if constexpr (FORM == MASKED) {
+                    const u32 slot = (fetched + turn) % STAGES, panel = masks + slot * BOX;
+                    barrier_wait(masks_there + slot * 8, (fetched + turn) / STAGES % 2);
+                    if (left <= FEW) mask_scores<FEW>(s, panel, top + lane / 4, lane, scale);
+                    else mask_scores<BLOCK>(s, panel, top + lane / 4, lane, scale);
+                }
                 if (left <= FEW) {
                     leave_out<FEW>(s, left, lane);
                     weigh<FEW>(a, part, s, unit, in_segment > 0);
@@ -405,7 +367,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
                 products_wait<0>();
                 settle(part.total);
             }
-            // Nobody reads the keys of this turn any more, nor the values of the one before.
+            // Nobody reads the keys and the mask of this turn any more, nor the values of the one before.
             const bool more_values = turn > 0 && turn - 1 + STAGES < turns, more_keys = turn + STAGES < turns;
             if (more_values || more_keys) meet<TEAM>(1 + strand);
             if (turn + 1 < turns) keys_wait(turn + 1);
@@ -428,7 +390,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
                 weigh_values(BLOCK / 16);
                 products_commit();
                 if (more_values) fetch_values(turn - 1 + STAGES);
-                if (more_keys) fetch_keys(turn + STAGES);
+                if (more_keys) fetch_keys(turn + STAGES), fetch_masks(turn + STAGES);
                 fetch_ahead(turn + 1);
                 // The values are weighed while the next block's maxima are sought.
                 products_wait<1>();
@@ -449,21 +411,22 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             if (stashed) join<HEAD, HEAD, THREADS, false>(stash, 0, part, unit);
         } else {
             // Each strand leaves its sums, and takes a share of the columns of all.
-            leave<HEAD, THREADS>(stash, part);
+            meet<TEAM>(1 + strand);
+            leave<HEAD, TEAM>(stash, part);
             __syncthreads();
         }
         Sums<OWN * 8> all;
         if constexpr (STRANDS == 1) {
             all = part;
         } else {
-            const u32 theirs = stash - strand * TEAM * 16;
+            const u32 theirs = stash - strand * STRAND;
 #pragma unroll
             for (u32 i = 0; i < OWN * 4; ++i) all.total[i] = 0.0f;
             all.sum[0] = all.sum[1] = 0.0f;
             all.greatest[0] = all.greatest[1] = lowest();
 #pragma unroll 1
             for (u32 other = 0; other < STRANDS && other * p.segment < blocks; ++other) {
-                join<HEAD, OWN * 8, THREADS, true>(theirs + other * TEAM * 16, strand * OWN, all, unit);
+                join<HEAD, OWN * 8, TEAM, true>(theirs + other * STRAND, strand * OWN, all, unit);
             }
         }
         if (!present) continue;
@@ -505,17 +468,21 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     }
 }
 
-#define ATTENTION(NAME, PANELS, STRANDS, GROUPS, STAGES, PLAIN, RESIDENT)                                                            \
+#define ATTENTION(NAME, PANELS, STRANDS, GROUPS, STAGES, FORM, RESIDENT)                                                            \
     extern "C" __global__ void __launch_bounds__(128 * STRANDS * GROUPS, RESIDENT) NAME(const __grid_constant__ AttentionWgmma p) {   \
-        attend<PANELS, STRANDS, GROUPS, STAGES, PLAIN>(p);                                                                           \
+        attend<PANELS, STRANDS, GROUPS, STAGES, FORM>(p);                                                                            \
     }
 
 // Panels of a head, strands, warpgroups of a strand, stages: as in plan/tactic/attention.rs.
-ATTENTION(attention_wgmma_1_1_1, 1, 1, 1, 4, false, 3)
-ATTENTION(attention_wgmma_1_4_1, 1, 4, 1, 2, false, 1)
-ATTENTION(attention_wgmma_2_1_1, 2, 1, 1, 2, false, 2)
-ATTENTION(attention_wgmma_1_1_1_plain, 1, 1, 1, 4, true, 3)
-ATTENTION(attention_wgmma_1_1_1_crowded, 1, 1, 1, 2, true, 4)
-ATTENTION(attention_wgmma_1_1_2_plain, 1, 1, 2, 4, true, 2)
-ATTENTION(attention_wgmma_1_4_1_plain, 1, 4, 1, 2, true, 1)
-ATTENTION(attention_wgmma_2_1_1_plain, 2, 1, 1, 2, true, 2)
+ATTENTION(attention_wgmma_1_1_1, 1, 1, 1, 4, ANY, 3)
+ATTENTION(attention_wgmma_1_4_1, 1, 4, 1, 2, ANY, 1)
+ATTENTION(attention_wgmma_2_1_1, 2, 1, 1, 2, ANY, 2)
+ATTENTION(attention_wgmma_1_1_1_plain, 1, 1, 1, 4, PLAIN, 3)
+ATTENTION(attention_wgmma_1_1_1_plain_crowded, 1, 1, 1, 2, PLAIN, 4)
+ATTENTION(attention_wgmma_1_1_2_plain, 1, 1, 2, 4, PLAIN, 2)
+ATTENTION(attention_wgmma_1_4_1_plain, 1, 4, 1, 2, PLAIN, 1)
+ATTENTION(attention_wgmma_2_1_1_plain, 2, 1, 1, 2, PLAIN, 2)
+ATTENTION(attention_wgmma_1_1_1_masked, 1, 1, 1, 4, MASKED, 2)
+ATTENTION(attention_wgmma_1_1_1_masked_crowded, 1, 1, 1, 1, MASKED, 4)
+ATTENTION(attention_wgmma_1_4_1_masked, 1, 4, 1, 2, MASKED, 1)
+ATTENTION(attention_wgmma_2_1_1_masked, 2, 1, 1, 2, MASKED, 2)

@@ -1,5 +1,6 @@
 //! Attention: one file a kernel, and what they share: the matrices of a chunk.
 
+mod mask;
 pub mod mma;
 pub mod plain;
 pub mod wgmma;

@@ -1,7 +1,8 @@
 //! Attention by warpgroup products: `kernels/attention_wgmma.cu`.
 
 use super::super::views::{DeviceView, Divisor, PIECE};
-use super::super::{Addresses, BindError, Kernel, Launch, Swizzle, TensorMap, TiledMap};
+use super::super::{Addresses, BindError, Kernel, Launch, Packer, Swizzle, TensorMap, TiledMap};
+use super::mask::Mask;
 use super::{Chunk, LEADING, scale};
 use crate::plan::format::Operator;
 use crate::plan::tactic::attention::{Matrices, Team, WGMMA_KEYS, matrices};
@@ -19,7 +20,7 @@ const MAPPED_LEADING: usize = 3;
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Params {
-    maps: [TensorMap; 3],
+    maps: [TensorMap; 4],
     y: DeviceView,
     queries: DeviceView,
     keys: DeviceView,
@@ -45,13 +46,24 @@ struct AttentionWgmma {
     operator: Operator,
     scale: f32,
     team: Team,
+    mask: Mask,
+}
+
+/// What a kernel is compiled for: `Form` of its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Any,
+    Plain,
+    Masked,
 }
 
 /// Compiles attention of halves.
-pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let scale = scale(operator)?;
-    seen(operator)?;
+    let (it, _) = seen(operator)?;
+    let mask = Mask::new(packer, it.mask)?;
     Ok(Box::new(AttentionWgmma {
+        mask,
         operator: operator.clone(),
         scale,
         team: Team::of(operator.tactic).ok_or(BindError::Tactic("it has no such tile"))?,
@@ -64,26 +76,56 @@ fn seen(operator: &Operator) -> Result<(Matrices<'_>, u32), BindError> {
     Ok((it, head))
 }
 
-/// Bytes of dynamic shared memory: the queries, each strand's blocks of keys and values, and every thread's sums where those of
-/// several segments are joined.
-fn shared(head: u32, team: Team, segments: u32) -> u32 {
+/// Bytes of dynamic shared memory: the queries, each strand's blocks of keys and values and of the mask, and every thread's sums where
+/// a warpgroup joins those of several segments. Strands leave theirs in place of their keys and values.
+fn shared(head: u32, team: Team, form: Form, segments: u32) -> u32 {
     let block = 2 * head * WGMMA_KEYS;
-    let joined = segments > 1 || team.strands > 1;
+    let masks = if form == Form::Masked { 2 * BOX * WGMMA_KEYS } else { 0 };
+    let joined = segments > 1 && team.strands == 1;
     let sums = if joined { team.threads() * 16 * (head / 8 + 1) } else { 0 };
-    ALIGNMENT + 2 * head * team.queries() + u32::from(team.strands) * 2 * team.stages(head) * block + sums
+    ALIGNMENT + 2 * head * team.queries() + u32::from(team.strands) * stages(head, team, form) * (2 * block + masks) + sums
 }
 
-/// What a kernel's name ends with.
-fn suffix(plain: bool, team: Team) -> &'static str {
-    match (plain, team.crowded) {
-        (false, _) => "",
-        (true, false) => "_plain",
-        (true, true) => "_crowded",
+/// Blocks of keys, of values and of the mask that a strand has in shared memory: of crowds with masks one, so that as many small windows
+/// of pictures find room as without.
+fn stages(head: u32, team: Team, form: Form) -> u32 {
+    if form == Form::Masked && team.crowded {
+        1
+    } else {
+        team.stages(head)
     }
 }
 
+/// The team that serves a tactic's in a form for so many keys: with few maps every warpgroup has queries of its own and registers for
+/// more, and with a mask queries of its own. Crowds with masks have one block of keys.
+fn team(named: Team, form: Form, keys: u32) -> Team {
+    match form {
+        Form::Plain => named,
+        Form::Masked => Team {
+            groups: 1,
+            crowded: named.crowded && keys <= WGMMA_KEYS,
+            ..named
+        },
+        Form::Any => Team {
+            groups: 1,
+            crowded: false,
+            ..named
+        },
+    }
+}
+
+/// What a kernel's name ends with.
+fn suffix(form: Form, team: Team) -> String {
+    let form = match form {
+        Form::Any => "",
+        Form::Plain => "_plain",
+        Form::Masked => "_masked",
+    };
+    format!("{form}{}", if team.crowded { "_crowded" } else { "" })
+}
+
 /// The map of an input whose rows lie along axis `rows` and are runs along axis `run`, from the chunk's first matrices on;
-/// none where the copy engine cannot walk it.
+/// none where the copy engine cannot walk it. Leading axes along which it repeats itself are not stepped along.
 fn map(view: &DeviceView, chunk: &Chunk, rows: usize, run: usize) -> Option<TiledMap> {
     // An axis of one position is never stepped along, but the map wants a step.
     let step = |axis: usize| match view.strides[axis] {
@@ -91,7 +133,7 @@ fn map(view: &DeviceView, chunk: &Chunk, rows: usize, run: usize) -> Option<Tile
         step => u64::try_from(step).ok()?.checked_mul(2),
     };
     let fits = view.in_pieces(run) && chunk.leading[MAPPED_LEADING..].iter().all(|&n| n == 1);
-    let leading = |axis: usize| axis < chunk.row_axis && view.extents[axis] > 1;
+    let leading = |axis: usize| axis < chunk.row_axis && view.strides[axis] != 0;
     let outer: Vec<usize> = (0..MAPPED_LEADING).rev().collect();
     let extents = outer.iter().map(|&axis| if leading(axis) { chunk.leading[axis] } else { 1 });
     let strides: Option<Vec<u64>> = outer
@@ -120,34 +162,38 @@ impl Kernel for AttentionWgmma {
         let columns = it.output.layout.shape.dim(row_axis + 1);
         let of = |index: usize| chunk.view(at, it.inputs[index]);
         let [queries, keys, values] = [of(0)?, of(1)?, of(2)?];
+        let mask = self.mask.view(at, &chunk)?;
         let column_axis = row_axis + 1;
         let tiled = [
             map(&queries, &chunk, row_axis, column_axis),
             map(&keys, &chunk, column_axis, row_axis),
             map(&values, &chunk, row_axis, column_axis),
+            mask.as_ref().and_then(|mask| map(mask, &chunk, row_axis, column_axis)),
         ];
-        let mapped = (0..3).map(|i| u32::from(tiled[i].is_some()) << i).sum();
-        // The kernels of plain operators have registers for more warpgroups; with the same bits.
-        let plain = tiled.iter().all(Option::is_some) && it.mask.is_none() && self.scale > 0.0;
-        let team = match plain {
-            true => self.team,
-            false => self.team.alone(),
+        let bits = [tiled[0].is_some(), tiled[1].is_some(), tiled[2].is_some(), self.mask.is_constant()];
+        let mapped = bits.into_iter().zip(0..).map(|(bit, at)| u32::from(bit) << at).sum();
+        // All forms have the same bits.
+        let form = match (tiled[..3].iter().all(Option::is_some), &mask) {
+            (true, None) if self.scale > 0.0 => Form::Plain,
+            (true, Some(_)) if tiled[3].is_some() => Form::Masked,
+            _ => Form::Any,
         };
+        let count = keys.extents[row_axis + 1];
+        let team = team(self.team, form, count);
         let (steps, slices) = (chunk.rows.div_ceil(team.queries()), columns.div_ceil(head));
         let tiles = chunk.tiles([steps, slices])?;
         if tiles == 0 {
             return Ok(Vec::new());
         }
         let encode = |map: &Option<TiledMap>| map.as_ref().map_or(Ok(TensorMap([0; 16])), |map| at.maps.tiled(map));
-        let count = keys.extents[row_axis + 1];
         let segment = self.operator.class.range(count, WGMMA_KEYS) / WGMMA_KEYS;
         let params = Params {
-            maps: [encode(&tiled[0])?, encode(&tiled[1])?, encode(&tiled[2])?],
+            maps: [encode(&tiled[0])?, encode(&tiled[1])?, encode(&tiled[2])?, encode(&tiled[3])?],
             y: chunk.view(at, it.output)?,
             queries,
             keys,
             values,
-            mask: it.mask.map(|mask| chunk.view(at, mask)).transpose()?.unwrap_or_default(),
+            mask: mask.unwrap_or_default(),
             leading: chunk.divisors(),
             matrices: Divisor::new(chunk.matrices() as u32),
             slices: Divisor::new(slices),
@@ -164,9 +210,9 @@ impl Kernel for AttentionWgmma {
             padding: [0; 6],
         };
         let (panels, Team { strands, groups, .. }) = (head / BOX, team);
-        let suffix = suffix(plain, team);
+        let suffix = suffix(form, team);
         Ok(vec![Launch {
-            shared: shared(head, team, count.div_ceil(segment * WGMMA_KEYS)),
+            shared: shared(head, team, form, count.div_ceil(segment * WGMMA_KEYS)),
             ..Launch::new(
                 "attention_wgmma",
                 format!("attention_wgmma_{panels}_{strands}_{groups}{suffix}"),
@@ -186,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_struct_has_the_sources_bytes() {
-        assert_eq!(std::mem::size_of::<Params>(), 3 * 128 + 5 * 88 + 72 + 40 + 24);
+        assert_eq!(std::mem::size_of::<Params>(), 4 * 128 + 5 * 88 + 72 + 40 + 24);
     }
 
     #[test]
@@ -213,7 +259,9 @@ mod tests {
         );
         assert!(map(&view(520, [3600, 24, 72, 1, 0, 0]), &chunk, 2, 3).is_none(), "between pieces");
         assert!(map(&view(512, [3600, 24, 1, 50, 0, 0]), &chunk, 2, 3).is_none(), "elements apart");
-        assert!(map(&view(512, [3600, 0, 72, 1, 0, 0]), &chunk, 2, 3).is_none(), "one head for all");
+        let shared = map(&view(512, [3600, 0, 72, 1, 0, 0]), &chunk, 2, 3);
+        assert!(shared.is_some_and(|it| it.extents == [24, 50, 1, 1, 2]), "one head for all");
+        assert!(map(&view(512, [3600, 24, 0, 1, 0, 0]), &chunk, 2, 3).is_none(), "one row for all");
         let turned = map(&view(512, [3600, 1200, 1, 24, 0, 0]), &chunk, 3, 2);
         assert!(turned.is_some_and(|it| it.extents[..2] == [50, 24]), "rows along the last axis");
         let deep = Chunk {
@@ -226,29 +274,32 @@ mod tests {
     #[test]
     fn every_team_has_its_kernels() {
         let source = include_str!("../../kernels/attention_wgmma.cu");
-        for (head, team) in [64, 128].into_iter().flat_map(|head| TEAMS.map(|team| (head, team))) {
-            let (panels, Team { strands, groups, .. }, stages) = (head / BOX, team, team.stages(head));
-            let line = |suffix: &str, groups: u16, stages: u32, plain: bool| {
-                format!("(attention_wgmma_{panels}_{strands}_{groups}{suffix}, {panels}, {strands}, {groups}, {stages}, {plain}, ")
-            };
-            assert_eq!(
-                source.contains(&line(suffix(true, team), groups, stages, true)),
-                team.serves(head),
-                "{head} {team:?}"
+        for (head, named, form) in kernels() {
+            let (panels, it) = (head / BOX, team(named, form, WGMMA_KEYS));
+            let (Team { strands, groups, .. }, stages) = (it, stages(head, it, form));
+            let line = format!(
+                "(attention_wgmma_{panels}_{strands}_{groups}{}, {panels}, {strands}, {groups}, {stages}, {}, ",
+                suffix(form, it),
+                format!("{form:?}").to_uppercase()
             );
-            // Of operators that are not plain every warpgroup has queries of its own.
-            let alone = team.alone();
-            assert!(
-                !alone.serves(head) || source.contains(&line("", 1, alone.stages(head), false)),
-                "{head} {team:?}"
-            );
+            assert!(source.contains(&line), "{line}");
         }
     }
 
     #[test]
     fn every_team_fits_the_shared_memory() {
-        for (head, team) in [64, 128].into_iter().flat_map(|head| TEAMS.map(|team| (head, team))) {
-            assert!(!team.serves(head) || shared(head, team, 4) <= 226 << 10, "{head} {team:?}");
+        for (head, named, form) in kernels() {
+            assert!(
+                shared(head, team(named, form, 256), form, 4) <= 226 << 10,
+                "{head} {named:?} {form:?}"
+            );
         }
+    }
+
+    /// Every head with the teams that serve it, in every form.
+    fn kernels() -> impl Iterator<Item = (u32, Team, Form)> {
+        let teams = [64, 128].into_iter().flat_map(|head| TEAMS.map(|team| (head, team)));
+        let forms = |(head, team)| [Form::Any, Form::Plain, Form::Masked].map(|form| (head, team, form));
+        teams.filter(|(head, team)| team.serves(*head)).flat_map(forms)
     }
 }
