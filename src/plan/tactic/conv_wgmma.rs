@@ -186,6 +186,7 @@ const MENU: &[Option<WgmmaTile>] = &[
     pair((128, 128), 2, 5, Chains::One),
     pair((128, 64), 2, 7, Chains::InTurn),
     pair((64, 128), 2, 7, Chains::InTurn),
+    cluster((64, 128), 3, 2),
 ];
 
 impl WgmmaTile {
