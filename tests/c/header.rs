@@ -110,6 +110,8 @@ fn numbers() -> Vec<(String, u64)> {
     put("BGR8", PixelFormat::Bgr8 as u64);
     put("GRAY8", PixelFormat::Gray8 as u64);
     put("NV12", PixelFormat::Nv12 as u64);
+    put("STATE_PREPARED", state(State::Prepared).into());
+    put("STATE_RUNNING", state(State::Running).into());
     put("PREPARED", state(State::Prepared).into());
     put("RUNNING", state(State::Running).into());
     put("STATE_FAULTED", state(State::Faulted(fault)).into());
