@@ -368,6 +368,8 @@ pub enum Kernel {
     ConvShallow,
     /// GPU: grouped convolution of 3 by 3 neighbours by `wgmma`, whose taps share a patch of pixels.
     ConvGrouped,
+    /// GPU: convolution or matrix product of many pixels by `wgmma`, in large tiles.
+    ConvLarge,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

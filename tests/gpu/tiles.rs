@@ -107,6 +107,17 @@ const SHALLOW: [Layer; 10] = [
     layer([1, 48, 99, 41], 19, [3, 2, 1, 2]),
 ];
 
+/// Products of many pixels: tiles of 256 and 320 pixels that the pixels do not fill, of which a block has one or several, windows, and
+/// windows whose rows of taps lie outside for whole tiles, channels that do not fill a tile.
+const LARGE: [Layer; 6] = [
+    layer([4, 320, 50, 50], 512, [1, 1, 1, 0]),
+    layer([2, 192, 91, 97], 256, [1, 1, 1, 0]),
+    layer([2, 128, 97, 98], 200, [3, 1, 1, 1]),
+    layer([5, 768, 40, 40], 384, [1, 1, 1, 0]),
+    layer([2, 96, 120, 120], 256, [3, 1, 25, 25]),
+    layer([1, 72, 260, 260], 136, [3, 2, 1, 1]),
+];
+
 /// First layers: pictures of three channels, outputs that fill a quarter, a half and all of a product, rows that no segment divides.
 const STEMS: [Layer; 4] = [
     layer([2, 3, 61, 230], 32, [3, 2, 1, 1]),
@@ -250,6 +261,28 @@ fn every_tile_of_patches_runs_at_any_width_and_gives_the_same_bits() {
         [Tail::Joined, Tail::Gelu, Tail::Sigmoid],
     ] {
         check_tiles(test, &model(&PATCHES, &tails), PATCHES.len(), &runs);
+    }
+}
+
+#[test]
+fn every_large_tile_runs_at_any_width_and_gives_the_same_bits() {
+    let test = "gpu_every_large_tile_runs_at_any_width_and_gives_the_same_bits";
+    if !has_wgmma(test) {
+        return;
+    }
+    let alone = Runs {
+        kernels: &[Kernel::ConvLarge],
+        widths: &[0, 7],
+        least: 2,
+    };
+    for tails in [
+        [Tail::Relu, Tail::Joined, Tail::Gelu],
+        [Tail::Joined, Tail::Gelu, Tail::Sliced],
+        [Tail::Sigmoid, Tail::Silu, Tail::Joined],
+    ] {
+        let file = model(&LARGE, &tails);
+        check_tiles(test, &file, LARGE.len(), &alone);
+        check_tiles(test, &file, LARGE.len(), &Runs::whole(&[Kernel::ConvWgmma, Kernel::ConvLarge]));
     }
 }
 

@@ -10,6 +10,7 @@ use super::conv_affine::{self, AffineTile, Order};
 use super::conv_chains::{self, ChainsTile};
 use super::conv_fma::{self, FmaTile};
 use super::conv_grouped;
+use super::conv_large::{self, LargeTile};
 use super::conv_mma::{self, MmaTile};
 use super::conv_narrow::{self, NarrowTile};
 use super::conv_parts::{self, PartTile};
@@ -210,7 +211,7 @@ fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<T
         false => [tiles, patches].concat(),
     };
     let shallow = conv_shallow::product(plan, operator).map_or(Vec::new(), |p| conv_shallow::menu(&p, split_k, units));
-    let tiles = [shallow, tiles].concat();
+    let tiles = [shallow, tiles, conv_large::menu(&product, split_k, units)].concat();
     match stream_wgmma::menu(&product) {
         (streams, Rank::Alone) => streams,
         (streams, Rank::First) => [streams, tiles].concat(),
@@ -315,6 +316,10 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
             conv_wgmma::fits(entry, &conv_wgmma::product(plan, operator)?, operator.class.split_k)
         }
+        (Kernel::ConvLarge, P::Conv { .. } | P::MatMul) => {
+            LargeTile::of(tactic).ok_or(Misfit::Tile)?;
+            conv_large::fits(&conv_wgmma::product(plan, operator)?, operator.class.split_k)
+        }
         (Kernel::ConvPatch | Kernel::ConvChains, P::Conv { .. }) => {
             shares_patches(tactic, &conv_3x3::product(plan, operator)?, operator.class.split_k)
         }
@@ -374,7 +379,7 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
         Kernel::ConvMma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::AttentionMma | Kernel::PairMma => Family::TensorCore,
         Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::AttentionWgmma => Family::Wgmma,
-        Kernel::ConvPatch | Kernel::ConvChains | Kernel::ConvShallow | Kernel::ConvGrouped => Family::Wgmma,
+        Kernel::ConvPatch | Kernel::ConvChains | Kernel::ConvShallow | Kernel::ConvGrouped | Kernel::ConvLarge => Family::Wgmma,
         _ => Family::Fma,
     }
 }

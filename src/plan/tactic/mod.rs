@@ -10,6 +10,7 @@ pub mod conv_affine;
 pub mod conv_chains;
 pub mod conv_fma;
 pub mod conv_grouped;
+pub mod conv_large;
 pub mod conv_mma;
 pub mod conv_narrow;
 pub mod conv_parts;

@@ -156,7 +156,7 @@ impl Footprint {
                 most = (board.units / step * step).max(1);
                 product(1)
             }
-            Kernel::ConvTaps => {
+            Kernel::ConvTaps | Kernel::ConvLarge => {
                 most = board.units.max(1);
                 product(1)
             }

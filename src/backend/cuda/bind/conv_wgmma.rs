@@ -55,7 +55,7 @@ pub(super) struct Params {
 /// `ConvPingPongParams` of `kernels/conv_wgmma_pingpong.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C, align(64))]
-struct PingPongParams {
+pub(super) struct PingPongParams {
     product: Params,
     output: TensorMap,
     joined: TensorMap,
@@ -103,7 +103,7 @@ impl WgmmaTile {
 }
 
 /// An operator bound to an entry of the menu.
-struct ConvWgmma {
+pub(super) struct ConvWgmma {
     operator: Operator,
     entry: WgmmaTile,
     constants: Plain,
@@ -134,11 +134,7 @@ impl Plain {
 /// Binds a convolution or matrix product whose tactic is an entry of the menu.
 pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *WgmmaTile::of(operator.tactic).ok_or(BindError::Tactic("conv_wgmma has no such tile"))?;
-    Ok(Box::new(ConvWgmma {
-        operator: operator.clone(),
-        entry,
-        constants: Plain::pack(packer, operator)?,
-    }))
+    Ok(Box::new(ConvWgmma::new(packer, operator, entry)?))
 }
 
 pub(super) const MISFIT: BindError = BindError::Tactic("conv_wgmma computes products of f16 with constant weights and aligned pixels");
@@ -321,12 +317,54 @@ fn pixel_map(tensor: &ChannelsLast, params: &Params, rows: u32) -> TiledMap {
     }
 }
 
+/// The parameters of kernels whose results the copy engine stores; none where a chunk's tail or its pixels want another: pixels follow each
+/// other at one distance, tails are stored the plain way, and functions that bounds do not express are served where there are
+/// `functions` and nothing is joined. A copy brings `rows` of what is joined.
+pub(super) fn stored_by_copies(
+    at: &Addresses<'_>,
+    params: Params,
+    functions: bool,
+    rows: u32,
+) -> Result<Option<PingPongParams>, BindError> {
+    let epilogue = &params.epilogue;
+    let flat = epilogue.flags & flags::FLAT != 0 && params.run_stride == 0 && epilogue.output.pixel > 0;
+    let joins = epilogue.flags & flags::JOINS != 0;
+    let function = is_clip(epilogue) || (functions && !joins);
+    if !function || !flat || !is_plain(epilogue, params.channels) {
+        return Ok(None);
+    }
+    let output = at.maps.tiled(&pixel_map(&epilogue.output, &params, STRIP[0]))?;
+    let joined = match joins {
+        true if epilogue.joined.pixel > 0 => at.maps.tiled(&pixel_map(&epilogue.joined, &params, rows))?,
+        true => return Ok(None),
+        false => TensorMap([0; 16]),
+    };
+    Ok(Some(PingPongParams {
+        product: params,
+        output,
+        joined,
+    }))
+}
+
 impl ConvWgmma {
+    /// Binds an operator to an entry of the menu.
+    pub(super) fn new(packer: &mut Packer<'_>, operator: &Operator, entry: WgmmaTile) -> Result<ConvWgmma, BindError> {
+        Ok(ConvWgmma {
+            operator: operator.clone(),
+            entry,
+            constants: Plain::pack(packer, operator)?,
+        })
+    }
+
+    /// The parameters of a chunk for tiles of pixels by output channels.
+    pub(super) fn params(&self, at: &Addresses<'_>, region: &Region, tile: (u16, u16)) -> Result<Params, BindError> {
+        let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
+        params(at, &self.operator, &product, region, tile, &self.constants)
+    }
+
     /// The launch of an entry whose warpgroups have tiles of their own; none where its tail or its pixels want another, or weights
     /// that are kept have no block for every tile of channels, or the width has no room for a pair.
     fn pingpong(&self, at: &Addresses<'_>, params: Params, width: u16) -> Result<Option<Launch>, BindError> {
-        let epilogue = &params.epilogue;
-        let flat = epilogue.flags & flags::FLAT != 0 && params.run_stride == 0 && epilogue.output.pixel > 0;
         let places = match u32::from(width) {
             0 => at.multiprocessors,
             width => width,
@@ -336,21 +374,11 @@ impl ConvWgmma {
             true => (places / params.channel_tiles).min(params.run_tiles) * params.channel_tiles,
             false => places.min(params.tiles) / mates * mates,
         };
-        let function = is_clip(epilogue) || (!kept && epilogue.flags & flags::JOINS == 0);
-        if !function || !flat || !is_plain(epilogue, params.channels) || blocks == 0 {
+        if blocks == 0 {
             return Ok(None);
         }
-        let joins = epilogue.flags & flags::JOINS != 0;
-        let output = at.maps.tiled(&pixel_map(&epilogue.output, &params, STRIP[0]))?;
-        let joined = match joins {
-            true if epilogue.joined.pixel > 0 => at.maps.tiled(&pixel_map(&epilogue.joined, &params, self.entry.tile.0.into()))?,
-            true => return Ok(None),
-            false => TensorMap([0; 16]),
-        };
-        let params = PingPongParams {
-            product: params,
-            output,
-            joined,
+        let Some(params) = stored_by_copies(at, params, !kept, self.entry.tile.0.into())? else {
+            return Ok(None);
         };
         let unit = if kept { "conv_wgmma_kept" } else { "conv_wgmma_pingpong" };
         let launch = Launch::new(unit, self.entry.function(true), blocks, 0, self.entry.threads(), &params);
@@ -364,8 +392,7 @@ impl ConvWgmma {
 
 impl Kernel for ConvWgmma {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
-        let product = product(at.plan, &self.operator).map_err(|_| MISFIT)?;
-        let params = |entry: &WgmmaTile| params(at, &self.operator, &product, region, entry.tile, &self.constants);
+        let params = |entry: &WgmmaTile| self.params(at, region, entry.tile);
         let own = matches!(self.entry.sharing, Sharing::PingPong { .. });
         if own && let Some(launch) = self.pingpong(at, params(&self.entry)?, width)? {
             return Ok(vec![launch]);

@@ -10,6 +10,7 @@ mod conv_affine;
 mod conv_chains;
 mod conv_fma;
 mod conv_grouped;
+mod conv_large;
 pub mod conv_mma;
 mod conv_narrow;
 mod conv_parts;
@@ -427,6 +428,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
         Named::Recurrent => recurrent::compile(packer, operator),
         Named::ConvAffine => conv_affine::compile(packer, operator),
         Named::ConvChains => conv_chains::compile(packer, operator),
+        Named::ConvLarge => conv_large::compile(packer, operator),
         Named::ConvGrouped => conv_grouped::compile(packer, operator),
         Named::ConvFma => conv_fma::compile(packer, operator),
         Named::ConvMma => conv_mma::compile(packer, operator),
