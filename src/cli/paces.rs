@@ -10,6 +10,7 @@ use crate::planner::optable::OpTable;
 use crate::planner::simulate::paces::fit::{self, Observed};
 use crate::planner::simulate::paces::{Loads, Paces};
 use anyhow::Context;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What is known of one operator: of each tactic of its menu that was measured, in the menu's order.
@@ -41,6 +42,7 @@ pub fn run(board: &BoardRecord, networks: Networks<'_>, file: &Path) -> anyhow::
         known.extend(plans.iter().map(|compiled| what_is_known(compiled, &other, &table)));
         sources.push(format!("{} ({} SMs)", other.name, other.units));
     }
+    weigh(&mut known);
     let menus = |of: &dyn Fn(&Known) -> bool| -> Vec<Observed> {
         let own = known.iter().filter(|k| of(k));
         own.flat_map(|k| &k.menus).flatten().copied().collect()
@@ -84,6 +86,19 @@ pub fn run(board: &BoardRecord, networks: Networks<'_>, file: &Path) -> anyhow::
     Ok(Outcome::Good)
 }
 
+/// Boards that few networks were measured on count more a time: the root of how many fewer there are.
+fn weigh(known: &mut [Known]) {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for one in known.iter() {
+        *times.entry(one.board.clone()).or_default() += one.menus.iter().map(Vec::len).sum::<usize>();
+    }
+    let most = times.values().copied().max().unwrap_or(0);
+    for one in known {
+        let weight = (most as f64 / times[&one.board].max(1) as f64).sqrt();
+        one.menus.iter_mut().flatten().for_each(|o| o.weight = weight);
+    }
+}
+
 fn what_is_known(compiled: &Compiled, board: &BoardRecord, table: &OpTable) -> Known {
     let plan = &compiled.plan;
     Known {
@@ -103,7 +118,13 @@ fn menu(plan: &Plan, operator: &Operator, board: &BoardRecord, table: &OpTable) 
         };
         let time = table.of(plan, &with)?;
         let loads = Loads::of(&with, board);
-        Some(Observed { tactic, loads, time })
+        let weight = 1.0;
+        Some(Observed {
+            tactic,
+            loads,
+            time,
+            weight,
+        })
     };
     tactic::menu_on(plan, operator, board).into_iter().filter_map(observed).collect()
 }

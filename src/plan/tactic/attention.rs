@@ -95,6 +95,16 @@ impl Team {
         }
     }
 
+    /// Blocks that share a multiprocessor, of a head of [`Matrices::panels`] and with a mask or not.
+    pub fn together(self, head: u32, masked: bool) -> u32 {
+        match (self.strands, self.groups) {
+            (1, 1) if self.crowded => 4,
+            (1, 1) if head == PANELS[0] && !masked => 3,
+            (1, _) => 2,
+            _ => 1,
+        }
+    }
+
     /// True if there is a kernel for a head of [`Matrices::panels`].
     pub fn serves(self, head: u32) -> bool {
         self == team(1, 1) || head == PANELS[0]
@@ -234,6 +244,16 @@ pub fn matrices(operator: &Operator) -> Result<Matrices<'_>, Misfit> {
         output,
         head,
     })
+}
+
+/// Keys that a strand walks, in whole blocks, once for each panel of a head; `None` of what is no attention of halves.
+pub fn walked(operator: &Operator) -> Option<u64> {
+    let it = matrices(operator).ok()?;
+    let shape = it.inputs[1].layout.shape;
+    let strands = Team::of(operator.tactic).map_or(operator.class.split_k.max(1), |team| team.strands);
+    let blocks = shape.dim(shape.rank() - 1).div_ceil(WGMMA_KEYS).div_ceil(u32::from(strands));
+    let panels = it.panels().unwrap_or(PANELS[1]).div_ceil(PANELS[0]);
+    Some(u64::from(blocks * WGMMA_KEYS) * u64::from(panels))
 }
 
 /// The class of the attentions that the kernels take.

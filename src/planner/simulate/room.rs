@@ -7,9 +7,11 @@
 use super::extents::{depth, shape, window};
 use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
+use crate::plan::tactic::attention::{self, Team};
 use crate::plan::tactic::conv_chains::{self, ChainsTile};
 use crate::plan::tactic::conv_fma::FmaTile;
 use crate::plan::tactic::conv_grouped::{self, GroupedTile};
+use crate::plan::tactic::conv_large::LargeTile;
 use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_narrow::NarrowTile;
 use crate::plan::tactic::conv_parts::PartTile;
@@ -61,6 +63,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::StreamWgmma => StreamTile::of(tactic).map_or(WHOLE_UNIT, |e| sharing(2, u64::from(e.threads()), 80)),
         Kernel::ConvPatch if PatchTile::of(tactic).is_some_and(PatchTile::is_wide) => sharing(1, 384, 168),
         Kernel::ConvPatch => sharing(1, 288, 144),
+        Kernel::ConvLarge => LargeTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 104, u64::from(e.shared()))),
         Kernel::ConvShallow => sharing(1, 544, 96),
         Kernel::ConvChains => ChainsTile::of(tactic).map_or(WHOLE_UNIT, |e| {
             let k_blocks = depth(operator).map_or(1, |(channels, _)| channels.div_ceil(BLOCK_K));
@@ -110,7 +113,10 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::Attention if narrow(operator) => block(128, 64, 4 << 10),
         Kernel::Attention => block(256, 48, 4 << 10),
         Kernel::AttentionMma => block(256, 128, 78 << 10),
-        Kernel::AttentionWgmma => block(128, 168, 73 << 10),
+        Kernel::AttentionWgmma => attention_team(operator).map_or(WHOLE_UNIT, |(team, together)| {
+            let registers = REGISTERS / u64::from(team.threads() * together);
+            sharing(u64::from(together), u64::from(team.threads()), registers.min(168))
+        }),
         Kernel::PairMma => block(128, 112, 31 << 10),
         Kernel::Reduce => block(256, 80, 9 << 10),
         Kernel::Normalise => block(128, 96, 1 << 10),
@@ -120,6 +126,13 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::MatVec => block(128, 152, 9 << 10),
         _ => block(128, 72, 0),
     }
+}
+
+/// The team of warpgroups that an attention's tactic names, and how many share a unit.
+fn attention_team(operator: &Operator) -> Option<(Team, u32)> {
+    let it = attention::matrices(operator).ok()?;
+    let team = Team::of(operator.tactic)?;
+    Some((team, team.together(it.panels()?, it.mask.is_some())))
 }
 
 /// Most channels of a head that count as few.

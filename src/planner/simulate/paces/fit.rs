@@ -24,6 +24,8 @@ pub struct Observed {
     pub loads: Loads,
     /// How long it took.
     pub time: Nanos,
+    /// What its error counts, above 0.
+    pub weight: f64,
 }
 
 /// The paces of all tactics and kernels that were observed.
@@ -60,12 +62,15 @@ fn pace(observed: &[&Observed]) -> [f64; COUNT] {
     }
     let mut products = [[0.0; COUNT]; COUNT];
     let mut target = [0.0; COUNT];
+    let all: f64 = observed.iter().map(|o| o.weight).sum();
+    let even = observed.len() as f64 / all;
     for one in observed {
         let row: [f64; COUNT] = std::array::from_fn(|load| if scale[load] > 0.0 { part(one, load) / scale[load] } else { 0.0 });
+        let weight = one.weight * even;
         for a in 0..COUNT {
-            target[a] += row[a];
+            target[a] += weight * row[a];
             for b in 0..COUNT {
-                products[a][b] += row[a] * row[b];
+                products[a][b] += weight * row[a] * row[b];
             }
         }
     }
@@ -101,6 +106,7 @@ mod tests {
             tactic: Tactic::of(Kernel::Pool),
             loads: Loads(loads),
             time: Nanos(time as u64),
+            weight: 1.0,
         }
     }
 
@@ -121,6 +127,19 @@ mod tests {
             assert!(error.abs() < 0.02, "{error}: {found:?}");
         }
         assert_eq!(paces.paces["Pool"], found, "a kernel of one tactic has its pace");
+    }
+
+    #[test]
+    fn what_weighs_more_is_closer() {
+        let launch = |time, weight| Observed {
+            weight,
+            ..observed([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], time)
+        };
+        let found = |weight| {
+            let all = [launch(1_000.0, 1.0), launch(1_001.0, 1.0), launch(2_000.0, weight)];
+            paces(&all, Vec::new()).paces["Pool"].each[0]
+        };
+        assert!(found(1.0) < 1_200.0 && found(20.0) > 1_600.0, "{} {}", found(1.0), found(20.0));
     }
 
     #[test]

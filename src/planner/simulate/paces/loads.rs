@@ -5,6 +5,7 @@ use super::super::footprint::Footprint;
 use super::super::machine::GRAIN;
 use crate::board::BoardRecord;
 use crate::plan::format::{Call, Kernel, Operator};
+use crate::plan::tactic::attention;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
 use crate::planner::cost::{work, written};
 use crate::primitive::{Primitive, Region, Unary};
@@ -104,8 +105,11 @@ fn taken(operator: &Operator, tiles: u32) -> f64 {
     }
 }
 
-/// Products that a block sums for an output, in thousands.
+/// Products that a block sums for an output, in thousands; of attention the keys that a strand walks.
 fn deep(operator: &Operator) -> f64 {
+    if let Some(keys) = attention::walked(operator) {
+        return keys as f64 / 1e3;
+    }
     let (channels, taps) = depth(operator).unwrap_or((0, 0));
     let all = f64::from(channels.next_multiple_of(BLOCK_K)) * f64::from(taps) / 1e3;
     // The blocks of a cluster share out the chains.
