@@ -7,6 +7,7 @@ use super::error::{Fallible, limit, malformed};
 use super::fold;
 use super::grid::Grids;
 use super::host::{Elem, Host};
+use super::inline::Refusals;
 use super::values::{Constant, Deep, Operand, Sequences};
 use crate::limits::{MAX_OPERATORS, MAX_RANK};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp, broadcast};
@@ -14,7 +15,7 @@ use crate::planner::strided;
 use crate::primitive::{Binary, Primitive};
 use crate::tensor::{Layout, Shape};
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Bytes that one folded result may have.
@@ -44,8 +45,8 @@ pub(super) struct Builder {
     pub graph: Graph,
     /// Sequences of operands.
     pub sequences: Sequences,
-    /// The functions that the model brings, by domain and name.
-    pub functions: BTreeSet<(String, String)>,
+    /// Why calls of the model's functions are still there.
+    pub refusals: Refusals,
     /// The ONNX node being imported.
     node: String,
     /// Values made for that node so far.
@@ -74,7 +75,7 @@ impl Builder {
         Builder {
             graph: Graph { name, ..Graph::default() },
             sequences: Sequences::default(),
-            functions: BTreeSet::new(),
+            refusals: Refusals::new(),
             node: String::new(),
             made: 0,
             single: false,

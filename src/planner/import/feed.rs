@@ -70,7 +70,7 @@ pub struct ModelInput {
 /// # Errors
 /// The file cannot be read or is no ONNX model.
 pub fn model_inputs(path: &Path) -> Result<Vec<ModelInput>, ImportError> {
-    let model = file::read_model(path)?;
+    let (model, _) = file::read_model(path)?;
     let graph = model.graph.as_ref();
     let graph = graph.ok_or_else(|| malformed("not an ONNX model: it holds no graph").in_file(path))?;
     let given = |name: &str| graph.initializer.iter().any(|i| i.name == name);

@@ -2,6 +2,7 @@
 
 use super::error::{Fallible, ImportError, Kind, limit, malformed, unsupported};
 use super::host::{Elem, Host, shape_of};
+use super::inline::{self, Refusals};
 use super::proto::{ModelProto, TensorProto};
 use super::{order, scan};
 use crate::plan::regular;
@@ -17,8 +18,8 @@ use std::sync::Arc;
 /// Bytes of a model's file: what protobuf itself allows.
 const MAX_FILE: u64 = (2 << 30) - 1;
 
-/// Reads and decodes a model.
-pub(super) fn read_model(file: &Path) -> Result<ModelProto, ImportError> {
+/// Reads and decodes a model, with its functions in the place of their calls, but for those that are told beside it.
+pub(super) fn read_model(file: &Path) -> Result<(ModelProto, Refusals), ImportError> {
     let failed = |source| ImportError::Read {
         file: file.to_owned(),
         source,
@@ -35,8 +36,9 @@ pub(super) fn read_model(file: &Path) -> Result<ModelProto, ImportError> {
     };
     scan::check(&bytes).map_err(|e| e.in_file(file))?;
     let mut model = ModelProto::decode(bytes).map_err(|e| refused(Kind::Malformed, format!("not an ONNX model: {e}")))?;
+    let refusals = inline::inline(&mut model).map_err(|e| e.in_file(file))?;
     model.graph.iter_mut().for_each(order::sort);
-    Ok(model)
+    Ok((model, refusals))
 }
 
 /// The files beside `file` that initializers of `model` keep their elements in, each once, in the order of their names.

@@ -1,6 +1,7 @@
 //! ONNX files to graphs.
 //!
-//! The way of a model: `file` reads its bytes (`scan` bounds what decoding may take, `proto` is the format, `order` sorts nodes),
+//! The way of a model: `file` reads its bytes (`scan` bounds what decoding may take, `proto` is the format, `inline` puts functions
+//! in the place of their calls, `order` sorts nodes),
 //! `import` fixes the inputs' shapes and walks the nodes in order, `ops` says what each ONNX operator means as
 //! primitives and views (`branch` chooses among nodes, `sequence` keeps lists of tensors, `deep` takes values of more axes than
 //! a tensor may have), and `builder` emits them, or folds them at once where all operands are constants (`host`, `fold`). What
@@ -16,6 +17,7 @@ mod file;
 mod fold;
 mod grid;
 mod host;
+mod inline;
 mod inputs;
 mod node;
 mod ops;
@@ -64,11 +66,11 @@ pub struct ImportOptions {
 /// # Errors
 /// The file cannot be read, is no valid ONNX, uses what Platoon does not import, is beyond a limit, or the options lack a shape.
 pub fn import(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
-    let model = file::read_model(path)?;
+    let (model, refusals) = file::read_model(path)?;
     let (proto, opset) = checked_header(&model).map_err(|e| e.in_file(path))?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
     let mut builder = Builder::new(name.unwrap_or_default());
-    builder.functions = model.functions.iter().map(|f| (f.domain.clone(), f.name.clone())).collect();
+    builder.refusals = refusals;
     let needed = cut::needed(proto, &options.outputs);
     let mut names = inputs::declare(proto, path, options, &needed.names, &mut builder)?;
     for (position, node) in proto.node.iter().enumerate() {
@@ -101,7 +103,7 @@ pub fn import(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError
 /// # Errors
 /// The file cannot be read or is no ONNX model.
 pub fn external_files(path: &Path) -> Result<Vec<PathBuf>, ImportError> {
-    Ok(file::external_files(&file::read_model(path)?, path))
+    Ok(file::external_files(&file::read_model(path)?.0, path))
 }
 
 /// The graph and the version of the standard operator set.
@@ -144,6 +146,29 @@ fn node_name(node: &NodeProto, position: usize) -> String {
     }
 }
 
+/// Why a node of another domain is not imported.
+fn foreign(proto: &NodeProto, builder: &Builder) -> Reason {
+    let domain = &proto.domain;
+    if let Some((kind, text)) = builder.refusals.get(&(domain.clone(), proto.op_type.clone())) {
+        return Reason {
+            kind: *kind,
+            attribute: None,
+            text: text.clone(),
+        };
+    }
+    let hint = match domain.as_str() {
+        "com.microsoft" | "com.microsoft.nchwc" => {
+            " (onnxruntime writes them into files that it optimises or quantises: give the file from before, save it with \
+             ORT_ENABLE_BASIC, or quantise it with QuantFormat.QDQ)"
+        }
+        _ => "",
+    };
+    unsupported(format!(
+        "operators of the domain `{domain}`{hint}: export the network with those of the standard, or cut it in front of this node with \
+         --output NAME"
+    ))
+}
+
 /// Imports one node and binds its outputs' names.
 fn import_node(
     proto: &NodeProto,
@@ -154,29 +179,9 @@ fn import_node(
     names: &mut BTreeMap<String, Operand>,
 ) -> Fallible<()> {
     if !is_standard(&proto.domain) {
-        return Err(unsupported(
-            if builder.functions.contains(&(proto.domain.clone(), proto.op_type.clone())) {
-                format!(
-                    "a function of the model (domain `{}`): put its nodes in its place with onnx.inliner.inline_local_functions and save \
-                 the file again",
-                    proto.domain
-                )
-            } else {
-                let hint = match proto.domain.as_str() {
-                    "com.microsoft" | "com.microsoft.nchwc" => {
-                        " (onnxruntime writes them into files that it optimises or quantises: give the file from before, save it with \
-                         ORT_ENABLE_BASIC, or quantise it with QuantFormat.QDQ)"
-                    }
-                    _ => "",
-                };
-                format!(
-                    "operators of the domain `{}`{hint}: export the network with those of the standard, or cut it in front of this node \
-                     with --output NAME",
-                    proto.domain
-                )
-            },
-        ));
+        return Err(foreign(proto, builder));
     }
+    let opset = proto.version.unwrap_or(opset);
     if proto.op_type == "If" {
         return branch::import(proto, opset, path, builder, names);
     }

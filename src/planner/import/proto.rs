@@ -12,7 +12,6 @@ pub(super) struct ModelProto {
     pub graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSetIdProto>,
-    /// Names only: nodes that call a function are refused with what to do.
     #[prost(message, repeated, tag = "25")]
     pub functions: Vec<FunctionProto>,
 }
@@ -21,8 +20,24 @@ pub(super) struct ModelProto {
 pub(super) struct FunctionProto {
     #[prost(string, tag = "1")]
     pub name: String,
+    #[prost(string, repeated, tag = "4")]
+    pub input: Vec<String>,
+    #[prost(string, repeated, tag = "5")]
+    pub output: Vec<String>,
+    /// Names of attributes without a default.
+    #[prost(string, repeated, tag = "6")]
+    pub attribute: Vec<String>,
+    #[prost(message, repeated, tag = "7")]
+    pub node: Vec<NodeProto>,
+    #[prost(message, repeated, tag = "9")]
+    pub opset_import: Vec<OperatorSetIdProto>,
     #[prost(string, tag = "10")]
     pub domain: String,
+    /// Attributes with their defaults.
+    #[prost(message, repeated, tag = "11")]
+    pub attribute_proto: Vec<AttributeProto>,
+    #[prost(string, tag = "13")]
+    pub overload: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -62,6 +77,12 @@ pub(super) struct NodeProto {
     pub attribute: Vec<AttributeProto>,
     #[prost(string, tag = "7")]
     pub domain: String,
+    #[prost(string, tag = "8")]
+    pub overload: String,
+    /// No field of onnx.proto, and cleared in what a file holds: the version of the standard operator set that a node has which came
+    /// out of a function. prost leaves no room for fields of other kinds.
+    #[prost(int64, optional, tag = "536870911")]
+    pub version: Option<i64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

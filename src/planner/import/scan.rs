@@ -15,6 +15,7 @@ const MAX_DEPTH: u32 = 64;
 #[derive(Clone, Copy)]
 enum Message {
     Model,
+    Function,
     Graph,
     Node,
     Attribute,
@@ -31,17 +32,21 @@ impl Message {
     fn field(self, number: u64) -> Option<Message> {
         Some(match (self, number) {
             (Message::Model, 7) => Message::Graph,
-            (Message::Graph, 1) => Message::Node,
+            (Message::Model, 25) => Message::Function,
+            (Message::Graph, 1) | (Message::Function, 7) => Message::Node,
             (Message::Attribute, 6) => Message::Graph,
             (Message::Graph, 5) | (Message::Attribute, 5) => Message::Tensor,
             (Message::Graph, 11 | 12) => Message::ValueInfo,
-            (Message::Node, 5) => Message::Attribute,
+            (Message::Node, 5) | (Message::Function, 11) => Message::Attribute,
             (Message::ValueInfo, 2) => Message::Type,
             (Message::Type, 1) => Message::TensorType,
             (Message::TensorType, 2) => Message::Shape,
-            (Message::Model, 8 | 25) | (Message::Graph, 15) | (Message::Node, 1 | 2) | (Message::Tensor, 13) | (Message::Shape, 1) => {
-                Message::Leaf
-            }
+            (Message::Model, 8)
+            | (Message::Function, 4 | 5 | 6 | 9)
+            | (Message::Graph, 15)
+            | (Message::Node, 1 | 2)
+            | (Message::Tensor, 13)
+            | (Message::Shape, 1) => Message::Leaf,
             _ => return None,
         })
     }

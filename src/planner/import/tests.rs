@@ -2,6 +2,7 @@
 
 mod composed;
 mod deep;
+mod functions;
 mod needed;
 mod quantize;
 mod recurrent;

@@ -67,18 +67,6 @@ fn batch_normalisation_with_five_outputs_takes_its_own_statistics_before_operato
 }
 
 #[test]
-fn functions_of_the_model_are_refused_with_what_to_do() {
-    let mut calls = model(18, &[3], vec![node("Silu", &["x"], &["y"], vec![])], vec![]);
-    calls.graph.as_mut().unwrap().node[0].domain = "pkg.torch".into();
-    assert!(refused(&calls).contains("--output"));
-    calls.functions.push(super::super::proto::FunctionProto {
-        name: "Silu".into(),
-        domain: "pkg.torch".into(),
-    });
-    assert!(refused(&calls).contains("onnx.inliner"));
-}
-
-#[test]
 fn functions_of_angles_are_folded_of_constants_and_arithmetic_of_others() {
     let nodes = |x: &str| vec![node("Sin", &[x], &["s"], vec![]), node("Add", &["x", "s"], &["y"], vec![])];
     let primitives = |graph: &Graph| graph.nodes.iter().filter(|n| matches!(n.op, Op::Primitive(_))).count();
