@@ -10,13 +10,17 @@ use crate::planner::optable::OpTable;
 use crate::planner::simulate::paces::fit::{self, Observed};
 use crate::planner::simulate::paces::{Loads, Paces};
 use anyhow::Context;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What is known of one operator: of each tactic of its menu that was measured, in the menu's order.
 type Menu = Vec<Observed>;
 
+/// What the times of a board count for its own paces, where those of others count 1.
+const OWN: f64 = 10.0;
+
 /// What a board's table knows of a network.
+#[derive(Clone)]
 struct Known {
     name: String,
     /// Without its batch: what is alike is left out together.
@@ -28,10 +32,11 @@ struct Known {
 /// Compiles the networks for a board.
 pub type Networks<'a> = &'a dyn Fn(&BoardRecord) -> anyhow::Result<Vec<Compiled>>;
 
-/// Fits the paces of a board's architecture, writes them, and tells how well networks are served by the paces of all others.
-pub fn run(board: &BoardRecord, networks: Networks<'_>, file: &Path) -> anyhow::Result<Outcome> {
+/// Fits the paces of a board's architecture, one file for each number of units that was measured, writes them into a folder, and tells
+/// how well networks are served by the paces of all others.
+pub fn run(board: &BoardRecord, networks: Networks<'_>, folder: &Path) -> anyhow::Result<Outcome> {
     let mut known = Vec::new();
-    let mut sources = Vec::new();
+    let mut measured: Vec<BoardRecord> = Vec::new();
     for (path, other) in boards::all(Path::new("boards")) {
         let other = other.with_context(|| path.display().to_string())?;
         if other.architecture != board.architecture || other.backend != board.backend {
@@ -40,26 +45,22 @@ pub fn run(board: &BoardRecord, networks: Networks<'_>, file: &Path) -> anyhow::
         let Some(table) = compile::measured(&other)? else { continue };
         let plans = networks(&other)?;
         known.extend(plans.iter().map(|compiled| what_is_known(compiled, &other, &table)));
-        sources.push(format!("{} ({} SMs)", other.name, other.units));
+        measured.push(other);
     }
-    weigh(&mut known);
-    let menus = |of: &dyn Fn(&Known) -> bool| -> Vec<Observed> {
-        let own = known.iter().filter(|k| of(k));
-        own.flat_map(|k| &k.menus).flatten().copied().collect()
-    };
-    let all = menus(&|_| true);
     anyhow::ensure!(
-        !all.is_empty(),
+        known.iter().flat_map(|k| &k.menus).any(|menu| !menu.is_empty()),
         "no board of {} has a table that knows these networks: measure one with `platoon profile --board {}`",
         board.architecture,
         board.name
     );
-    let provenance = format!("{}: {} times of {}", board.architecture, all.len(), sources.join(", "));
-    let fitted = fit::paces(&all, vec![provenance]);
-    let folder = file.parent().unwrap_or(Path::new(""));
-    std::fs::create_dir_all(folder)
-        .and_then(|()| gpu::replace(file, fitted.render().as_bytes()))
-        .with_context(|| format!("{}: cannot be written", file.display()))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+    let fitted: Vec<(Paces, Vec<[String; 6]>)> = std::thread::scope(|scope| {
+        let known = &known;
+        let each = |own| scope.spawn(move || of_board(own, known));
+        let workers: Vec<_> = measured.iter().map(each).collect();
+        workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
+    });
+    anyhow::ensure!(fitted.len() == measured.len(), "the paces of a board could not be fitted: this is a bug");
     let mut table = output::Table::new(&[
         "network",
         "board",
@@ -68,33 +69,60 @@ pub fn run(board: &BoardRecord, networks: Networks<'_>, file: &Path) -> anyhow::
         "by paces of the others",
         "off %",
     ]);
-    let mut networks: Vec<&str> = known.iter().map(|k| k.network.as_str()).collect();
-    networks.sort_unstable();
-    networks.dedup();
-    for network in networks {
-        let others = fit::paces(&menus(&|k| k.network != network), Vec::new());
-        known
-            .iter()
-            .filter(|k| k.network == network)
-            .for_each(|own| table.row(row(own, &others)));
+    for (own, (paces, rows)) in measured.iter().zip(fitted) {
+        let file = folder.join(own.units.to_string());
+        gpu::replace(&file, paces.render().as_bytes()).with_context(|| format!("{}: cannot be written", file.display()))?;
+        rows.into_iter().for_each(|row| table.row(row));
     }
     output::print(&format!(
         "{}written to {}\nTimes over those of the fastest tactics, the network itself left out; off: of the operators' times in the middle\n",
         table.render(),
-        file.display()
+        folder.display()
     ))?;
     Ok(Outcome::Good)
 }
 
-/// Boards that few networks were measured on count more a time: the root of how many fewer there are.
-fn weigh(known: &mut [Known]) {
+/// The paces of one board, and how each of its networks is served by those of all others.
+fn of_board(own: &BoardRecord, known: &[Known]) -> (Paces, Vec<[String; 6]>) {
+    let mut known = known.to_vec();
+    weigh(&mut known, &own.name);
+    let menus = |of: &dyn Fn(&Known) -> bool| -> Vec<Observed> {
+        let own = known.iter().filter(|k| of(k));
+        own.flat_map(|k| &k.menus).flatten().copied().collect()
+    };
+    let all = menus(&|_| true);
+    let count = |part: &dyn Fn(&Known) -> bool| menus(part).len();
+    let provenance = format!(
+        "{}, {} SMs: {} times of its own, {} of other sizes",
+        own.architecture,
+        own.units,
+        count(&|k| k.board == own.name),
+        count(&|k| k.board != own.name)
+    );
+    let fitted = fit::paces(&all, vec![provenance]);
+    let networks: BTreeSet<&str> = known.iter().map(|k| k.network.as_str()).collect();
+    let mut rows = Vec::new();
+    for network in networks {
+        let left_out = || known.iter().filter(|k| k.network == network && k.board == own.name);
+        if left_out().next().is_some() {
+            let others = fit::paces(&menus(&|k| k.network != network), Vec::new());
+            rows.extend(left_out().map(|one| row(one, &others)));
+        }
+    }
+    (fitted, rows)
+}
+
+/// A board's own times count [`OWN`] times those of others of its architecture. Boards that few networks were measured on count more a
+/// time: the root of how many fewer there are.
+fn weigh(known: &mut [Known], own: &str) {
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for one in known.iter() {
         *times.entry(one.board.clone()).or_default() += one.menus.iter().map(Vec::len).sum::<usize>();
     }
     let most = times.values().copied().max().unwrap_or(0);
     for one in known {
-        let weight = (most as f64 / times[&one.board].max(1) as f64).sqrt();
+        let few = (most as f64 / times[&one.board].max(1) as f64).sqrt();
+        let weight = if one.board == own { OWN * few } else { few };
         one.menus.iter_mut().flatten().for_each(|o| o.weight = weight);
     }
 }

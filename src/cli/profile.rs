@@ -59,15 +59,15 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     /// Measure nothing: fit the paces of the board's architecture to what the tables of all its boards know of the networks, and write
-    /// them to FILE. Needs no GPU
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["budget", "date", "out", "json"])]
+    /// them to FOLDER, a file for each number of SMs. Needs no GPU
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["budget", "date", "out", "json"])]
     paces: Option<PathBuf>,
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let board = common.board()?;
-    if let Some(file) = &arguments.paces {
-        return paces::run(&board, &|other| plans(common, arguments, other), file);
+    if let Some(folder) = &arguments.paces {
+        return paces::run(&board, &|other| plans(common, arguments, other), folder);
     }
     if common.backend(&board) != board.backend {
         bail!("board {} is measured on what runs its plans: leave --backend out", board.name);

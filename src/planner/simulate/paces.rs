@@ -2,10 +2,11 @@
 //!
 //! A launch's time is taken to be a sum over what it does: beginning, rounds of blocks, what each of them multiplies, bytes that it
 //! moves ([`Loads`]). How long each of these takes is a tactic's *pace*, fitted ([`fit`]) to all times of the operator tables of one
-//! architecture's boards. The same pace holds for a whole GPU and for a part of it: a board with fewer SMs has more rounds. So a network
-//! that nobody measured, and a board of some SMs, have tactics that suit them. Where a tactic has few times, its kernel's pace stands in.
+//! architecture's boards. A whole GPU and a part of it have paces each, fitted to its own times above all: cache and memory that all
+//! share serve few SMs better. A board of any other size takes those of the nearest one, and has more rounds or fewer. So a network that
+//! nobody measured, and a board of some SMs, have tactics that suit them. Where a tactic has few times, its kernel's pace stands in.
 //!
-//! The fitted paces are text, `boards/paces/<architecture>`, and part of the program.
+//! The fitted paces are text, `boards/paces/<architecture>/<SMs>`, and part of the program.
 
 pub mod fit;
 mod loads;
@@ -22,8 +23,11 @@ use std::sync::OnceLock;
 
 /// First line of a file of paces.
 const TITLE: &str = "platoon paces, format 1";
-/// Architectures with paces.
-const KNOWN: [(&str, &str); 1] = [("sm_90a", include_str!("../../../boards/paces/sm_90a"))];
+/// Architectures with paces, and the units of the boards they are of.
+const KNOWN: [(&str, u32, &str); 2] = [
+    ("sm_90a", 16, include_str!("../../../boards/paces/sm_90a/16")),
+    ("sm_90a", 132, include_str!("../../../boards/paces/sm_90a/132")),
+];
 /// Times from which on a tactic, or a kernel, has a pace of its own.
 pub const ENOUGH: u32 = 6;
 /// By how much a kernel's pace is taken to be longer, in percent: of two tactics, the one that is known leads.
@@ -59,23 +63,27 @@ impl Paces {
         Paces { provenance, paces }
     }
 
-    /// The paces of a board's architecture; `None` where there are none.
+    /// The paces of a board's architecture for the nearest number of units; `None` where there are none.
     pub fn of(board: &BoardRecord) -> Option<&'static Paces> {
-        Paces::all()
-            .get(board.architecture.as_str())
-            .filter(|_| board.backend == BackendKind::Cuda)
+        Paces::nearest(board, |architecture| architecture == board.architecture)
     }
 
     /// What a board's tactics are chosen by: its architecture's paces, or else those of another one, whose GPUs run the same kernels for
     /// all that is not a Hopper's own. They tell tactics apart, and no times.
     pub fn guide(board: &BoardRecord) -> Option<&'static Paces> {
-        let another = || Paces::all().values().next().filter(|_| board.backend == BackendKind::Cuda);
-        Paces::of(board).or_else(another)
+        Paces::of(board).or_else(|| Paces::nearest(board, |_| true))
     }
 
-    fn all() -> &'static BTreeMap<&'static str, Paces> {
-        static ALL: OnceLock<BTreeMap<&str, Paces>> = OnceLock::new();
-        let parse = |(architecture, text): (&'static str, &str)| Some((architecture, Paces::parse(text).ok()?));
+    /// Of the paces of some architectures those whose units differ from a board's by the smallest factor.
+    fn nearest(board: &BoardRecord, of: impl Fn(&str) -> bool) -> Option<&'static Paces> {
+        let factor = |units: u32| (f64::from(units) / f64::from(board.units.max(1))).ln().abs();
+        let known = Paces::all().iter().filter(|known| board.backend == BackendKind::Cuda && of(known.0));
+        known.min_by(|a, b| factor(a.1).total_cmp(&factor(b.1))).map(|(.., paces)| paces)
+    }
+
+    fn all() -> &'static [(&'static str, u32, Paces)] {
+        static ALL: OnceLock<Vec<(&str, u32, Paces)>> = OnceLock::new();
+        let parse = |(architecture, units, text): (&'static str, u32, &str)| Some((architecture, units, Paces::parse(text).ok()?));
         ALL.get_or_init(|| KNOWN.into_iter().filter_map(parse).collect())
     }
 
@@ -228,10 +236,22 @@ mod tests {
 
     #[test]
     fn the_programs_own_paces_are_in_order() {
-        for (architecture, text) in KNOWN {
-            let paces = Paces::parse(text).unwrap_or_else(|line| panic!("{architecture}: line {line}"));
-            assert!(!paces.provenance.is_empty() && paces.paces.len() > 50, "{architecture}");
-            assert_eq!(paces.render(), text, "{architecture}");
+        for (architecture, units, text) in KNOWN {
+            let paces = Paces::parse(text).unwrap_or_else(|line| panic!("{architecture}/{units}: line {line}"));
+            assert!(!paces.provenance.is_empty() && paces.paces.len() > 50, "{architecture}/{units}");
+            assert_eq!(paces.render(), text, "{architecture}/{units}");
         }
+    }
+
+    #[test]
+    fn a_board_of_any_size_has_the_paces_of_the_nearest_one() {
+        let of = |units, architecture: &str| {
+            let mut board = crate::planner::boards::load("h200").unwrap();
+            (board.units, board.architecture) = (units, architecture.to_owned());
+            Paces::guide(&board).and_then(|found| Paces::all().iter().find(|known| std::ptr::eq(&known.2, found)).map(|known| known.1))
+        };
+        let sizes = [1, 16, 40, 50, 132, 148].map(|units| of(units, "sm_90a"));
+        assert_eq!(sizes, [16, 16, 16, 132, 132, 132].map(Some));
+        assert_eq!([8, 128].map(|units| of(units, "sm_87")), [16, 132].map(Some), "those of another architecture");
     }
 }
