@@ -60,7 +60,10 @@ pub fn run(board: &BoardRecord, networks: Networks<'_>, folder: &Path) -> anyhow
         let workers: Vec<_> = measured.iter().map(each).collect();
         workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
     });
-    anyhow::ensure!(fitted.len() == measured.len(), "the paces of a board could not be fitted: this is a bug");
+    anyhow::ensure!(
+        fitted.len() == measured.len(),
+        "the paces of a board could not be fitted: this is a bug"
+    );
     let mut table = output::Table::new(&[
         "network",
         "board",

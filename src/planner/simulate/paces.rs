@@ -77,7 +77,9 @@ impl Paces {
     /// Of the paces of some architectures those whose units differ from a board's by the smallest factor.
     fn nearest(board: &BoardRecord, of: impl Fn(&str) -> bool) -> Option<&'static Paces> {
         let factor = |units: u32| (f64::from(units) / f64::from(board.units.max(1))).ln().abs();
-        let known = Paces::all().iter().filter(|known| board.backend == BackendKind::Cuda && of(known.0));
+        let known = Paces::all()
+            .iter()
+            .filter(|known| board.backend == BackendKind::Cuda && of(known.0));
         known.min_by(|a, b| factor(a.1).total_cmp(&factor(b.1))).map(|(.., paces)| paces)
     }
 
@@ -252,6 +254,10 @@ mod tests {
         };
         let sizes = [1, 16, 40, 50, 132, 148].map(|units| of(units, "sm_90a"));
         assert_eq!(sizes, [16, 16, 16, 132, 132, 132].map(Some));
-        assert_eq!([8, 128].map(|units| of(units, "sm_87")), [16, 132].map(Some), "those of another architecture");
+        assert_eq!(
+            [8, 128].map(|units| of(units, "sm_87")),
+            [16, 132].map(Some),
+            "those of another architecture"
+        );
     }
 }
