@@ -1,6 +1,7 @@
 //! Small models, made from messages, through the whole import.
 
 mod composed;
+mod constants;
 mod deep;
 mod functions;
 mod needed;

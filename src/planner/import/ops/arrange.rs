@@ -1,13 +1,15 @@
-//! Operators that arrange elements anew: DepthToSpace, SpaceToDepth, Tile.
+//! Operators that arrange elements anew: DepthToSpace, SpaceToDepth, ReverseSequence, Tile.
 
 use super::super::builder::Builder;
 use super::super::error::{Fallible, limit, malformed};
-use super::super::host::shape_of;
+use super::super::host::{Host, shape_of};
 use super::super::node::OnnxNode;
 use super::super::values::Operand;
+use super::counting;
 use super::reshape::extents;
 use crate::limits::MAX_RANK;
 use crate::planner::graph::ViewOp;
+use crate::primitive::Primitive;
 
 /// The blocks of an input `[N, C, H, W]`.
 fn blocks(node: &OnnxNode<'_>) -> Fallible<([i64; 4], i64)> {
@@ -83,4 +85,64 @@ pub(super) fn tile(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
         x = b.reshape(&many, tiled)?;
     }
     Ok(x)
+}
+
+/// ReverseSequence: of each sample of a batch the first elements along the time axis the other way round, as many as a constant says.
+pub(super) fn reverse_sequence(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(2, 2)?;
+    let x = node.input(0)?;
+    let (batch, time) = (node.int("batch_axis")?.unwrap_or(1), node.int("time_axis")?.unwrap_or(0));
+    let (batch, time) = match (batch, time) {
+        (1, 0) => (1, 0),
+        (0, 1) => (0, 1),
+        _ => return Err(malformed(format!("axis {batch}, with the time on axis {time}: they are axes 0 and 1")).at("batch_axis")),
+    };
+    let dims = extents(x.shape());
+    if dims.len() < 2 {
+        return Err(malformed(format!("an input {} without a batch and a time", x.shape())));
+    }
+    let lengths = counting::known(node, 1, "sequence_lens")?.as_i64s().unwrap_or_default();
+    if lengths.len() as i64 != dims[batch] || lengths.iter().any(|n| !(0..=dims[time]).contains(n)) {
+        return Err(malformed(format!("{lengths:?} for {} sequences of {} elements", dims[batch], dims[time])).at("sequence_lens"));
+    }
+    let Some(&first) = lengths.first().filter(|_| x.shape().elements() > 0) else {
+        return Ok(x.clone());
+    };
+    if lengths.iter().all(|&n| n == first) {
+        return reversed(b, x, time, first);
+    }
+    let mut order = vec![batch, time];
+    order.extend(2..dims.len());
+    let turned = b.transpose(x, &order)?;
+    let (samples, steps) = (dims[batch], dims[time]);
+    let rows = shape_of(&[samples * steps, dims[2..].iter().product()])?;
+    let matrix = b.reshape(&turned, rows)?;
+    let row = |sample: i64, step: i64, length: i64| sample * steps + if step < length { length - 1 - step } else { step };
+    let numbers = (0..)
+        .zip(&lengths)
+        .flat_map(|(sample, &length)| (0..steps).map(move |step| row(sample, step, length)));
+    let numbers = b.constant(Host::i64s(shape_of(&[samples * steps])?, numbers.collect())?);
+    let moved = b.one(Primitive::Gather { axis: 0 }, &[&matrix, &numbers], x.elem(), rows)?;
+    let moved = b.reshape(&moved, turned.shape())?;
+    // Two axes that changed places change back in the same way.
+    b.transpose(&moved, &order)
+}
+
+/// The first `length` elements along an axis the other way round, in front of the others.
+fn reversed(b: &mut Builder, x: &Operand, axis: usize, length: i64) -> Fallible<Operand> {
+    if length < 2 {
+        return Ok(x.clone());
+    }
+    let dims = extents(x.shape());
+    let part = |b: &mut Builder, first: i64, way: i64, count: i64| {
+        let (mut start, mut step, mut dims) = (vec![0; dims.len()], vec![1; dims.len()], dims.clone());
+        (start[axis], step[axis], dims[axis]) = (first, way, count);
+        b.slice(x, start, step, shape_of(&dims)?)
+    };
+    let front = part(b, length - 1, -1, length)?;
+    if length == dims[axis] {
+        return Ok(front);
+    }
+    let rest = part(b, length, 1, dims[axis] - length)?;
+    b.concat(&[&front, &rest], axis, x.shape())
 }

@@ -11,10 +11,10 @@ use crate::primitive::{Binary, Primitive};
 use crate::tensor::{Data, Shape};
 
 /// Elements that a constant of these operators may have.
-const MAX_MADE: u64 = 1 << 24;
+pub(super) const MAX_MADE: u64 = 1 << 24;
 
 /// The elements of input `index`, which must be known while importing.
-fn known<'n>(node: &'n OnnxNode<'_>, index: usize, name: &str) -> Fallible<&'n Host> {
+pub(super) fn known<'n>(node: &'n OnnxNode<'_>, index: usize, name: &str) -> Fallible<&'n Host> {
     node.input(index)?.host().ok_or_else(|| {
         unsupported(
             "computed at run time, and the result's extent or its numbers depend on it: fix the inputs it comes from, or cut the \

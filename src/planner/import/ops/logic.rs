@@ -47,7 +47,7 @@ fn spread(x: &Host, shape: Shape) -> Fallible<Host> {
 }
 
 /// A choice or comparison among constants, of results with this many elements, is made at once: shapes are.
-fn constants<const N: usize>(operands: [&Operand; N], shape: Shape) -> Fallible<Option<[Host; N]>> {
+pub(super) fn constants<const N: usize>(operands: [&Operand; N], shape: Shape) -> Fallible<Option<[Host; N]>> {
     const MAX_AT_ONCE: u64 = 1 << 22;
     let Some(hosts) = operands.iter().map(|x| x.host()).collect::<Option<Vec<_>>>() else {
         return Ok(None);

@@ -14,6 +14,7 @@ mod einsum;
 mod elementwise;
 mod formula;
 mod hyperbolic;
+mod known;
 mod logic;
 mod matrix;
 mod norm;
@@ -55,6 +56,7 @@ fn oldest(op: &str) -> i64 {
         "Log" | "Abs" | "Floor" | "Ceil" | "Reciprocal" | "Elu" | "Selu" => 6,
         "Softplus" | "Softsign" | "ArgMax" | "ArgMin" | "TopK" | "ReduceMin" | "ReduceProd" | "ReduceL1" | "ReduceL2" | "Size" => 1,
         "ReduceSumSquare" | "ReduceLogSum" | "ReduceLogSumExp" | "SpaceToDepth" | "DepthToSpace" | "Not" | "LpNormalization" | "LRN" => 1,
+        "Hardmax" => 1,
         "InstanceNormalization" | "Tile" => 6,
         _ => 7,
     }
@@ -180,6 +182,13 @@ pub(super) fn import(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fall
         "Tile" => arrange::tile(b, node),
         "DepthToSpace" => arrange::depth_to_space(b, node),
         "SpaceToDepth" => arrange::space_to_depth(b, node),
+        "ReverseSequence" => arrange::reverse_sequence(b, node),
+        "Compress" => known::compress(b, node),
+        "Unique" => return known::unique(b, node),
+        "BitShift" | "BitwiseAnd" | "BitwiseOr" | "BitwiseXor" => known::bits(b, node),
+        "BitwiseNot" => known::bitwise_not(b, node),
+        "HannWindow" | "HammingWindow" | "BlackmanWindow" => known::window(b, node),
+        "Hardmax" => rank::hardmax(b, node),
         "ArgMax" | "ArgMin" => rank::arg_max(b, node),
         "TopK" => return rank::top_k(b, node),
         "GatherElements" => scatter::gather_elements(b, node),

@@ -1,44 +1,70 @@
-//! Operators that order elements: ArgMax, ArgMin, TopK.
+//! Operators that order elements: ArgMax, ArgMin, Hardmax, TopK.
 
 use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed};
-use super::super::host::{Elem, shape_of};
+use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
 use super::super::values::Operand;
-use super::elementwise::{apply, convert};
+use super::elementwise::{apply, convert, mask};
+use super::logic::{self, Comparison};
 use super::reshape::extents;
 use crate::primitive::{Binary, Primitive, Unary};
+use crate::tensor::Shape;
+use std::cmp::Ordering;
+
+/// Elements up to which constants are put in order while importing.
+const MAX_ORDERED: u64 = 1 << 22;
 
 /// ArgMax, and ArgMin as that of the negated input: the first index of the largest, or the last with `select_last_index`.
 pub(super) fn arg_max(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(1, 1)?;
     let x = node.input(0)?;
-    let shape = x.shape();
-    let axis = OnnxNode::axis(node.int("axis")?.unwrap_or(0), shape.rank(), "axis")?;
+    let axis = OnnxNode::axis(node.int("axis")?.unwrap_or(0), x.shape().rank(), "axis")?;
     let keep = node.flag("keepdims", true)?;
     let from_the_end = node.flag("select_last_index", false)?;
-    let mut values = ordered(b, x, node.op == "ArgMax")?;
+    let index = place_of_best(b, x, axis, node.op == "ArgMax", from_the_end)?;
+    if keep {
+        return Ok(index);
+    }
+    let mut dims = extents(x.shape());
+    dims.remove(axis);
+    b.reshape(&index, shape_of(&dims)?)
+}
+
+/// The first (or last) index of the largest (or least) along an axis, whose extent becomes 1.
+fn place_of_best(b: &mut Builder, x: &Operand, axis: usize, largest: bool, last: bool) -> Fallible<Operand> {
+    let shape = x.shape();
     let n = i64::from(shape.dim(axis));
     if n == 0 {
         return Err(malformed(format!("an input {shape} without elements along axis {axis}")));
     }
-    if from_the_end {
+    let result = shape.with_dim(axis, 1).ok_or_else(|| malformed("result too large"))?;
+    if let Some(keys) = x.host().and_then(|host| keys(host, axis, largest)) {
+        let best = |run: Vec<usize>| {
+            let least = run.iter().map(|&at| keys[at]).min();
+            let mut places = run.iter().map(|&at| Some(keys[at]));
+            let place = if last {
+                places.rposition(|key| key == least)
+            } else {
+                places.position(|key| key == least)
+            };
+            place.unwrap_or(0) as i64
+        };
+        let places = runs(shape, axis).map(best).collect();
+        return Ok(b.constant(Host::i64s(result, places)?));
+    }
+    let mut values = ordered(b, x, largest)?;
+    if last {
         let (mut start, mut step) = (vec![0; shape.rank()], vec![1; shape.rank()]);
         (start[axis], step[axis]) = if n > 1 { (n - 1, -1) } else { (0, 1) };
         values = b.slice(&values, start, step, shape)?;
     }
-    let mut dims = extents(shape);
-    dims[axis] = 1;
-    let mut index = b.one(Primitive::ArgMax { axis: axis as u8 }, &[&values], Elem::I64, shape_of(&dims)?)?;
-    if from_the_end {
-        let last = b.scalar(Elem::I64, (n - 1) as f64)?;
-        index = b.binary(Binary::Sub, &last, &index)?;
-    }
-    if keep {
+    let index = b.one(Primitive::ArgMax { axis: axis as u8 }, &[&values], Elem::I64, result)?;
+    if !last {
         return Ok(index);
     }
-    dims.remove(axis);
-    b.reshape(&index, shape_of(&dims)?)
+    let end = b.scalar(Elem::I64, (n - 1) as f64)?;
+    b.binary(Binary::Sub, &end, &index)
 }
 
 /// The elements such that the wanted ones are the largest: as they are, or negated. Small integers are widened for that.
@@ -48,6 +74,102 @@ fn ordered(b: &mut Builder, x: &Operand, largest: bool) -> Fallible<Operand> {
         _ => x.clone(),
     };
     if largest { Ok(x) } else { apply(b, Unary::Neg, &x) }
+}
+
+/// The elements of the runs along an axis, run by run.
+fn runs(shape: Shape, axis: usize) -> impl Iterator<Item = Vec<usize>> {
+    let extent = shape.dim(axis) as usize;
+    let inner: usize = shape.dims()[axis + 1..].iter().map(|&d| d as usize).product();
+    let count = (shape.elements() as usize).checked_div(extent).unwrap_or(0);
+    (0..count).map(move |run| {
+        let first = run / inner * inner * extent + run % inner;
+        (0..extent).map(|step| first + step * inner).collect()
+    })
+}
+
+/// Numbers that order the elements of a constant along an axis: the best one has the least, equal ones have the same, and what is no
+/// number comes behind all others, as it does where a frame computes. None for constants too large to order here.
+fn keys(host: &Host, axis: usize, largest: bool) -> Option<Vec<i64>> {
+    let shape = host.shape();
+    if shape.elements() > MAX_ORDERED {
+        return None;
+    }
+    let (ints, floats) = (host.as_i64s(), host.as_f64s());
+    let compare = |i: usize, j: usize| {
+        let ascending = match &ints {
+            Some(ints) => ints[i].cmp(&ints[j]),
+            None => floats[i].partial_cmp(&floats[j]).unwrap_or(Ordering::Equal),
+        };
+        let no_numbers = floats[i].is_nan().cmp(&floats[j].is_nan());
+        no_numbers.then(if largest { ascending.reverse() } else { ascending })
+    };
+    let mut keys = vec![0; shape.elements() as usize];
+    for mut run in runs(shape, axis) {
+        run.sort_by(|&i, &j| compare(i, j));
+        for pair in run.windows(2) {
+            keys[pair[1]] = keys[pair[0]] + i64::from(compare(pair[0], pair[1]).is_ne());
+        }
+    }
+    Some(keys)
+}
+
+/// TopK of a constant whose elements have these [`keys`] along the axis.
+fn best_of_constant(b: &mut Builder, x: &Host, keys: &[i64], axis: usize, k: usize) -> Fallible<Vec<Operand>> {
+    let shape = x.shape();
+    let result = shape.with_dim(axis, k as u32).ok_or_else(|| malformed("result too large"))?;
+    let mut sources = vec![0; result.elements() as usize];
+    let mut indices = vec![0; sources.len()];
+    let inner: usize = shape.dims()[axis + 1..].iter().map(|&d| d as usize).product();
+    for (run, targets) in runs(shape, axis).zip(runs(result, axis)) {
+        let mut best = run.clone();
+        // Of equal elements the first one stays in front.
+        best.sort_by_key(|&at| keys[at]);
+        for (&source, target) in best.iter().zip(targets) {
+            sources[target] = source;
+            indices[target] = ((source - run[0]) / inner) as i64;
+        }
+    }
+    let values = match x.as_i64s() {
+        Some(ints) => Host::i64s(result, sources.iter().map(|&at| ints[at]).collect())?.cast(x.elem())?,
+        None => {
+            let numbers = x.as_f64s();
+            Host::from_f64s(x.elem(), result, sources.iter().map(|&at| numbers[at]).collect())?
+        }
+    };
+    Ok(vec![b.constant(values), b.constant(Host::i64s(result, indices)?)])
+}
+
+/// Hardmax: 1 at the first of the largest along an axis, 0 elsewhere. Before operator set 13, along all axes from `axis` on as one.
+pub(super) fn hardmax(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
+    node.arity(1, 1)?;
+    let x = node.input(0)?;
+    let shape = x.shape();
+    if !x.elem().is_float() {
+        return Err(malformed(format!("elements of {:?}", x.elem())));
+    }
+    let flattens = node.opset < 13;
+    let axis = node.int("axis")?.unwrap_or(if flattens { 1 } else { -1 });
+    let (seen, axis) = if flattens {
+        let rank = shape.rank() as i64;
+        let at = if axis < 0 { axis.saturating_add(rank) } else { axis };
+        if !(0..=rank).contains(&at) {
+            return Err(malformed(format!("axis {axis} of {rank}")).at("axis"));
+        }
+        let product = |dims: &[u32]| dims.iter().map(|&d| i64::from(d)).product::<i64>();
+        let (outer, inner) = shape.dims().split_at(at as usize);
+        (b.reshape(x, shape_of(&[product(outer), product(inner)])?)?, 1)
+    } else {
+        (x.clone(), OnnxNode::axis(axis, shape.rank(), "axis")?)
+    };
+    let first = place_of_best(b, &seen, axis, true, false)?;
+    let n = i64::from(seen.shape().dim(axis));
+    let mut along = vec![1; seen.shape().rank()];
+    along[axis] = n;
+    let numbers = b.constant(Host::i64s(shape_of(&along)?, (0..n).collect())?);
+    let here = logic::compared(b, &numbers, &first, Comparison::Equal)?;
+    let here = mask(b, &here)?;
+    let here = convert(b, &here, x.elem())?;
+    b.reshape(&here, shape)
 }
 
 /// TopK: the `k` largest (or smallest) along an axis, in order, and their indices. `k` is an attribute before operator set 10.
@@ -71,6 +193,9 @@ pub(super) fn top_k(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Vec<Operan
     let largest = node.flag("largest", true)?;
     // Elements in order are also right where the order does not matter.
     node.flag("sorted", true)?;
+    if let Some((host, keys)) = x.host().and_then(|host| Some((host, keys(host, axis, largest)?))) {
+        return best_of_constant(b, host, &keys, axis, k as usize);
+    }
     let values = ordered(b, x, largest)?;
     let mut order: Vec<usize> = (0..rank).filter(|&a| a != axis).collect();
     order.push(axis);

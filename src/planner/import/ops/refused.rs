@@ -6,7 +6,7 @@ pub(super) fn why(op: &str) -> String {
                decoder or to the program";
     match op {
         "NonMaxSuppression" => format!("how many boxes are left is known only when it runs, and plans have fixed shapes: {cut}"),
-        "Unique" | "Compress" | "StringNormalizer" => format!("its output's extent is known only when it runs, and plans have fixed shapes: {cut}"),
+        "StringNormalizer" => format!("its output's extent is known only when it runs, and plans have fixed shapes: {cut}"),
         "Loop" | "Scan" => {
             "control flow: a frame's work is fixed ahead of time. Export the network traced, with fixed shapes, or simplify the file (onnxsim)"
                 .into()
