@@ -8,6 +8,7 @@ use super::fold;
 use super::grid::Grids;
 use super::host::{Elem, Host};
 use super::inline::Refusals;
+use super::unroll::MAX_UNROLLED;
 use super::values::{Constant, Deep, Operand, Sequences};
 use crate::limits::{MAX_OPERATORS, MAX_RANK};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp, broadcast};
@@ -67,6 +68,10 @@ pub(super) struct Builder {
     bytes_left: u64,
     /// Multiplications that folding may still take.
     work_left: u64,
+    /// Bodies of loops inside each other that nodes come from now.
+    pub unrolling: u32,
+    /// Nodes that bodies of loops may still give.
+    unrolled_left: usize,
 }
 
 impl Builder {
@@ -86,6 +91,8 @@ impl Builder {
             deep: BTreeMap::new(),
             bytes_left: FREE_BYTES,
             work_left: MAX_WORK_IN_ALL,
+            unrolling: 0,
+            unrolled_left: MAX_UNROLLED,
         }
     }
 
@@ -276,6 +283,18 @@ impl Builder {
             self.work_left -= work;
         }
         fits
+    }
+
+    /// Takes a node of a loop's body, which looks at so many elements of constants, from the budget.
+    pub fn take_unrolled(&mut self, elements: u64) -> Fallible<()> {
+        let left = self.unrolled_left.checked_sub(1).filter(|_| self.take_work(elements));
+        self.unrolled_left = left.ok_or_else(|| {
+            limit(format!(
+                "the bodies of loops make more than {MAX_UNROLLED} nodes, or too much work on constants: let them run less often, or cut \
+                 the network in front of the loop with --output NAME"
+            ))
+        })?;
+        Ok(())
     }
 
     /// Emits (or folds) a primitive. The operands are checked against it.

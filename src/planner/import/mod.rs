@@ -3,7 +3,7 @@
 //! The way of a model: `file` reads its bytes (`scan` bounds what decoding may take, `proto` is the format, `inline` puts functions
 //! in the place of their calls, `order` sorts nodes),
 //! `import` fixes the inputs' shapes and walks the nodes in order, `ops` says what each ONNX operator means as
-//! primitives and views (`branch` chooses among nodes, `sequence` keeps lists of tensors, `deep` takes values of more axes than
+//! primitives and views (`branch` chooses among nodes, `unroll` repeats them, `sequence` keeps lists of tensors, `deep` takes values of more axes than
 //! a tensor may have), and `builder` emits them, or folds them at once where all operands are constants (`host`, `fold`). What
 //! comes out has static shapes, explicit broadcasts, and passes [`super::graph::verify`].
 
@@ -27,6 +27,7 @@ mod scan;
 mod sequence;
 #[cfg(test)]
 mod tests;
+mod unroll;
 mod values;
 
 pub use error::{ImportError, Kind};
@@ -182,8 +183,15 @@ fn import_node(
         return Err(foreign(proto, builder));
     }
     let opset = proto.version.unwrap_or(opset);
+    if builder.unrolling > 0 {
+        let read = proto.input.iter().filter_map(|input| names.get(input)?.host());
+        builder.take_unrolled(read.map(|host| host.shape().elements()).sum())?;
+    }
     if proto.op_type == "If" {
         return branch::import(proto, opset, path, builder, names);
+    }
+    if unroll::is_one(&proto.op_type) {
+        return unroll::import(proto, opset, path, builder, names);
     }
     if deep::concerns(proto, builder, names) {
         return import_deep(proto, name, opset, path, builder, names);

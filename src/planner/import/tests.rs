@@ -8,6 +8,7 @@ mod needed;
 mod quantize;
 mod recurrent;
 mod sequence;
+mod unroll;
 
 use super::proto::{
     AttributeProto, DimensionProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,

@@ -7,10 +7,6 @@ pub(super) fn why(op: &str) -> String {
     match op {
         "NonMaxSuppression" => format!("how many boxes are left is known only when it runs, and plans have fixed shapes: {cut}"),
         "StringNormalizer" => format!("its output's extent is known only when it runs, and plans have fixed shapes: {cut}"),
-        "Loop" | "Scan" => {
-            "control flow: a frame's work is fixed ahead of time. Export the network traced, with fixed shapes, or simplify the file (onnxsim)"
-                .into()
-        }
         op if op.starts_with("Sequence") || op.starts_with("Optional") => {
             "optional values, and functions over sequences: export the network with tensors only, or simplify the file (onnxsim)".into()
         }
