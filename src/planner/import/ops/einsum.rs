@@ -6,6 +6,7 @@ use super::super::host::shape_of;
 use super::super::node::OnnxNode;
 use super::super::values::Operand;
 use super::reduce;
+use super::reshape::extents;
 use crate::primitive::{Primitive, ReduceKind};
 use std::collections::BTreeMap;
 
@@ -23,6 +24,30 @@ impl Term {
     fn extent(&self, letter: char) -> i64 {
         let axis = self.letters.iter().position(|&l| l == letter);
         axis.map_or(1, |a| i64::from(self.x.shape().dim(a)))
+    }
+
+    /// The diagonals of axes that share a letter, which has one axis then, the last.
+    fn diagonal(mut self, b: &mut Builder) -> Fallible<Term> {
+        let again = |letters: &[char]| (1..letters.len()).find(|&i| letters[..i].contains(&letters[i]));
+        while let Some(second) = again(&self.letters) {
+            let letter = self.letters[second];
+            let first = self.letters.iter().position(|&l| l == letter).unwrap_or(second);
+            let mut order: Vec<usize> = (0..self.letters.len()).filter(|&a| a != first && a != second).collect();
+            self.letters = order.iter().map(|&a| self.letters[a]).collect();
+            order.extend([first, second]);
+            let turned = b.transpose(&self.x, &order)?;
+            // Side by side, an element of the diagonal lies a row and a column behind the one before it.
+            let mut dims = extents(turned.shape());
+            let extent = dims.pop().unwrap_or(1);
+            let last = dims.len() - 1;
+            dims[last] = extent * extent;
+            let flat = b.reshape(&turned, shape_of(&dims)?)?;
+            let mut step = vec![1; dims.len()];
+            (step[last], dims[last]) = (extent + 1, extent);
+            self.x = b.slice(&flat, vec![0; dims.len()], step, shape_of(&dims)?)?;
+            self.letters.push(letter);
+        }
+        Ok(self)
     }
 
     /// Sums up the axes whose letters nobody keeps.
@@ -108,14 +133,6 @@ fn parse(equation: &str, operands: usize) -> Fallible<(Vec<Vec<char>>, Vec<char>
             return Err(wrong("a letter of the result that no operand has, or that stands twice"));
         }
     }
-    for term in &terms {
-        if (1..term.len()).any(|i| term[..i].contains(&term[i])) {
-            return Err(unsupported(format!(
-                "`{equation}`: a diagonal, whose letter one operand has twice: take it with Gather before"
-            ))
-            .at("equation"));
-        }
-    }
     Ok((terms, result))
 }
 
@@ -141,7 +158,8 @@ pub(super) fn einsum(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
             return Err(unsupported(format!("products of {:?}", x.elem())));
         }
     }
-    let mut terms = operands.iter().zip(letters).map(|(x, letters)| Term { x: (*x).clone(), letters });
+    let terms = operands.iter().zip(letters).map(|(x, letters)| Term { x: (*x).clone(), letters });
+    let mut terms = terms.map(|term| term.diagonal(b)).collect::<Fallible<Vec<_>>>()?.into_iter();
     let mut total = terms.next().ok_or_else(|| malformed("no inputs"))?;
     let rest: Vec<Term> = terms.collect();
     for (i, term) in rest.iter().enumerate() {

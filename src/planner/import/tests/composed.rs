@@ -147,30 +147,46 @@ fn a_rotary_embedding_needs_heads_of_an_even_size_and_caches_that_fit() {
     assert!(refused(&far).contains("`position_ids`"));
 }
 
+fn equation(text: &str) -> AttributeProto {
+    AttributeProto {
+        name: "equation".into(),
+        r#type: attribute_type::STRING,
+        s: bytes::Bytes::from(text.to_owned().into_bytes()),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn a_letter_that_an_operand_has_several_times_is_its_diagonal() {
+    let of = |text: &str, dims: &[i64]| {
+        let nodes = vec![node("Einsum", &["c"], &["y"], vec![equation(text)])];
+        let graph = imported(&model(13, &[1], nodes, vec![floats("c", dims)]));
+        let data = graph.value(graph.outputs[0].value).data.clone().unwrap();
+        (output_dims(&graph), data.as_f32().unwrap().to_vec())
+    };
+    assert_eq!(of("ii->i", &[3, 3]), (vec![3], vec![0.0, 4.0, 8.0]));
+    assert_eq!(of("ii", &[3, 3]), (vec![], vec![12.0]));
+    assert_eq!(of("iji->ji", &[2, 3, 2]), (vec![3, 2], vec![0.0, 7.0, 2.0, 9.0, 4.0, 11.0]));
+    assert_eq!(of("iii->i", &[2, 2, 2]), (vec![2], vec![0.0, 7.0]));
+    assert_eq!(of("...ii->...i", &[2, 2, 2]), (vec![2, 2], vec![0.0, 3.0, 4.0, 7.0]));
+    // Of what a frame computes it is a look at it.
+    let nodes = vec![node("Einsum", &["x"], &["y"], vec![equation("bii->bi")])];
+    let graph = imported(&model(13, &[2, 4, 4], nodes, vec![]));
+    assert!(graph.nodes.iter().all(|n| matches!(n.op, Op::View(_))));
+    let uneven = vec![node("Einsum", &["x"], &["y"], vec![equation("ii->i")])];
+    assert!(refused(&model(13, &[2, 3], uneven, vec![])).contains("axis i is 2 and 3"));
+}
+
 #[test]
 fn products_over_several_axes_keep_the_last_of_them_apart() {
     // Samples, windows and heads; what lies inside the rows of a joined projection is read where it lies.
-    let equation = |equation: &str| {
-        let model = model(
-            13,
-            &[2, 3, 4, 5, 6],
-            vec![node(
-                "Einsum",
-                &["x", "x"],
-                &["y"],
-                vec![AttributeProto {
-                    name: "equation".into(),
-                    r#type: attribute_type::STRING,
-                    s: bytes::Bytes::from(equation.to_owned().into_bytes()),
-                    ..Default::default()
-                }],
-            )],
-            vec![],
-        );
+    let of = |text: &str| {
+        let nodes = vec![node("Einsum", &["x", "x"], &["y"], vec![equation(text)])];
+        let model = model(13, &[2, 3, 4, 5, 6], nodes, vec![]);
         let graph = imported(&model);
         let product = graph.nodes.iter().find(|n| n.op == Op::Primitive(Primitive::MatMul)).unwrap();
         (graph.value(product.outputs[0]).shape.dims().to_vec(), output_dims(&graph))
     };
-    assert_eq!(equation("bghid,bghjd->bghij"), (vec![6, 4, 5, 5], vec![2, 3, 4, 5, 5]));
-    assert_eq!(equation("bghid,bghid->bgid"), (vec![30, 6, 1, 1], vec![2, 3, 5, 6]));
+    assert_eq!(of("bghid,bghjd->bghij"), (vec![6, 4, 5, 5], vec![2, 3, 4, 5, 5]));
+    assert_eq!(of("bghid,bghid->bgid"), (vec![30, 6, 1, 1], vec![2, 3, 5, 6]));
 }
