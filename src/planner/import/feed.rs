@@ -115,8 +115,10 @@ fn parameters(operator: &str) -> &'static [usize] {
     match operator {
         "ConstantOfShape" => &[0],
         "Reshape" | "Expand" | "Squeeze" | "Unsqueeze" | "Split" | "Upsample" | "Tile" | "TopK" | "CumSum" | "Trilu" | "OneHot" => &[1],
+        "Compress" | "ReverseSequence" => &[1],
         reduction if reduction.starts_with("Reduce") => &[1],
-        "NonZero" => &[0],
+        "NonZero" | "Unique" | "HannWindow" | "HammingWindow" | "BlackmanWindow" => &[0],
+        "Loop" => &[0, 1],
         "SequenceAt" | "SequenceErase" | "SplitToSequence" => &[1],
         "SequenceInsert" => &[2],
         "Range" => &[0, 1, 2],

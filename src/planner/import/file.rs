@@ -3,12 +3,12 @@
 use super::error::{Fallible, ImportError, Kind, limit, malformed, unsupported};
 use super::host::{Elem, Host, shape_of};
 use super::inline::{self, Refusals};
-use super::proto::{ModelProto, TensorProto};
+use super::proto::{ModelProto, TensorProto, data_type};
 use super::{order, scan};
 use crate::plan::regular;
-use crate::tensor::{Data, Tensor};
+use crate::tensor::{Data, Shape, Tensor};
 use bytes::Bytes;
-use half::f16;
+use half::{bf16, f16};
 use prost::Message;
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -64,7 +64,12 @@ pub(super) fn tensor(proto: &TensorProto, model: &Path) -> Fallible<Host> {
     }
     // Every path below compares this with the payload before it takes memory.
     let elements = shape.elements();
-    let bytes = elements * elem.bytes();
+    let brain = proto.data_type == data_type::BFLOAT16;
+    let bytes = elements * if brain { 2 } else { elem.bytes() };
+    let from_bytes = |bytes: &[u8]| match brain {
+        true => brain_floats(shape, bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b))),
+        false => from_bytes(elem, shape, bytes),
+    };
     let counted = |n: usize| {
         if n as u64 == elements {
             Ok(())
@@ -74,7 +79,7 @@ pub(super) fn tensor(proto: &TensorProto, model: &Path) -> Fallible<Host> {
     };
     match proto.data_location {
         0 => {}
-        1 => return from_bytes(elem, shape, &external(proto, bytes, model)?),
+        1 => return from_bytes(&external(proto, bytes, model)?),
         other => return Err(malformed(format!("data location {other}"))),
     }
     if let Some(raw) = &proto.raw_data {
@@ -84,9 +89,15 @@ pub(super) fn tensor(proto: &TensorProto, model: &Path) -> Fallible<Host> {
                 raw.len()
             )));
         }
-        return from_bytes(elem, shape, raw);
+        return from_bytes(raw);
     }
     match elem {
+        Elem::F32 if brain => {
+            counted(proto.int32_data.len())?;
+            let bits = |&v: &i32| u16::try_from(v).map_err(|_| malformed(format!("{v} is out of the element type's range")));
+            let bits = proto.int32_data.iter().map(bits).collect::<Fallible<Vec<u16>>>()?;
+            brain_floats(shape, bits.into_iter())
+        }
         Elem::F32 => {
             counted(proto.float_data.len())?;
             Host::tensor(shape, Data::F32(proto.float_data.clone()))
@@ -121,7 +132,12 @@ pub(super) fn tensor(proto: &TensorProto, model: &Path) -> Fallible<Host> {
     }
 }
 
-fn from_bytes(elem: Elem, shape: crate::tensor::Shape, bytes: &[u8]) -> Fallible<Host> {
+/// BFLOAT16 elements: the upper halves of floats.
+fn brain_floats(shape: Shape, bits: impl Iterator<Item = u16>) -> Fallible<Host> {
+    Host::tensor(shape, Data::F32(bits.map(|b| bf16::from_bits(b).to_f32()).collect()))
+}
+
+fn from_bytes(elem: Elem, shape: Shape, bytes: &[u8]) -> Fallible<Host> {
     match elem {
         Elem::I64 => Host::i64s(shape, bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect()),
         Elem::I8 => Host::i8s(shape, bytes.iter().map(|&b| b as i8).collect()),
@@ -183,7 +199,7 @@ fn external(proto: &TensorProto, bytes: u64, model: &Path) -> Fallible<Vec<u8>> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::proto::{StringStringEntryProto, data_type};
+    use super::super::proto::StringStringEntryProto;
     use super::*;
 
     fn floats(dims: &[i64]) -> TensorProto {
@@ -224,6 +240,48 @@ mod tests {
             ..floats(&[2])
         };
         assert_eq!(tensor(&good, Path::new("m.onnx")).unwrap().as_f64s(), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn brain_floats_are_widened_wherever_they_lie() {
+        let folder = tempfile::tempdir().unwrap();
+        let bits = [0x3fc0u16, 0xc100, 0x7f80];
+        let bytes: Vec<u8> = bits.iter().flat_map(|b| b.to_le_bytes()).collect();
+        std::fs::write(folder.path().join("w.bin"), &bytes).unwrap();
+        let path = folder.path().join("m.onnx");
+        let brain = TensorProto {
+            data_type: data_type::BFLOAT16,
+            ..floats(&[3])
+        };
+        let listed = TensorProto {
+            int32_data: bits.map(i32::from).to_vec(),
+            ..brain.clone()
+        };
+        let raw = TensorProto {
+            raw_data: Some(Bytes::from(bytes)),
+            ..brain.clone()
+        };
+        let outside = TensorProto {
+            data_location: 1,
+            external_data: vec![StringStringEntryProto {
+                key: "location".into(),
+                value: "w.bin".into(),
+            }],
+            ..brain.clone()
+        };
+        for proto in [&listed, &raw, &outside] {
+            let host = tensor(proto, &path).unwrap();
+            assert_eq!((host.elem(), host.as_f64s()), (Elem::F32, vec![1.5, -8.0, f64::INFINITY]));
+        }
+        let short = TensorProto {
+            dims: vec![6],
+            ..raw.clone()
+        };
+        let wide = TensorProto {
+            int32_data: vec![1 << 16, 0, 0],
+            ..brain
+        };
+        assert!(tensor(&short, &path).is_err() && tensor(&wide, &path).is_err());
     }
 
     #[test]

@@ -29,7 +29,8 @@ impl Elem {
     /// From the number in onnx.proto.
     pub fn from_onnx(number: i32) -> Fallible<Elem> {
         Ok(match number {
-            data_type::FLOAT => Elem::F32,
+            // Every BFLOAT16 is an f32, and nothing computes in fewer digits than that.
+            data_type::FLOAT | data_type::BFLOAT16 => Elem::F32,
             data_type::FLOAT16 => Elem::F16,
             data_type::DOUBLE => Elem::F64,
             data_type::INT32 => Elem::I32,
@@ -39,7 +40,8 @@ impl Elem {
             data_type::BOOL => Elem::Bool,
             other => {
                 return Err(unsupported(format!(
-                    "element type {}: only FLOAT, FLOAT16, DOUBLE, INT32, INT64, UINT8, INT8 and BOOL are imported",
+                    "element type {}: only FLOAT, FLOAT16, BFLOAT16, DOUBLE, INT32, INT64, UINT8, INT8 and BOOL are imported. Cast it to \
+                     one of these when exporting, or cut the network in front of it with --output NAME",
                     data_type::name(other)
                 )));
             }

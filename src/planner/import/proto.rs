@@ -162,6 +162,7 @@ pub(super) mod data_type {
     pub const BOOL: i32 = 9;
     pub const FLOAT16: i32 = 10;
     pub const DOUBLE: i32 = 11;
+    pub const BFLOAT16: i32 = 16;
 
     /// The name that onnx.proto gives a number, for messages.
     pub fn name(number: i32) -> String {

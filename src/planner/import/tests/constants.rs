@@ -216,3 +216,22 @@ fn a_hard_maximum_is_one_at_the_first_of_the_largest() {
     let computed = imported(&model(13, &[2, 3], vec![node("Hardmax", &["x"], &["y"], vec![])], vec![]));
     assert_eq!(output_dims(&computed), [2, 3]);
 }
+
+#[test]
+fn inputs_that_have_to_be_known_are_told_apart() {
+    let told = |nodes: Vec<NodeProto>| {
+        let mut model = model(13, &[2], nodes, vec![floats("c", &[4, 2])]);
+        model.graph.as_mut().unwrap().input.push(info("p", data_type::INT64, Some(&[2])));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.onnx");
+        std::fs::write(&path, model.encode_to_vec()).unwrap();
+        let inputs = model_inputs(&path).unwrap();
+        inputs.iter().map(|input| input.gives_shape).collect::<Vec<_>>()
+    };
+    for op in ["Compress", "ReverseSequence"] {
+        assert_eq!(told(vec![node(op, &["c", "p"], &["y"], vec![])]), [false, true], "{op}");
+    }
+    for op in ["Unique", "HannWindow", "Loop"] {
+        assert_eq!(told(vec![node(op, &["p", "", "x"], &["y"], vec![])]), [false, true], "{op}");
+    }
+}

@@ -92,3 +92,26 @@ fn remainders_of_floats_follow_the_dividend_alone() {
     assert_eq!(output_dims(&imported(&of(1))), [3]);
     assert!(refused(&of(0)).contains("`fmod`"));
 }
+
+#[test]
+fn brain_floats_are_computed_and_returned_as_floats() {
+    let weights = TensorProto {
+        data_type: data_type::BFLOAT16,
+        float_data: vec![],
+        int32_data: vec![0x3fc0, 0x4000],
+        ..floats("w", &[2])
+    };
+    let nodes = vec![
+        node("Mul", &["x", "w"], &["p"], vec![]),
+        node("Cast", &["p"], &["y"], vec![int("to", data_type::BFLOAT16.into())]),
+    ];
+    let mut brain = model(13, &[2], nodes, vec![weights]);
+    let graph = brain.graph.as_mut().unwrap();
+    graph.input[0] = info("x", data_type::BFLOAT16, Some(&[2]));
+    graph.output[0] = info("y", data_type::BFLOAT16, None);
+    let graph = imported(&brain);
+    let types = graph.inputs.iter().chain(&graph.outputs).map(|n| graph.value(n.value).dtype);
+    assert!(types.into_iter().all(|dtype| dtype == crate::tensor::DType::F32));
+    let constant = graph.values.iter().find_map(|v| v.data.clone()).unwrap();
+    assert_eq!(constant.as_f32(), Some(&[1.5, 2.0][..]));
+}
