@@ -8,9 +8,11 @@
 //! | this one | the types of values, the borders of the network |
 //! | [`islands`] | coordinates and counts, which stay f32 |
 //! | [`numbers`] | what f16 makes of constants |
+//! | [`sums`] | sums that f16 does not hold, of squares, of exponentials, and before they are scaled |
 
 mod islands;
 mod numbers;
+mod sums;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +37,9 @@ pub enum Ports {
 /// Converts the network.
 pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
     let graph = &mut attached.graph;
-    let kept = islands::find(graph, &attached.results, ports);
+    let mut kept = islands::find(graph, &attached.results, ports);
+    let wide = sums::settle(graph, &kept);
+    kept.extend(wide);
     let results = results(graph, &attached.results);
     numbers::settle_comparisons(graph, &kept);
     let casts = casts(graph);

@@ -17,6 +17,7 @@ mod pooled;
 mod rates;
 mod resized;
 mod shuffled;
+mod sums;
 mod tails;
 mod transformers;
 mod views;
