@@ -60,7 +60,9 @@ pub(super) fn tensor(proto: &TensorProto, model: &Path) -> Fallible<Host> {
     let elem = Elem::from_onnx(proto.data_type)?;
     let shape = shape_of(&proto.dims)?;
     if proto.segment.is_some() {
-        return Err(unsupported("a segmented tensor"));
+        return Err(unsupported(
+            "a segmented tensor: save the model again with onnx.save, whole or with external data",
+        ));
     }
     // Every path below compares this with the payload before it takes memory.
     let elements = shape.elements();

@@ -229,7 +229,10 @@ impl Inliner<'_> {
                     continue;
                 };
                 if given.g.is_some() {
-                    return Err(unsupported("a graph as an attribute of a function").at(&given.name));
+                    return Err(unsupported(
+                        "a graph as an attribute of a function: export the network with its functions inlined (onnx.inliner)",
+                    )
+                    .at(&given.name));
                 }
                 self.take(0, attribute_bytes(given))?;
                 attributes.push(AttributeProto {

@@ -81,7 +81,9 @@ fn tensor_type(value: &ValueInfoProto) -> Fallible<Option<&TensorTypeProto>> {
         (kind.optional_type.is_some(), "optional"),
     ];
     match present.iter().find(|(is, _)| *is) {
-        Some((_, what)) => Err(unsupported(format!("a value of type {what}"))),
+        Some((_, what)) => Err(unsupported(format!(
+            "a value of type {what}: export the network with tensors as its inputs and results, or cut it with --output NAME"
+        ))),
         None => Ok(kind.tensor_type.as_ref()),
     }
 }

@@ -123,13 +123,16 @@ fn checked_header(model: &ModelProto) -> Fallible<(&GraphProto, i64)> {
     }
     // Old versions are refused operator by operator, see `ops`.
     if !(1..=MAX_OPSET).contains(&opset) {
-        return Err(unsupported(format!("operator set {opset}: those up to {MAX_OPSET} are imported")));
+        return Err(unsupported(format!(
+            "operator set {opset}: those up to {MAX_OPSET} are imported. Export the network for one of these, or convert it with \
+             onnx.version_converter"
+        )));
     }
     if graph.node.len() > MAX_OPERATORS {
         return Err(limit(format!("{} nodes (at most {MAX_OPERATORS})", graph.node.len())));
     }
     if !graph.sparse_initializer.is_empty() {
-        return Err(unsupported("sparse initializers"));
+        return Err(unsupported("sparse initializers: store the constants densely when exporting"));
     }
     Ok((graph, opset))
 }
@@ -245,7 +248,10 @@ fn outputs<'a, T>(proto: &'a NodeProto, results: &'a [T]) -> impl Iterator<Item 
     let named = proto.output.iter().enumerate().filter(|(_, output)| !output.is_empty());
     named.map(|(index, output)| match results.get(index) {
         Some(result) => Ok((output, result)),
-        None => Err(unsupported(format!("output {index} (`{output}`) is not computed"))),
+        None => Err(unsupported(format!(
+            "output {index} (`{output}`) is not computed: export the network without it, or cut the network in front of what reads it with \
+             --output NAME"
+        ))),
     })
 }
 

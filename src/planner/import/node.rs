@@ -26,7 +26,7 @@ impl<'a> OnnxNode<'a> {
         let mut attributes = BTreeMap::new();
         for a in &proto.attribute {
             if !a.ref_attr_name.is_empty() {
-                return Err(unsupported("a reference to an attribute of a function").at(&a.name));
+                return Err(unsupported("a reference to an attribute of a function, outside of one: export the network with its functions inlined (onnx.inliner)").at(&a.name));
             }
             if attributes.insert(a.name.as_str(), a).is_some() {
                 return Err(malformed("given twice").at(&a.name));
@@ -46,7 +46,11 @@ impl<'a> OnnxNode<'a> {
     pub fn finish(&self) -> Fallible<()> {
         let asked = self.asked.borrow();
         match self.attributes.keys().find(|name| !asked.contains(*name)) {
-            Some(name) => Err(unsupported("this attribute is not known at this version of the operator").at(name)),
+            Some(name) => Err(unsupported(
+                "this attribute is not known at this version of the operator: export the network without it, or convert it with \
+                 onnx.version_converter to the operator set that has it",
+            )
+            .at(name)),
             None => Ok(()),
         }
     }

@@ -50,7 +50,9 @@ impl Scope<'_> {
     fn tensor(&self, name: &str) -> Fallible<Operand> {
         match self.value(name)? {
             Value::Tensor(operand) => Ok(operand),
-            Value::Sequence(_) => Err(unsupported(format!("the sequence `{name}` where a tensor is expected"))),
+            Value::Sequence(_) => Err(unsupported(format!(
+                "the sequence `{name}` where a tensor is expected: join it with ConcatFromSequence first"
+            ))),
             Value::Deep(deep) => Err(limit(format!("`{name}` has {}", deep.refused()))),
         }
     }
@@ -369,7 +371,7 @@ fn unroll_scan(node: &NodeProto, scope: &mut Scope<'_>) -> Fallible<Vec<Value>> 
 fn single(value: Value) -> Fallible<Operand> {
     match value {
         Value::Tensor(operand) => Ok(operand),
-        Value::Sequence(_) => Err(unsupported("sequences stacked to a sequence").at("body")),
+        Value::Sequence(_) => Err(unsupported("a list of sequences: carry the sequence from iteration to iteration instead").at("body")),
         Value::Deep(deep) => Err(limit(deep.refused()).at("body")),
     }
 }

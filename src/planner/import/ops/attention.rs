@@ -42,10 +42,15 @@ fn repeated(b: &mut Builder, x: &Operand, count: i64) -> Fallible<Operand> {
 pub(super) fn attention(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Vec<Operand>> {
     node.arity(3, 7)?;
     if (4..7).any(|i| node.optional(i).is_some()) {
-        return Err(unsupported("keys and values of earlier calls").at("past_key"));
+        return Err(unsupported(
+            "keys and values of earlier calls: export the network without a cache (use_cache=False), for whole sequences",
+        )
+        .at("past_key"));
     }
     if (1..node.output_count()).any(|i| node.wants(i)) {
-        return Err(unsupported("outputs but the first"));
+        return Err(unsupported(
+            "outputs but the first: a frame keeps no cache, and scores are not kept. Export the network without them",
+        ));
     }
     node.ignore("softmax_precision");
     node.ignore("qk_matmul_output_mode");

@@ -50,7 +50,11 @@ pub(super) fn constant_of_shape(b: &mut Builder, node: &OnnxNode<'_>, model: &Pa
         None => Host::tensor(Shape::SCALAR, Data::F32(vec![0.0]))?,
     };
     if value.shape().elements() != 1 {
-        return Err(unsupported(format!("a value of shape {}", value.shape())).at("value"));
+        return Err(unsupported(format!(
+            "a value of shape {}: give one element, and Expand the others",
+            value.shape()
+        ))
+        .at("value"));
     }
     let one = b.constant(value);
     let scalar = b.reshape(&one, Shape::SCALAR)?;

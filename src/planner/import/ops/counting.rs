@@ -242,7 +242,7 @@ pub(super) fn cumulative_sum(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<O
     };
     let float = if x.elem().is_float() { x.elem() } else { Elem::F32 };
     if !x.elem().is_float() && !matches!(x.elem(), Elem::I32 | Elem::I64) {
-        return Err(unsupported(format!("sums of {:?}", x.elem())));
+        return Err(unsupported(format!("sums of {:?}: Cast the input to FLOAT or INT32", x.elem())));
     }
     let triangle = pattern(float, n, n, takes)?;
     let triangle = b.constant(triangle);

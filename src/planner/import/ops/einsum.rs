@@ -155,7 +155,7 @@ pub(super) fn einsum(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
             }
         }
         if !x.elem().is_float() {
-            return Err(unsupported(format!("products of {:?}", x.elem())));
+            return Err(unsupported(format!("products of {:?}: Cast the operands to FLOAT", x.elem())));
         }
     }
     let terms = operands.iter().zip(letters).map(|(x, letters)| Term { x: (*x).clone(), letters });

@@ -55,7 +55,9 @@ fn arithmetic(x: &Operand) -> Fallible<()> {
 /// INT8 is stored in 32 bits, so that what wraps around in 8 bits would not.
 pub(super) fn wrapping(x: &Operand) -> Fallible<()> {
     match x.elem() {
-        Elem::I8 => Err(unsupported("arithmetic that wraps around in INT8")),
+        Elem::I8 => Err(unsupported(
+            "arithmetic that wraps around in INT8: Cast the operands to INT32 or FLOAT",
+        )),
         _ => Ok(()),
     }
 }
@@ -160,7 +162,7 @@ pub(super) fn cast_like(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operan
 
 fn cast_to(b: &mut Builder, x: &Operand, to: Elem) -> Fallible<Operand> {
     if to == Elem::I8 && x.elem() != Elem::I8 {
-        return Err(unsupported("INT8 but by QuantizeLinear").at("to"));
+        return Err(unsupported("INT8 but by QuantizeLinear: Cast to INT32, which holds the same numbers, or quantise").at("to"));
     }
     // A truth value that was computed as a float goes on from there.
     let x = match b.known_float(x) {

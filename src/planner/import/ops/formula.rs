@@ -62,7 +62,12 @@ pub(super) fn modulo(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
         Elem::U8 => false,
         elem if elem.is_float() && node.flag("fmod", false)? => return float_remainder(b, x, divisor),
         elem if elem.is_float() => return Err(malformed("0, of floats").at("fmod")),
-        _ => return Err(unsupported(format!("remainders of {:?}", x.elem()))),
+        _ => {
+            return Err(unsupported(format!(
+                "remainders of {:?}: Cast the operands to FLOAT, INT32 or INT64",
+                x.elem()
+            )));
+        }
     };
     let follows_dividend = node.flag("fmod", false)?;
     let remainder = remainder(b, x, divisor)?;

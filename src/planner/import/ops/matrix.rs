@@ -23,7 +23,10 @@ pub(super) fn gemm(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
             return Err(malformed(format!("a matrix of shape {}", x.shape())));
         }
         if !x.elem().is_float() {
-            return Err(unsupported(format!("matrices of {:?}", x.elem())));
+            return Err(unsupported(format!(
+                "matrices of {:?}: Cast them to FLOAT, or take MatMulInteger for quantized ones",
+                x.elem()
+            )));
         }
         if transposed { b.transpose(x, &[1, 0]) } else { Ok(x.clone()) }
     };
@@ -73,7 +76,10 @@ pub(super) fn product(b: &mut Builder, a: &Operand, w: &Operand) -> Fallible<Ope
         return Err(malformed("a scalar operand"));
     }
     if !a.elem().is_float() {
-        return Err(unsupported(format!("matrices of {:?}", a.elem())));
+        return Err(unsupported(format!(
+            "matrices of {:?}: Cast them to FLOAT, or take MatMulInteger for quantized ones",
+            a.elem()
+        )));
     }
     let (mut left, mut right) = (extents(a_shape), extents(w_shape));
     if left.len() == 1 {

@@ -37,7 +37,7 @@ fn statistics(node: &OnnxNode<'_>, x: &Operand) -> Fallible<(Vec<usize>, f32)> {
     let rank = x.shape().rank();
     let first = OnnxNode::axis(node.int("axis")?.unwrap_or(-1), rank, "axis")?;
     if node.int("stash_type")?.unwrap_or(1) != 1 {
-        return Err(unsupported("statistics in another type than f32").at("stash_type"));
+        return Err(unsupported("statistics in another type than f32: export it with 1, which is FLOAT").at("stash_type"));
     }
     Ok(((first..rank).collect(), node.float("epsilon")?.unwrap_or(1e-5)))
 }
@@ -287,7 +287,7 @@ pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
         node.flag("training_mode", false)?
     };
     if node.opset < 9 && !node.flag("spatial", true)? {
-        return Err(unsupported("statistics per position").at("spatial"));
+        return Err(unsupported("statistics per position: write them as Sub, Div, Mul and Add of constants when exporting").at("spatial"));
     }
     if more && !training {
         return Err(malformed("more outputs than one, which only a `training_mode` of 1 gives"));
@@ -323,7 +323,7 @@ pub(super) fn batch_normalization(b: &mut Builder, node: &OnnxNode<'_>) -> Falli
         return Ok(vec![b.binary(Binary::Add, &scaled, &c)?]);
     }
     if parameters.iter().any(|p| p.elem() != x.elem()) {
-        return Err(unsupported("computed parameters of another type than the input's"));
+        return Err(unsupported("computed parameters of another type than the input's: Cast them to it"));
     }
     let epsilon = b.scalar(x.elem(), f64::from(epsilon))?;
     let shifted = b.binary(Binary::Add, parameters[3], &epsilon)?;

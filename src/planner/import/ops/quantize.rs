@@ -21,7 +21,7 @@ fn along(b: &mut Builder, node: &OnnxNode<'_>, x: &Operand, input: &Operand, nam
     }
     let rank = input.shape().rank();
     if shape.rank() != 1 {
-        return Err(unsupported(format!("blocks of scales (shape {shape})")).at(name));
+        return Err(unsupported(format!("blocks of scales (shape {shape}): quantise by tensor or by channel")).at(name));
     }
     let axis = OnnxNode::axis(node.int("axis")?.unwrap_or(1), rank, "axis")?;
     if input.shape().dim(axis) != shape.dim(0) {
@@ -39,7 +39,7 @@ fn attributes(node: &OnnxNode<'_>) -> Fallible<()> {
     node.ignore("saturate");
     match node.int("block_size")? {
         None | Some(0) => Ok(()),
-        Some(_) => Err(unsupported("blocks of scales").at("block_size")),
+        Some(_) => Err(unsupported("blocks of scales: quantise by tensor or by channel").at("block_size")),
     }
 }
 
@@ -75,7 +75,11 @@ pub(super) fn quantize(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand
     let (low, high) = match to {
         Elem::U8 => (0.0, 255.0),
         Elem::I8 => (-128.0, 127.0),
-        other => return Err(unsupported(format!("values quantized to {other:?}"))),
+        other => {
+            return Err(unsupported(format!(
+                "values quantized to {other:?}: quantise to UINT8, INT8 or INT32"
+            )));
+        }
     };
     if zero.is_some_and(|z| z.elem() != to) {
         return Err(malformed("a zero point of another type than the output").at("y_zero_point"));

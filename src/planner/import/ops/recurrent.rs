@@ -24,7 +24,10 @@ pub(super) fn lstm(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Vec<Operand
     node.arity(3, 8)?;
     let layer = Layer::read(b, node, 4)?;
     if node.flag("input_forget", false)? {
-        return Err(unsupported("coupled gates").at("input_forget"));
+        return Err(unsupported(
+            "coupled gates: export the layer with a forget gate of its own, whose weights are the input gate's with the other sign",
+        )
+        .at("input_forget"));
     }
     let usual = [Function::Sigmoid, Function::Tanh, Function::Tanh];
     let functions = steps::functions(node, &usual, layer.directions.len())?;

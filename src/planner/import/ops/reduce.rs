@@ -87,7 +87,7 @@ fn alone(b: &mut Builder, x: &Operand, kind: Reduction) -> Fallible<Operand> {
     match kind {
         Reduction::Sizes | Reduction::Length => apply(b, Unary::Abs, x),
         Reduction::Squares => b.binary(Binary::Mul, x, x),
-        Reduction::LogSum if !x.elem().is_float() => Err(unsupported(format!("of elements of {:?}", x.elem()))),
+        Reduction::LogSum if !x.elem().is_float() => Err(unsupported(format!("of elements of {:?}: Cast the input to FLOAT", x.elem()))),
         Reduction::LogSum => apply(b, Unary::Log, x),
         Reduction::Of(_) | Reduction::Min | Reduction::Product | Reduction::LogSumExp => Ok(x.clone()),
     }
@@ -122,7 +122,7 @@ pub(super) fn reduced(b: &mut Builder, x: &Operand, kind: Reduction, axes: &[usi
             let squares = b.binary(Binary::Mul, x, x)?;
             over(b, &squares, ReduceKind::Sum, axes)
         }
-        _ if !x.elem().is_float() => Err(unsupported(format!("of elements of {:?}", x.elem()))),
+        _ if !x.elem().is_float() => Err(unsupported(format!("of elements of {:?}: Cast the input to FLOAT", x.elem()))),
         Reduction::Length => over(b, x, ReduceKind::Norm, axes),
         Reduction::LogSum => {
             let sum = over(b, x, ReduceKind::Sum, axes)?;
@@ -147,7 +147,10 @@ fn product(b: &mut Builder, x: &Operand, axes: &[usize]) -> Fallible<Operand> {
     for &axis in axes {
         let mut n = i64::from(x.shape().dim(axis));
         if n == 0 || (n > MAX_FACTORS && x.host().is_none()) {
-            return Err(unsupported(format!("a product of {n} factors (1 to {MAX_FACTORS} are imported)")));
+            return Err(unsupported(format!(
+                "a product of {n} factors (1 to {MAX_FACTORS} are imported): Split the axis and multiply the parts' products, or cut the \
+                 network in front of this node with --output NAME"
+            )));
         }
         while n > 1 {
             let half = n / 2;

@@ -107,7 +107,12 @@ pub(super) fn roi_align(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operan
     let (x, regions, of_sample) = (node.input(0)?, node.input(1)?, node.input(2)?);
     match node.string("mode")?.unwrap_or("avg") {
         "avg" => {}
-        other => return Err(unsupported(format!("`{other}`: only means are imported")).at("mode")),
+        other => {
+            return Err(unsupported(format!(
+                "`{other}`: only means are imported. Export it with `avg`, or cut the network in front of this node with --output NAME"
+            ))
+            .at("mode"));
+        }
     }
     let half_pixel = match node.string("coordinate_transformation_mode")? {
         None => node.opset >= 16,

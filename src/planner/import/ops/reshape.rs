@@ -158,7 +158,7 @@ pub(super) fn dropout(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Vec<Oper
         node.arity(1, 3)?;
         node.ignore("seed");
         if node.bool_input(2, "training_mode")?.unwrap_or(false) {
-            return Err(unsupported("training").at("training_mode"));
+            return Err(unsupported("training: export the network for inference (model.eval())").at("training_mode"));
         }
     }
     let x = node.input(0)?;

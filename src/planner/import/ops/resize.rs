@@ -203,7 +203,11 @@ fn emit(b: &mut Builder, x: &Operand, mode: ResizeMode, coordinates: Coordinates
         return Ok(x.clone());
     }
     if !x.elem().is_float() && !matches!(mode, ResizeMode::Nearest(_)) {
-        return Err(unsupported(format!("interpolation of {:?}", x.elem())).at("mode"));
+        return Err(unsupported(format!(
+            "interpolation of {:?}: Cast the input to FLOAT, or take the nearest element",
+            x.elem()
+        ))
+        .at("mode"));
     }
     let resize = Resize {
         mode,

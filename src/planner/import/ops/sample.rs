@@ -61,7 +61,10 @@ pub(super) fn deform_conv(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Oper
         return Err(malformed(format!("an input {} with weights {}", x.shape(), w.shape())));
     };
     if x.shape().rank() != 4 || w.shape().rank() != 4 {
-        return Err(unsupported(format!("an input {}: only pictures are imported", x.shape())));
+        return Err(unsupported(format!(
+            "an input {}: only pictures are imported. Cut the network in front of this node with --output NAME",
+            x.shape()
+        )));
     }
     if each * i64::from(parts) != channels || outputs % i64::from(parts) != 0 {
         return Err(malformed(format!("an input {} with weights {} in {parts} groups", x.shape(), w.shape())).at("group"));

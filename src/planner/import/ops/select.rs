@@ -206,7 +206,7 @@ pub(super) fn pad(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     }
     let value = value.unwrap_or(0.0);
     if !x.elem().is_float() && f64::from(value as f32) != value {
-        return Err(unsupported(format!("the integer {value}, beyond 24 bits")).at("constant_value"));
+        return Err(unsupported(format!("the integer {value}, beyond 24 bits: Concat a constant of it instead")).at("constant_value"));
     }
     let mode = match mode {
         "constant" => PadMode::Constant(Scalar(value as f32)),

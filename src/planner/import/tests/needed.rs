@@ -115,3 +115,41 @@ fn brain_floats_are_computed_and_returned_as_floats() {
     let constant = graph.values.iter().find_map(|v| v.data.clone()).unwrap();
     assert_eq!(constant.as_f32(), Some(&[1.5, 2.0][..]));
 }
+
+#[test]
+fn what_is_not_supported_is_refused_with_what_to_do() {
+    let one = |op: &str, inputs: &[&str], attributes: Vec<AttributeProto>| vec![node(op, inputs, &["y"], attributes)];
+    let integers = |op: &str, attributes: Vec<AttributeProto>, elem: i32| {
+        vec![
+            node("Cast", &["x"], &["i"], vec![int("to", elem.into())]),
+            node(op, &["i", "i"], &["y"], attributes),
+        ]
+    };
+    let refusals = [
+        (
+            one("MaxPool", &["x"], vec![ints("kernel_shape", &[1, 2]), int("fancy", 1)]),
+            "onnx.version_converter",
+        ),
+        (one("NonMaxSuppression", &["x"], vec![]), "--output"),
+        (one("MaxUnpool", &["x"], vec![]), "--output"),
+        (one("Optional", &["x"], vec![]), "onnxsim"),
+        (one("RandomNormal", &["x"], vec![]), "inference"),
+        (one("STFT", &["x"], vec![]), "--output"),
+        (one("Attention", &["x", "x", "x", "", "x"], vec![]), "without a cache"),
+        (one("QuantizeLinear", &["x", "c"], vec![int("block_size", 2)]), "by channel"),
+        (one("Cast", &["x"], vec![int("to", 3)]), "Cast to INT32"),
+        (one("Cast", &["x"], vec![int("to", 12)]), "UINT32: only FLOAT"),
+        (one("ReduceProd", &["wide"], vec![]), "Split"),
+        (integers("MatMul", vec![], data_type::INT32), "MatMulInteger"),
+        (integers("Mod", vec![], data_type::BOOL), "Cast the operands"),
+        (integers("BitwiseXor", vec![], data_type::INT32), "--output"),
+    ];
+    for (mut nodes, what_to_do) in refusals {
+        let wide = node("Concat", &["x"; 300], &["wide"], vec![int("axis", 0)]);
+        if nodes[0].input[0] == "wide" {
+            nodes.insert(0, wide);
+        }
+        let text = refused(&model(23, &[1, 1, 2, 4], nodes, vec![floats("c", &[1, 1, 1, 2])]));
+        assert!(text.contains("node `") && text.contains(what_to_do), "{text}");
+    }
+}
