@@ -236,3 +236,42 @@ fn a_scan_walks_along_axes_in_either_direction() {
     assert!(refused(&of(&["y", ""], vec![axis(2)])).contains("`scan_input_axes`"));
     assert!(refused(&of(&["y", ""], vec![int("fancy", 1)])).contains("`fancy`"));
 }
+
+/// The elements of the output, which is a constant.
+fn folded(nodes: Vec<NodeProto>, constants: Vec<TensorProto>) -> Vec<f32> {
+    let graph = imported(&model(13, &[1], nodes, constants));
+    assert!(graph.nodes.is_empty(), "{:?}", graph.nodes);
+    let data = graph.value(graph.outputs[0].value).data.clone().unwrap();
+    data.as_f32().unwrap().to_vec()
+}
+
+#[test]
+fn what_iterations_make_of_constants_is_what_they_say() {
+    // Each sum is the one before it and the number of the iteration.
+    let sums = vec![
+        node("Cast", &["i"], &["number"], vec![int("to", 1)]),
+        node("Add", &["v", "number"], &["w"], vec![]),
+    ];
+    let sums = body(&["i", "c", "v"], &["c", "w", "w"], sums, vec![]);
+    let of = |outputs: &[&str]| {
+        folded(
+            vec![node("Loop", &["m", "", "start"], outputs, vec![sums.clone()])],
+            vec![scalar("m", 4), floats("start", &[2])],
+        )
+    };
+    assert_eq!(of(&["y", ""]), [6.0, 7.0]);
+    assert_eq!(of(&["", "y"]), [0.0, 1.0, 1.0, 2.0, 3.0, 4.0, 6.0, 7.0]);
+    let scan = |attributes: Vec<AttributeProto>| {
+        let step = vec![node("Add", &["s", "slice"], &["sum"], vec![])];
+        let mut all = vec![body(&["s", "slice"], &["sum", "sum"], step, vec![]), int("num_scan_inputs", 1)];
+        all.extend(attributes);
+        let nodes = vec![node("Scan", &["zero", "c"], &["", "y"], all)];
+        folded(nodes, vec![floats("zero", &[1]), floats("c", &[3, 2])])
+    };
+    assert_eq!(scan(vec![]), [0.0, 1.0, 2.0, 4.0, 6.0, 9.0]);
+    assert_eq!(scan(vec![ints("scan_input_directions", &[1])]), [4.0, 5.0, 6.0, 8.0, 6.0, 9.0]);
+    let backwards = vec![ints("scan_input_directions", &[1]), ints("scan_output_directions", &[1])];
+    assert_eq!(scan(backwards), [6.0, 9.0, 6.0, 8.0, 4.0, 5.0]);
+    let columns = vec![ints("scan_input_axes", &[1]), ints("scan_output_axes", &[-1])];
+    assert_eq!(scan(columns), [0.0, 1.0, 2.0, 5.0, 4.0, 9.0]);
+}
