@@ -1,12 +1,14 @@
 //! `platoon bench --zoo`: the zoo's networks on our engine, beside PyTorch in the same run; and their weights and results as files.
 
-use super::{npy, output};
+mod export;
+
+pub use export::export;
+
+use super::output;
 use crate::bench::BenchError;
 use crate::bench::choice::{self, Clock};
 use crate::bench::peers::{Mode, Peer, PeerError, Way};
 use crate::bench::report::Provenance;
-use crate::bench::stage::Results;
-use crate::bench::zoo::build::Model;
 use crate::bench::zoo::gaps::Gaps;
 use crate::bench::zoo::member::Source;
 use crate::bench::zoo::report::{HEADINGS, Measured, Report, markdown};
@@ -17,12 +19,11 @@ use crate::board::BoardRecord;
 use crate::plan::format::{Operator, Plan};
 use crate::plan::regular;
 use crate::planner::floor::Limits;
-use crate::planner::graph::ValueId;
 use crate::planner::optable::OpTable;
 use crate::planner::simulate::{Calibration, Machine, Observed};
 use crate::planner::{CompileOptions, Compiled, Ports, Searcher, boards};
 use crate::runtime;
-use crate::tensor::{DType, Tensor};
+use crate::tensor::DType;
 use crate::units::Nanos;
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
@@ -455,63 +456,4 @@ fn with_networks(peer: &mut Peer, group: &Group, setting: &Setting<'_>, dtype: &
         }
         Err(error) => Err(BenchError::from(error).into()),
     }
-}
-
-/// Writes parameters, input and our results of each network: one line each.
-pub fn export(groups: Vec<Group>, setting: &Setting<'_>, folder: &Path) -> anyhow::Result<String> {
-    let mut lines = Vec::new();
-    for group in groups {
-        let [member] = &group.members[..] else {
-            anyhow::bail!("{}: networks are exported one by one", group.name);
-        };
-        let Source::Zoo(network) = &member.source else {
-            anyhow::bail!(
-                "{}: networks of the zoo are exported, as only their parameters have names",
-                group.name
-            );
-        };
-        let folder = folder.join(network.name);
-        let model = network.model(member.batch);
-        let parameters: Vec<(String, Tensor)> = model.parameters.iter().filter_map(|&id| constant(&model, id)).collect();
-        let data: Results = model
-            .graph
-            .inputs
-            .iter()
-            .map(|n| (n.name.clone(), network.data(member.batch)))
-            .collect();
-        let compiled = group.compile(vec![model], setting.board, setting.compile)?;
-        let mut zoo = group.open(compiled, setting.board, setting.engine)?;
-        let results = zoo.results();
-        zoo.close();
-        let results = results?.pop().unwrap_or_default();
-        ensure!(!results.is_empty(), "{}: no results", group.name);
-        write(&folder.join("parameters"), &parameters)?;
-        write(&folder.join("inputs"), &data)?;
-        write(&folder.join("outputs"), &results)?;
-        lines.push(format!(
-            "{} parameters, {} inputs, {} outputs: {}",
-            parameters.len(),
-            data.len(),
-            results.len(),
-            folder.display()
-        ));
-    }
-    Ok(lines.join("\n"))
-}
-
-/// A parameter by its name, with its elements.
-fn constant(model: &Model, id: ValueId) -> Option<(String, Tensor)> {
-    let value = model.graph.value(id);
-    Some((value.name.clone(), Tensor::clone(value.data.as_deref()?)))
-}
-
-/// Tensors as files of a folder. Names are torchvision's: letters, digits, dots and underscores.
-fn write(folder: &Path, tensors: &[(String, Tensor)]) -> anyhow::Result<()> {
-    let context = |file: &Path| format!("{}: cannot be written", file.display());
-    std::fs::create_dir_all(folder).with_context(|| context(folder))?;
-    for (name, tensor) in tensors {
-        let file = folder.join(format!("{name}.npy"));
-        std::fs::write(&file, npy::write(tensor, false)).with_context(|| context(&file))?;
-    }
-    Ok(())
 }

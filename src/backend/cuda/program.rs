@@ -5,6 +5,11 @@
 //! that nothing but the frame's end waits for a mark; one for each camera's image; one for each tenant's inputs and
 //! results. The list is in an order in which every wait comes after the record that it waits for.
 
+mod commands;
+mod ends;
+
+pub use commands::{Command, EventId, Lane, Lanes};
+
 use super::bind::{Addresses, Area, BindError, Kernel, Launch};
 use super::marks::{self, Mark};
 use super::ports::{Stretch, inputs, outputs};
@@ -13,105 +18,8 @@ use crate::backend::progress::Places;
 use crate::backend::{FaultPlace, InjectedFault};
 use crate::ids::{CameraId, OperatorId, SegmentId, StreamId, TenantId};
 use crate::plan::format::{FrameSchedule, Operand, Operator, Plan, Space};
+use ends::Ends;
 use std::collections::BTreeMap;
-
-/// A lane's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Lane(pub usize);
-
-/// An event's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EventId(pub usize);
-
-/// The lanes of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lanes {
-    streams: usize,
-    cameras: usize,
-    tenants: usize,
-}
-
-impl Lanes {
-    /// Where frames begin and end.
-    pub const ROOT: Lane = Lane(0);
-
-    /// The lanes of `plan`.
-    pub fn of(plan: &Plan) -> Lanes {
-        Lanes {
-            streams: plan.streams.len(),
-            cameras: plan.cameras.len(),
-            tenants: plan.tenants.len(),
-        }
-    }
-
-    /// Where a stream's segments run.
-    pub fn stream(self, stream: StreamId) -> Lane {
-        Lane(1 + stream.index())
-    }
-
-    /// Where a stream's segments are marked.
-    fn marks(self, stream: StreamId) -> Lane {
-        Lane(1 + self.streams + stream.index())
-    }
-
-    /// Where a camera's image comes in.
-    fn camera(self, camera: CameraId) -> Lane {
-        Lane(1 + 2 * self.streams + camera.index())
-    }
-
-    /// Where a tenant's inputs come in and its results go out.
-    fn tenant(self, tenant: TenantId) -> Lane {
-        Lane(1 + 2 * self.streams + self.cameras + tenant.index())
-    }
-
-    /// The stream of the plan that the lane is, if it is one.
-    pub fn is_stream(self, lane: Lane) -> Option<StreamId> {
-        let index = lane.0.checked_sub(1).filter(|&s| s < self.streams)?;
-        StreamId::from_index(index)
-    }
-
-    /// Number of lanes.
-    pub fn count(self) -> usize {
-        1 + 2 * self.streams + self.cameras + self.tenants
-    }
-}
-
-/// One command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Launches a kernel: the index of a launch in [`Program::launches`].
-    Launch {
-        /// Where.
-        lane: Lane,
-        /// Which.
-        launch: usize,
-        /// For which operator, if it is for one.
-        operator: Option<OperatorId>,
-        /// It may begin before the lane's launch in front of it has ended.
-        early: bool,
-    },
-    /// Copies results to the host by a copy engine.
-    Download {
-        /// Where.
-        lane: Lane,
-        /// Which bytes of the slot's results.
-        bytes: Stretch,
-    },
-    /// Marks what the lane holds.
-    Record {
-        /// Where.
-        lane: Lane,
-        /// By which event.
-        event: EventId,
-    },
-    /// What comes after waits for the event.
-    Wait {
-        /// Where.
-        lane: Lane,
-        /// For which event.
-        event: EventId,
-    },
-}
 
 /// A frame schedule of one slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -189,51 +97,6 @@ impl Frame<'_> {
 
     fn stream(&self, segment: usize) -> StreamId {
         self.schedule.segments[segment].stream
-    }
-}
-
-/// Which segments end where: worked out before the commands are put together.
-struct Ends {
-    /// Per segment: another lane waits for its end.
-    awaited: Vec<bool>,
-    /// Per segment: the segments of other streams that it waits for, the last of each.
-    waits: Vec<Vec<usize>>,
-    /// Per tenant: its last segment of all, and its last of each stream.
-    tenants: BTreeMap<TenantId, BTreeMap<StreamId, usize>>,
-}
-
-impl Ends {
-    fn of(schedule: &FrameSchedule) -> Ends {
-        let count = schedule.segments.len();
-        let stream = |s: usize| schedule.segments[s].stream;
-        let mut last: Vec<BTreeMap<StreamId, usize>> = vec![BTreeMap::new(); count];
-        for sync in &schedule.syncs {
-            for before in &sync.before {
-                for after in sync
-                    .after
-                    .iter()
-                    .map(|s| s.index())
-                    .filter(|&a| stream(a) != stream(before.index()))
-                {
-                    let latest = last[before.index()].entry(stream(after)).or_insert(after);
-                    *latest = (*latest).max(after);
-                }
-            }
-        }
-        let waits: Vec<Vec<usize>> = last.into_iter().map(|l| l.into_values().collect()).collect();
-        let mut tenants: BTreeMap<TenantId, BTreeMap<StreamId, usize>> = BTreeMap::new();
-        for (index, segment) in schedule.segments.iter().enumerate() {
-            tenants.entry(segment.tenant).or_default().insert(segment.stream, index);
-        }
-        let mut awaited = vec![false; count];
-        let results = tenants.values().flat_map(|ends| ends.values());
-        waits.iter().flatten().chain(results).for_each(|&s| awaited[s] = true);
-        Ends { awaited, waits, tenants }
-    }
-
-    /// True if the segment is the tenant's last of all.
-    fn finishes(&self, tenant: TenantId, segment: usize) -> bool {
-        self.tenants.get(&tenant).and_then(|ends| ends.values().max()) == Some(&segment)
     }
 }
 
