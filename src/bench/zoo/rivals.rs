@@ -38,6 +38,8 @@ pub struct Rival {
     pub number: usize,
     /// What it runs: see [`work`].
     pub work: Digest,
+    /// SMs that each of its streams has to itself, 0 for all.
+    pub units: Vec<u16>,
     /// Its predicted frame.
     pub predicted: Nanos,
     /// What was measured.
@@ -137,7 +139,7 @@ impl Contest {
             let finish = |(tenant, predicted, measured): &(String, Nanos, Samples)| json!({ "tenant": tenant, "predicted_ms": predicted.as_ms(), "p50_ms": measured.median().as_ms() });
             let segment = |[start, end]: &[Samples; 2]| json!([start.median().0, end.median().0]);
             json!({
-                "searcher": r.searcher, "number": r.number, "work": r.work.to_string(),
+                "searcher": r.searcher, "number": r.number, "work": r.work.to_string(), "units": r.units,
                 "predicted_ms": r.predicted.as_ms(), "p50_ms": device.median().as_ms(),
                 "p99_ms": device.quantile(0.99).as_ms(), "frames": device.count(), "error": r.error(),
                 "finishes": r.finishes.iter().map(finish).collect::<Vec<_>>(),
@@ -165,6 +167,7 @@ impl Rival {
             searcher: plan.searcher.clone(),
             number,
             work: work(plan),
+            units: plan.streams.iter().map(|s| s.units).collect(),
             predicted: plan.prediction.longest(),
             side: Side::default(),
             finishes: frame.map_or(Vec::new(), |(own, p)| own.tenants.iter().zip(&p.finish).map(finish).collect()),

@@ -31,7 +31,7 @@ mod plain;
 pub mod pooled;
 pub mod product;
 pub mod prologue;
-mod recurrent;
+pub mod recurrent;
 pub mod reduction;
 pub mod resized;
 pub mod squeeze;

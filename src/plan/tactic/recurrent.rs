@@ -7,6 +7,20 @@ use crate::tensor::DType;
 
 /// Most hidden units: h and c of 16 rows lie in the shared memory of every GPU.
 const MAX_HIDDEN: u32 = 512;
+/// Rows of the batch that a launch's blocks carry together.
+pub const ROWS: u32 = 16;
+/// Hidden units of a warp's product.
+pub const UNITS: u32 = 4;
+/// Warps of a block of a cluster; each has the weights of one group of units.
+pub const CLUSTER_WARPS: u32 = 8;
+/// Most blocks of a cluster.
+const MAX_CLUSTER: u32 = 8;
+
+/// Blocks of the cluster whose registers hold the weights of so many hidden units; `None` where no cluster does.
+pub fn cluster(hidden: u32) -> Option<u32> {
+    let blocks = hidden.div_ceil(UNITS).div_ceil(CLUSTER_WARPS).max(1);
+    (blocks <= MAX_CLUSTER).then_some(blocks)
+}
 
 /// Gate pre-activations, weights and results are f16, the weights constant.
 pub(super) fn product(plan: &Plan, operator: &Operator) -> Result<(), Misfit> {

@@ -18,6 +18,7 @@ use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
 use crate::plan::tactic::depthwise_strip::{Strip, form};
 use crate::plan::tactic::group_normalise::Slabs;
 use crate::plan::tactic::pair;
+use crate::plan::tactic::recurrent;
 use crate::plan::tactic::squeeze;
 use crate::plan::tactic::stem::{BLOCK_CHANNELS, StemTile};
 use crate::primitive::{Primitive, Region};
@@ -35,8 +36,6 @@ const MEANS: u64 = 64;
 const NORMALISED: [(u64, u64); 3] = [(64, 16), (128, 8), (1024, 4)];
 /// Turns that the CPU backend's workers have on an operator, a worker: how finely streams share them.
 const TURNS: u32 = 4;
-/// Rows of the batch that one cluster of a recurrent layer carries, and blocks of the cluster.
-const RECURRENT: (u32, u32) = (16, 8);
 
 /// How an operator lies on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +83,8 @@ enum Tiles {
     Fixed(u32),
     /// Samples, so many blocks for so many.
     Samples { samples: u32, blocks: u32 },
+    /// Rows, so many blocks for so many.
+    Rows { rows: u32, blocks: u32 },
     /// Runs along a row and rows, of so many lots of channels of a sample: a thread's.
     Strips { run: u64, depth: u64, lots: u64 },
 }
@@ -207,10 +208,12 @@ impl Footprint {
                 None => Tiles::Slabs(PIXEL_THREADS * THREAD_ELEMENTS),
             },
             Kernel::Recurrent if operator.class.family == Family::TensorCore => {
-                let (samples, blocks) = RECURRENT;
                 resizable = false;
-                cluster = blocks;
-                Tiles::Samples { samples, blocks }
+                cluster = recurrent::cluster(shape(operator).dim(2)).unwrap_or(1);
+                Tiles::Rows {
+                    rows: recurrent::ROWS,
+                    blocks: cluster,
+                }
             }
             Kernel::Squeeze => {
                 let channels = shape(operator).dim(1);
@@ -308,6 +311,7 @@ impl Footprint {
                 let threads = samples * height.div_ceil(depth) * axis(3).div_ceil(run) * lots;
                 threads.div_ceil(PIXEL_THREADS)
             }
+            Tiles::Rows { rows, blocks } => height.div_ceil(u64::from(rows)).saturating_mul(u64::from(blocks)),
             Tiles::Samples { samples: each, blocks } => samples.div_ceil(u64::from(each)).saturating_mul(u64::from(blocks)),
         };
         tiles.clamp(1, u64::from(u32::MAX)) as u32

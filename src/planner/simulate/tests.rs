@@ -1,10 +1,12 @@
 use super::*;
 use crate::board::{BackendKind, BoardRecord, Division};
 use crate::ids::OperatorId;
-use crate::plan::format::{Basis, Kernel, Operator, Prediction, Tactic, Tenant};
+use crate::plan::format::{Basis, Family, Kernel, Operator, Prediction, Tactic, Tenant};
 use crate::planner::cost::{Infeasible, estimate};
 use crate::planner::schedule::tests::{chains, tenant};
 use crate::planner::schedule::{Decisions, Problem, Schedule, apply, random, sequential, streams};
+use crate::primitive::Region;
+use crate::tensor::{Layout, Shape};
 use crate::units::Nanos;
 
 pub(super) fn board(units: u32, issue: u64) -> BoardRecord {
@@ -289,4 +291,22 @@ fn a_block_takes_more_of_a_unit_that_has_less_shared_memory() {
         part(Kernel::StreamWgmma, "sm_87"),
         "what fills a half fills a half"
     );
+}
+
+#[test]
+fn a_recurrent_layer_has_a_cluster_for_sixteen_rows_of_its_batch() {
+    let world = World::new(1, 1);
+    let layer = |dims: &[u32]| {
+        let mut operator = world.operators[0].clone();
+        operator.tactic.kernel = Kernel::Recurrent;
+        operator.class.family = Family::TensorCore;
+        operator.outputs[0].layout = Layout::contiguous(Shape::new(dims).unwrap());
+        let whole = Region::whole(operator.outputs[0].layout.shape);
+        let footprint = Footprint::of(&operator, &board(132, 0));
+        (footprint.tiles(&operator, &whole), footprint.cluster)
+    };
+    // Steps, rows, hidden units: the launches of bind/recurrent_mma.rs.
+    assert_eq!(layer(&[32, 128, 256]), (64, 8));
+    assert_eq!(layer(&[5, 17, 65]), (6, 3));
+    assert_eq!(layer(&[5, 17, 300]), (2, 1), "more units than a cluster has weights of");
 }

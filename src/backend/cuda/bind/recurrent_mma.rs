@@ -5,24 +5,17 @@ use super::operands::{check, head, input, optional_input, output};
 use super::views::DeviceView;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::Operator;
+use crate::plan::tactic::recurrent::{CLUSTER_WARPS, ROWS, UNITS, cluster};
 use crate::primitive::{Cell, Region};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
-/// Rows of the batch of a block.
-const ROWS: u32 = 16;
-/// Hidden units of a warp's product.
-const UNITS: u32 = 4;
 /// Products that an instruction sums.
 const DEEP: u32 = 16;
 /// Blocks of k that are read together: there is a multiple of them.
 const TOGETHER: u32 = 4;
 /// Halves behind a row of h in the shared memory of a block on its own.
 const SKEW: u32 = 8;
-/// Warps of a block of a cluster; each has the weights of one group of units.
-const CLUSTER_WARPS: u32 = 8;
-/// Most blocks of a cluster.
-const MAX_CLUSTER: u32 = 8;
 /// Warps of a block on its own.
 const STREAM_WARPS: u32 = 16;
 /// Bytes of the barriers that count what arrives in the two states.
@@ -123,9 +116,8 @@ impl Kernel for RecurrentMma {
             Cell::Lstm => "lstm",
             Cell::Gru => "gru",
         };
-        let cluster = params.groups.div_ceil(CLUSTER_WARPS);
-        let room = width == 0 || u32::from(width) >= cluster;
-        if at.clusters && cluster <= MAX_CLUSTER && room {
+        let room = |cluster: &u32| width == 0 || u32::from(width) >= *cluster;
+        if let Some(cluster) = cluster(hidden).filter(room).filter(|_| at.clusters) {
             let clusters = super::blocks(params.tiles, width / cluster as u16);
             let launch = Launch::new(
                 "recurrent_mma",
