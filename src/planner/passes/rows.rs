@@ -82,11 +82,10 @@ fn find(graph: &Graph, index: &Index, node: usize) -> Option<Found> {
         whole.then_some(first / width as i32)
     };
     let all: Vec<i32> = all.chunks(width as usize).map(row).collect::<Option<_>>()?;
-    let samples = common(shape.dim(0), from.dim(0));
-    let (rows, made) = (
-        u32::try_from(from.elements() / elements).ok()? / samples,
-        all.len() / samples as usize,
-    );
+    let (given, taken) = (u32::try_from(from.elements() / elements).ok()?, u32::try_from(all.len()).ok()?);
+    // A result whose rows are cut apart has more positions along its first axis than rows: samples are whole rows of both sides.
+    let samples = common(common(shape.dim(0), from.dim(0)), common(given, taken));
+    let (rows, made) = (given / samples, (taken / samples) as usize);
     let alike = all.chunks(made).zip(0..).all(|(sample, n)| {
         let first = n * rows as i32;
         sample.iter().zip(&all).all(|(&at, &one)| at == first + one && one < rows as i32)

@@ -151,3 +151,33 @@ fn what_is_no_whole_rows_of_one_value_stays() {
     let y = net.unary(Unary::Relu, y);
     assert_eq!(left(net, &mut draw, y).0[1..], [GATHER, Primitive::Unary(Unary::Abs), RELU]);
 }
+
+#[test]
+fn rows_that_are_cut_apart_are_taken_whole() {
+    // Two of four rows, each as two: as many positions along the first axis as the base has, of half as many rows. The first sample
+    // of two has a row of the second one.
+    let (mut net, mut draw) = (Net::default(), Draw::new(9));
+    let x = net.input(&[64]);
+    let x = net.view(ViewOp::Reshape, x, &[4, 16]);
+    let y = net.unary(Unary::Relu, x);
+    let mut halves = |start: u32| {
+        let row = net.view(ViewOp::band(2, 0, start.into()), y, &[1, 16]);
+        net.view(ViewOp::Reshape, row, &[2, 8])
+    };
+    let parts = [halves(2), halves(0)];
+    let y = net.concat(0, &parts);
+    let weights = net.input(&[8, 8]);
+    let y = net.node(Op::Primitive(Primitive::MatMul), &[y, weights], &[4, 8]);
+    assert_eq!(left(net, &mut draw, y), (vec![RELU, Primitive::MatMul], 1));
+
+    // One row of one axis, which has no sample but itself.
+    let (mut net, mut draw) = (Net::default(), Draw::new(10));
+    let x = net.input(&[1, 8]);
+    let x = net.view(ViewOp::Reshape, x, &[8]);
+    let y = net.unary(Unary::Relu, x);
+    let y = net.view(ViewOp::Reshape, y, &[8, 1]);
+    let parts = [0, 4].map(|start| net.view(ViewOp::band(2, 0, start), y, &[4, 1]));
+    let y = net.concat(0, &parts);
+    let y = net.unary(Unary::Relu, y);
+    assert_eq!(left(net, &mut draw, y), (vec![RELU, GATHER, RELU], 0));
+}
