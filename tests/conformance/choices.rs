@@ -27,9 +27,9 @@ fn run(model: &Path, options: &CompileOptions, value: impl FnMut() -> f32) -> (T
     (inputs, outputs)
 }
 
-/// Numbers that meet often, among them both zeros and both infinities.
+/// Numbers that meet often, among them both zeros and both infinities, and what is no number.
 fn meeting(seed: u64) -> impl FnMut() -> f32 {
-    const SPECIAL: [f32; 8] = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 1.0, -1.0, 1e-42, 3.0e38];
+    const SPECIAL: [f32; 9] = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 1.0, -1.0, 1e-42, 3.0e38, f32::NAN];
     let mut random = Chance::new(seed);
     move || match random.below(3) {
         0 => random.signed(),
@@ -46,7 +46,7 @@ fn expect(outputs: &Tensors, name: &str, expected: impl Iterator<Item = f32>) {
     let expected: Vec<f32> = expected.collect();
     assert_eq!(found.len(), expected.len(), "{name}");
     for (i, (f, e)) in found.iter().zip(&expected).enumerate() {
-        assert!(f == e, "{name}: element {i} is {f} instead of {e}");
+        assert!(f == e || f.is_nan() && e.is_nan(), "{name}: element {i} is {f} instead of {e}");
     }
 }
 
@@ -111,7 +111,8 @@ fn comparisons_and_choices_are_exact_for_all_numbers() {
         expect(&outputs, "one.f", pairs().map(|p| truth(less(p) != edge(p.0))));
         expect(&outputs, "none.f", pairs().map(|p| truth(!less(p))));
         expect(&outputs, "endless.f", a.iter().map(|a| truth(a.is_infinite())));
-        expect(&outputs, "sign", a.iter().map(|&a| truth(a > 0.0) - truth(a < 0.0)));
+        let sign = |a: f32| if a.is_nan() { a } else { truth(a > 0.0) - truth(a < 0.0) };
+        expect(&outputs, "sign", a.iter().map(|&a| sign(a)));
     }
 }
 
@@ -415,5 +416,72 @@ fn what_is_not_chosen_does_not_come_through() {
                 assert!(same, "{name} of {dtype}: element {i} is {found} instead of {expected}");
             }
         }
+    }
+}
+
+#[test]
+fn what_is_no_number_compares_as_false() {
+    let folder = tempfile::tempdir().unwrap();
+    let g = Graph::default()
+        .input("x", &[ROWS, COLUMNS])
+        .constant("zero", &[], || 0.0)
+        .constant("low", &[], || -9.0)
+        .integers("last", &[1])
+        .node("Less", "x zero", "less", &[])
+        .node("GreaterOrEqual", "x zero", "rest", &[])
+        .node("Equal", "x x", "same", &[])
+        .node("Not", "same", "none", &[])
+        .node("Or", "less rest", "some", &[])
+        .node("IsInf", "x", "endless", &[])
+        .node("And", "less endless", "lowest", &[])
+        .node("And", "lowest same", "lowest.2", &[])
+        .node("Where", "lowest.2 low x", "raised", &[])
+        .node("Cast", "less", "numbers", &[int("to", 1)])
+        .node("ReduceSum", "numbers last", "count", &[int("keepdims", 0)])
+        .node("Cast", "less", "integers", &[int("to", 6)])
+        .node("Unsqueeze", "less last", "looked.at", &[])
+        .node("Where", "looked.at zero low", "chosen", &[]);
+    let truths = ["less", "rest", "same", "none", "some", "lowest", "integers"];
+    let outputs = || truths.iter().chain(&["raised", "count", "chosen"]);
+    // The file declares floats alone, which truth values are not.
+    let model = written(folder.path(), g.output("raised"));
+    for (seed, dtype) in [(1, DType::F32), (2, DType::F16)] {
+        let options = CompileOptions {
+            dtype,
+            outputs: outputs().map(|o| (*o).to_owned()).collect(),
+            ..CompileOptions::default()
+        };
+        let (mut random, mut place) = (Chance::new(seed), 0);
+        // Eighths are exact in halves.
+        let drawn = || {
+            place += 1;
+            match place % 6 {
+                1 | 4 => f32::NAN,
+                2 => f32::INFINITY,
+                3 => f32::NEG_INFINITY,
+                _ => (random.signed() * 8.0).round() / 8.0,
+            }
+        };
+        let (inputs, outputs) = run(&model, &options, drawn);
+        let x = floats(&inputs, "x");
+        let holds: [fn(f32) -> bool; 7] = [
+            |x| x < 0.0,
+            |x| x >= 0.0,
+            |x| !x.is_nan(),
+            f32::is_nan,
+            |x| !x.is_nan(),
+            |x| x == f32::NEG_INFINITY,
+            |x| x < 0.0,
+        ];
+        for (name, holds) in truths.iter().zip(holds) {
+            for (i, &x) in x.iter().enumerate() {
+                let found = outputs[*name].get_f64(i).unwrap();
+                assert_eq!(found, f64::from(u8::from(holds(x))), "{name} of {dtype} for {x}");
+            }
+        }
+        let below = |x: &f32| if *x < 0.0 { 1.0 } else { 0.0 };
+        expect(&outputs, "raised", x.iter().map(|&x| if x == f32::NEG_INFINITY { -9.0 } else { x }));
+        expect(&outputs, "count", x.chunks(COLUMNS as usize).map(|row| row.iter().map(below).sum()));
+        expect(&outputs, "chosen", x.iter().map(|&x| if x < 0.0 { 0.0 } else { -9.0 }));
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct Builder {
     single: bool,
     /// The whole numbers, as floats, that values of bytes were made of.
     floats: BTreeMap<ValueId, Operand>,
+    /// The integers that truth values were made of, where their floats may be no numbers.
+    doubted: BTreeMap<ValueId, Operand>,
     /// What is known of quantized values.
     pub grids: Grids,
     /// The narrow operands that values repeat.
@@ -85,6 +87,7 @@ impl Builder {
             made: 0,
             single: false,
             floats: BTreeMap::new(),
+            doubted: BTreeMap::new(),
             grids: Grids::default(),
             repeated: BTreeMap::new(),
             softmaxes: BTreeMap::new(),
@@ -169,6 +172,29 @@ impl Builder {
         match x {
             Operand::Computed { id, .. } => self.floats.get(id).cloned(),
             Operand::Constant(_) => None,
+        }
+    }
+
+    /// Remembers that the float known of `x` may be no number where `x` is false, and the integers that say so.
+    pub fn doubt(&mut self, x: &Operand, integers: Operand) {
+        if let Operand::Computed { id, .. } = x {
+            self.doubted.insert(*id, integers);
+        }
+    }
+
+    /// The integers to go by in place of the float that is known of `x`, which may be no number.
+    pub fn doubted(&self, x: &Operand) -> Option<Operand> {
+        match x {
+            Operand::Computed { id, .. } => self.doubted.get(id).cloned(),
+            Operand::Constant(_) => None,
+        }
+    }
+
+    /// Remembers a float that is a number wherever `x` is asked for again.
+    pub fn settle(&mut self, x: &Operand, float: Operand) {
+        if let Operand::Computed { id, .. } = x {
+            self.doubted.remove(id);
+            self.floats.insert(*id, float);
         }
     }
 

@@ -164,10 +164,11 @@ fn cast_to(b: &mut Builder, x: &Operand, to: Elem) -> Fallible<Operand> {
     if to == Elem::I8 && x.elem() != Elem::I8 {
         return Err(unsupported("INT8 but by QuantizeLinear: Cast to INT32, which holds the same numbers, or quantise").at("to"));
     }
-    // A truth value that was computed as a float goes on from there.
-    let x = match b.known_float(x) {
-        Some(mask) if x.elem() == Elem::Bool && to != Elem::Bool => mask,
-        _ => x.clone(),
+    // A truth value that was computed as a float goes on from there; to an integer what is no number is 0 in any case.
+    let x = match x.elem() == Elem::Bool && to != Elem::Bool {
+        true if to.is_float() && b.known_float(x).is_some() => mask(b, x)?,
+        true => b.doubted(x).or_else(|| b.known_float(x)).unwrap_or_else(|| x.clone()),
+        false => x.clone(),
     };
     convert(b, &x, to)
 }
@@ -207,6 +208,15 @@ pub(super) fn between(b: &mut Builder, x: &Operand, low: f32, high: f32) -> Fall
 
 /// The truth value as a float 0 or 1.
 pub(super) fn mask(b: &mut Builder, x: &Operand) -> Fallible<Operand> {
+    let loose = loose_mask(b, x)?;
+    let Some(integers) = b.doubted(x) else { return Ok(loose) };
+    let mask = convert(b, &integers, loose.elem())?;
+    b.settle(x, mask.clone());
+    Ok(mask)
+}
+
+/// The truth value as a float 0 or 1, or no number in place of 0.
+pub(super) fn loose_mask(b: &mut Builder, x: &Operand) -> Fallible<Operand> {
     match b.known_float(x) {
         Some(mask) => Ok(mask),
         None => convert(b, x, Elem::F32),
@@ -217,5 +227,15 @@ pub(super) fn mask(b: &mut Builder, x: &Operand) -> Fallible<Operand> {
 pub(super) fn truth(b: &mut Builder, mask: Operand) -> Fallible<Operand> {
     let truth = convert(b, &mask, Elem::Bool)?;
     b.remember_float(&truth, mask);
+    Ok(truth)
+}
+
+/// The truth value that the float 0 or 1 stands for, or what is no number for false.
+pub(super) fn loose_truth(b: &mut Builder, mask: Operand) -> Fallible<Operand> {
+    // No float function makes a number of a NaN; as an integer it is 0.
+    let integers = convert(b, &mask, Elem::I32)?;
+    let truth = convert(b, &integers, Elem::Bool)?;
+    b.remember_float(&truth, mask);
+    b.doubt(&truth, integers);
     Ok(truth)
 }

@@ -5,7 +5,7 @@ use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::Elem;
 use super::super::node::OnnxNode;
 use super::super::values::Operand;
-use super::elementwise::{apply, between, convert, mask, with};
+use super::elementwise::{apply, between, convert, loose_mask, with};
 use super::hyperbolic::signed;
 use super::logic::{self, Comparison};
 use crate::primitive::{Binary, Scalar, Unary};
@@ -174,7 +174,7 @@ pub(super) fn thresholded(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Oper
     let x = float_input(node)?;
     let alpha = b.scalar(x.elem(), f64::from(node.float("alpha")?.unwrap_or(1.0)))?;
     let above = logic::compared(b, x, &alpha, Comparison::Greater)?;
-    let mask = mask(b, &above)?;
+    let mask = loose_mask(b, &above)?;
     let mask = convert(b, &mask, x.elem())?;
     b.binary(Binary::Mul, x, &mask)
 }
@@ -187,7 +187,7 @@ pub(super) fn shrink(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
     for (side, comparison) in [(1.0, Comparison::Greater), (-1.0, Comparison::Less)] {
         let edge = b.scalar(x.elem(), f64::from(lambda * side))?;
         let outside = logic::compared(b, x, &edge, comparison)?;
-        let mask = mask(b, &outside)?;
+        let mask = loose_mask(b, &outside)?;
         let mask = convert(b, &mask, x.elem())?;
         let bias = b.scalar(x.elem(), f64::from(bias * side))?;
         let moved = b.binary(Binary::Sub, x, &bias)?;

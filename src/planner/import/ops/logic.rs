@@ -2,14 +2,15 @@
 //!
 //! No primitive compares or chooses. A truth value is computed as the float 0 or 1 by arithmetic that is exact for all
 //! numbers, and remembered beside the truth value made of it: what reads it goes on from the float, and the truth value
-//! itself is made where something else reads it. A NaN on either side of a comparison stays one, and so is true.
+//! itself is made where something else reads it. A NaN on either side of a comparison stays one in that float, and stands for
+//! false: And keeps it, and everything else reads a float that was an integer in between, where it is 0.
 
 use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed, unsupported};
 use super::super::host::{Elem, Host};
 use super::super::node::OnnxNode;
 use super::super::values::Operand;
-use super::elementwise::{apply, convert, mask, truth};
+use super::elementwise::{apply, convert, loose_mask, loose_truth, mask, truth};
 use super::reduce;
 use crate::planner::graph::{ViewOp, broadcast};
 use crate::primitive::{Binary, ReduceKind, Scalar, Unary};
@@ -160,7 +161,11 @@ pub(super) fn compared(b: &mut Builder, x: &Operand, y: &Operand, comparison: Co
             apply(b, NOT, &less)?
         }
     };
-    truth(b, mask)
+    if x.elem().is_float() {
+        loose_truth(b, mask)
+    } else {
+        truth(b, mask)
+    }
 }
 
 fn truths<'n>(node: &'n OnnxNode<'_>, index: usize) -> Fallible<&'n Operand> {
@@ -184,6 +189,13 @@ pub(super) fn logic(b: &mut Builder, node: &OnnxNode<'_>, logic: Logic) -> Falli
         };
         let truths = x.iter().zip(&y).map(of).collect();
         return Ok(b.constant(Host::tensor(shape, Data::Bool(truths))?));
+    }
+    if logic == Logic::And && (b.doubted(x).is_some() || b.doubted(y).is_some()) {
+        // What is false as no number makes the result false as no number.
+        let (x, y) = (loose_mask(b, x)?, loose_mask(b, y)?);
+        let y = convert(b, &y, x.elem())?;
+        let both = b.binary(Binary::Min, &x, &y)?;
+        return loose_truth(b, both);
     }
     let (x, y) = (mask(b, x)?, mask(b, y)?);
     let y = convert(b, &y, x.elem())?;
