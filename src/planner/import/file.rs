@@ -1,7 +1,7 @@
 //! From bytes to messages: the model's file, its payloads, and the files beside it.
 
 use super::error::{Fallible, ImportError, Kind, limit, malformed, unsupported};
-use super::host::{Elem, Host, shape_of};
+use super::host::{Elem, Host, elements_of, shape_of};
 use super::inline::{self, Refusals};
 use super::proto::{ModelProto, TensorProto, data_type};
 use super::{order, scan};
@@ -55,10 +55,19 @@ pub(super) fn external_files(model: &ModelProto, file: &Path) -> Vec<PathBuf> {
     files.iter().map(|p| file.with_file_name(p)).collect()
 }
 
-/// The elements of an initializer or a tensor attribute. `model` is the model's file, beside which external data lies.
+/// An initializer or a tensor attribute. `model` is the model's file, beside which external data lies.
 pub(super) fn tensor(proto: &TensorProto, model: &Path) -> Fallible<Host> {
+    elements(proto, shape_of(&proto.dims)?, model)
+}
+
+/// The elements of a tensor of any rank, in order along one axis.
+pub(super) fn flat(proto: &TensorProto, model: &Path) -> Fallible<Host> {
+    elements(proto, shape_of(&[elements_of(&proto.dims)?])?, model)
+}
+
+/// The elements of a tensor as one of `shape`.
+fn elements(proto: &TensorProto, shape: Shape, model: &Path) -> Fallible<Host> {
     let elem = Elem::from_onnx(proto.data_type)?;
-    let shape = shape_of(&proto.dims)?;
     if proto.segment.is_some() {
         return Err(unsupported(
             "a segmented tensor: save the model again with onnx.save, whole or with external data",

@@ -370,6 +370,18 @@ fn pick<T: Copy>(data: &[T], layout: &Layout, offset: i64) -> Vec<T> {
     out
 }
 
+/// The elements of a tensor of any rank. Zeros aside, all extents together are held by 63 bits, so that those of any axes are.
+pub(super) fn elements_of(dims: &[i64]) -> Fallible<i64> {
+    if let Some(d) = dims.iter().find(|d| **d < 0) {
+        return Err(malformed(format!("extent {d} of a shape {dims:?}")));
+    }
+    match dims.iter().try_fold(1i64, |all, &d| all.checked_mul(d.max(1))) {
+        Some(_) if dims.contains(&0) => Ok(0),
+        Some(all) => Ok(all),
+        None => Err(limit(format!("shape {dims:?} has too many elements"))),
+    }
+}
+
 /// A shape from i64 extents, each checked.
 pub(super) fn shape_of(dims: &[i64]) -> Fallible<Shape> {
     if dims.len() > MAX_RANK {

@@ -6,7 +6,8 @@ use super::error::{Fallible, ImportError, Reason, malformed, options as option_e
 use super::file;
 use super::host::{Elem, Host, shape_of};
 use super::proto::{DimensionProto, GraphProto, TensorTypeProto, ValueInfoProto};
-use super::values::Operand;
+use super::values::{Deep, Operand};
+use crate::limits::MAX_RANK;
 use crate::planner::graph::Named;
 use crate::tensor::{DType, Shape, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,13 @@ pub(super) fn declare(
         }
         // What nobody reads may be of any type.
         if needed.contains(initializer.name.as_str()) {
+            if initializer.dims.len() > MAX_RANK {
+                let host = file::flat(initializer, path).map_err(failed)?;
+                let elements = builder.given_constant(&initializer.name, host);
+                let dims = initializer.dims.clone();
+                builder.deep.insert(initializer.name.clone(), Deep { elements, dims });
+                continue;
+            }
             let host = file::tensor(initializer, path).map_err(failed)?;
             let constant = builder.given_constant(&initializer.name, host);
             names.insert(initializer.name.clone(), constant);

@@ -102,7 +102,7 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn input(&self, index: usize) -> Fallible<&Deep> {
+    pub(super) fn input(&self, index: usize) -> Fallible<&Deep> {
         let input = self.inputs.get(index).and_then(Option::as_ref);
         input.ok_or_else(|| malformed(format!("input {index} is missing")))
     }
@@ -139,7 +139,13 @@ impl Call<'_> {
     }
 
     /// The same of one output, whose extents are known.
-    fn one(&self, builder: &mut Builder, inputs: Vec<Option<Operand>>, attributes: &[(&str, i64)], dims: Vec<i64>) -> Fallible<Vec<Deep>> {
+    pub(super) fn one(
+        &self,
+        builder: &mut Builder,
+        inputs: Vec<Option<Operand>>,
+        attributes: &[(&str, i64)],
+        dims: Vec<i64>,
+    ) -> Fallible<Vec<Deep>> {
         let mut made = self.over(builder, inputs, attributes)?;
         made.truncate(1);
         Ok(made
@@ -153,11 +159,14 @@ impl Call<'_> {
 
     pub fn import(&self, b: &mut Builder) -> Fallible<Vec<Deep>> {
         match self.proto.op_type.as_str() {
+            "Constant" => self.constant(b),
+            "ConstantOfShape" => self.constant_of_shape(b),
             "Reshape" => self.reshape(),
             "Flatten" | "Squeeze" | "Unsqueeze" => self.regroup(),
             "Shape" | "Size" => self.measure(b),
             "Transpose" => self.transpose(b),
             "Expand" => self.expand(b),
+            "Tile" => self.tile(b),
             "Softmax" | "LogSoftmax" => self.softmax(b),
             "LayerNormalization" => self.layer_normalization(b),
             "MatMul" => self.mat_mul(b),
@@ -290,22 +299,6 @@ impl Call<'_> {
         let elements = b.transpose(&narrow, &order)?;
         let dims = perm.iter().map(|&a| x.dims[a]).collect();
         Ok(vec![Deep { elements, dims }])
-    }
-
-    fn expand(&self, b: &mut Builder) -> Fallible<Vec<Deep>> {
-        let wanted = self.node.int_input(1, "shape")?.ok_or_else(|| malformed("missing").at("shape"))?;
-        let rank = wanted.len().max(self.input(0)?.dims.len());
-        let x = self.input(0)?.aligned(rank);
-        let like = Deep {
-            elements: x.elements.clone(),
-            dims: wanted,
-        };
-        let out = broadcast(&[x.clone(), like.aligned(rank)])?;
-        let ranges = ranges(&merged(std::slice::from_ref(&x), &out, |_| 0));
-        let narrow = x.over(b, &ranges)?;
-        let dims: Vec<i64> = ranges.iter().map(|r| out[r.clone()].iter().product()).collect();
-        let elements = b.broadcast(&narrow, shape_of(&dims)?)?;
-        Ok(vec![Deep { elements, dims: out }])
     }
 
     fn softmax(&self, b: &mut Builder) -> Fallible<Vec<Deep>> {

@@ -5,6 +5,7 @@
 //! axes of extent 1 vanish, and neighbours that a node treats alike become one. What is left must fit.
 
 mod call;
+mod repeat;
 
 use super::builder::Builder;
 use super::error::{Fallible, malformed, ungiven};
@@ -14,6 +15,7 @@ use super::ops::reshape::extents;
 use super::proto::NodeProto;
 use super::values::{Deep, Operand};
 use crate::limits::MAX_RANK;
+use crate::planner::graph::ViewOp;
 use call::Call;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,6 +30,11 @@ pub(super) fn concerns(node: &NodeProto, builder: &Builder, names: &BTreeMap<Str
     node.input.iter().any(|name| builder.deep.contains_key(name))
         || match node.op_type.as_str() {
             "Reshape" | "Expand" => listed(1) > MAX_RANK,
+            "ConstantOfShape" => listed(0) > MAX_RANK,
+            "Constant" => node
+                .attribute
+                .iter()
+                .any(|a| a.name == "value" && a.t.as_ref().is_some_and(|t| t.dims.len() > MAX_RANK)),
             "Unsqueeze" => rank() + listed(1).max(attribute()) > MAX_RANK,
             _ => false,
         }
@@ -92,6 +99,19 @@ impl Deep {
     fn over(&self, builder: &mut Builder, ranges: &[Range<usize>]) -> Fallible<Operand> {
         let dims: Vec<i64> = ranges.iter().map(|r| self.dims[r.clone()].iter().product()).collect();
         builder.reshape(&self.elements, shape_of(&dims)?)
+    }
+
+    /// Its axes of extent 1 repeated up to the extents `dims`.
+    fn repeated(&self, builder: &mut Builder, dims: Vec<i64>) -> Fallible<Deep> {
+        let ranges = ranges(&merged(std::slice::from_ref(self), &dims, |_| 0));
+        let narrow = self.over(builder, &ranges)?;
+        let wide: Vec<i64> = ranges.iter().map(|r| dims[r.clone()].iter().product()).collect();
+        let shape = shape_of(&wide)?;
+        let elements = match narrow.shape() == shape {
+            true => narrow,
+            false => builder.view(ViewOp::Broadcast, &narrow, shape)?,
+        };
+        Ok(Deep { elements, dims })
     }
 
     /// The same with leading axes of extent 1 up to a rank.

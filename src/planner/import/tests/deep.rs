@@ -279,3 +279,109 @@ fn a_reduction_along_no_axis_still_squares() {
     );
     assert_eq!(elements(&squares), [0.0, 1.0, 4.0, 9.0]);
 }
+
+/// Of the numbers 0, 1, 2 .. under extents `dims` those that repeating the whole `times` along each axis gives, in order.
+fn tiled(dims: &[usize], times: &[usize]) -> Vec<f64> {
+    let wide: Vec<usize> = dims.iter().zip(times).map(|(d, n)| d * n).collect();
+    let source = |mut at: usize| {
+        let (mut place, mut stride) = (0, 1);
+        for (d, w) in dims.iter().zip(&wide).rev() {
+            place += at % w % d * stride;
+            (at, stride) = (at / w, stride * d);
+        }
+        place as f64
+    };
+    (0..wide.iter().product()).map(source).collect()
+}
+
+#[test]
+fn values_of_seven_axes_are_tiled() {
+    for (dims, times) in [
+        // Points of a grid for each of six cameras, and the cameras' matrices for each point.
+        (vec![1, 1, 2, 3, 2, 4, 1], vec![1, 6, 1, 1, 1, 1, 1]),
+        (vec![1, 3, 1, 1, 1, 2, 2], vec![1, 1, 2, 2, 3, 1, 1]),
+        (vec![1, 2, 1, 2, 1, 1, 3], vec![2, 1, 3, 2, 1, 1, 2]),
+        (vec![2, 1, 1, 1, 1, 1, 1, 2], vec![1; 8]),
+    ] {
+        let model = chain(
+            13,
+            dims.iter().product(),
+            vec![
+                node("Reshape", &["c", "deep"], &["a"], vec![]),
+                node("Tile", &["a", "times"], &["b"], vec![]),
+                node("Reshape", &["b", "flat"], &["y"], vec![]),
+            ],
+            vec![longs_of("deep", &dims), longs_of("times", &times), longs("flat", &[-1])],
+        );
+        assert_eq!(elements(&model), tiled(&dims, &times), "{dims:?} {times:?}");
+    }
+    let tile = |times: &[i64]| {
+        let nodes = vec![
+            node("Reshape", &["c", "deep"], &["a"], vec![]),
+            node("Tile", &["a", "times"], &["b"], vec![]),
+            node("Reshape", &["b", "flat"], &["y"], vec![]),
+        ];
+        let constants = vec![
+            longs_of("deep", &[1, 1, 2, 1, 1, 1, 1]),
+            longs("times", times),
+            longs("flat", &[-1]),
+        ];
+        refused(&chain(13, 2, nodes, constants))
+    };
+    for times in [
+        &[1, 1][..],
+        &[1, -1, 1, 1, 1, 1, 1],
+        &[1, 1, -1, 1, 1, 1, 1],
+        &[1 << 40, 1 << 40, 1, 1, 1, 1, 1],
+    ] {
+        assert!(tile(times).contains("repeats"), "{}", tile(times));
+    }
+}
+
+#[test]
+fn constants_of_seven_and_eight_axes_are_read() {
+    let deep = floats("k", &[1, 2, 1, 3, 1, 1, 2]);
+    let value = AttributeProto {
+        name: "value".into(),
+        r#type: attribute_type::TENSOR,
+        t: Some(deep.clone()),
+        ..Default::default()
+    };
+    let of = |first: Vec<NodeProto>, constants: Vec<TensorProto>| {
+        let mut nodes = first;
+        nodes.extend([
+            node("Transpose", &["k"], &["t"], vec![ints("perm", &[3, 0, 2, 1, 4, 5, 6])]),
+            node("Reshape", &["t", "flat"], &["y"], vec![]),
+        ]);
+        let mut all = vec![longs("flat", &[-1])];
+        all.extend(constants);
+        chain(13, 1, nodes, all)
+    };
+    let expected = [0.0, 1.0, 6.0, 7.0, 2.0, 3.0, 8.0, 9.0, 4.0, 5.0, 10.0, 11.0];
+    assert_eq!(elements(&of(vec![], vec![deep.clone()])), expected);
+    assert_eq!(elements(&of(vec![node("Constant", &[], &["k"], vec![value])], vec![])), expected);
+
+    let filled = chain(
+        13,
+        1,
+        vec![
+            node("ConstantOfShape", &["extents"], &["a"], vec![]),
+            node("Reshape", &["a", "flat"], &["y"], vec![]),
+        ],
+        vec![longs("extents", &[1, 2, 1, 1, 1, 1, 1, 2]), longs("flat", &[-1])],
+    );
+    assert_eq!(elements(&filled), [0.0; 4]);
+
+    // What reads them says what it cannot do, and so does a claim that the file does not hold.
+    let open = chain(13, 1, vec![node("Identity", &["k"], &["y"], vec![])], vec![deep.clone()]);
+    assert!(refused(&open).contains("--output"), "{}", refused(&open));
+    for dims in [
+        vec![1; 9],
+        vec![1 << 40; 7],
+        vec![0, 1 << 40, 1 << 40, 1, 1, 1, 1],
+        vec![-1, 1, 1, 1, 1, 1, 1],
+    ] {
+        let claimed = TensorProto { dims, ..deep.clone() };
+        assert!(refused(&of(vec![], vec![claimed])).contains("`k`"));
+    }
+}
