@@ -106,6 +106,11 @@ impl<'a> OnnxNode<'a> {
         }
     }
 
+    /// True if the node has an attribute of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.attributes.contains_key(name)
+    }
+
     pub fn int(&self, name: &'static str) -> Fallible<Option<i64>> {
         Ok(self.attribute(name, attribute_type::INT, "an integer")?.map(|a| a.i))
     }

@@ -14,6 +14,9 @@ use std::path::Path;
 pub(super) fn constant(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fallible<Operand> {
     node.arity(0, 0)?;
     let vector = |n: usize| shape_of(&[n as i64]);
+    if node.has("sparse_value") {
+        return Err(unsupported("a sparse constant: store it densely, as `value`, when exporting").at("sparse_value"));
+    }
     let mut forms = Vec::new();
     if let Some(t) = node.tensor("value")? {
         forms.push(file::tensor(t, model).map_err(|e| e.at("value"))?);
@@ -33,7 +36,7 @@ pub(super) fn constant(b: &mut Builder, node: &OnnxNode<'_>, model: &Path) -> Fa
     match (forms.pop(), forms.is_empty()) {
         (Some(host), true) => Ok(b.constant(host)),
         (Some(_), false) => Err(malformed("several values")),
-        // Sparse values and strings are left over and named by the check of attributes.
+        // Strings are left over and named by the check of attributes.
         (None, _) => {
             node.finish()?;
             Err(malformed("no value").at("value"))

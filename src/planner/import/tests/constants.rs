@@ -235,3 +235,19 @@ fn inputs_that_have_to_be_known_are_told_apart() {
         assert_eq!(told(vec![node(op, &["p", "", "x"], &["y"], vec![])]), [false, true], "{op}");
     }
 }
+
+#[test]
+fn a_sparse_constant_is_refused_with_what_to_do() {
+    // The payload is not looked at.
+    let sparse = AttributeProto {
+        name: "sparse_value".into(),
+        r#type: 11,
+        ..Default::default()
+    };
+    let nodes = vec![
+        node("Constant", &[], &["k"], vec![sparse]),
+        node("Add", &["x", "k"], &["y"], vec![]),
+    ];
+    let message = refused(&model(13, &[4], nodes, vec![]));
+    assert!(message.contains("sparse_value") && message.contains("densely"), "{message}");
+}
