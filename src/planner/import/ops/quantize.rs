@@ -32,6 +32,18 @@ fn along(b: &mut Builder, node: &OnnxNode<'_>, x: &Operand, input: &Operand, nam
     b.reshape(x, shape_of(&dims)?)
 }
 
+/// Refuses a constant scale that is no finite number: nothing that it is computed with is one either.
+fn finite(scale: &Operand, name: &str) -> Fallible<()> {
+    let numbers = scale.host().map(|host| host.as_f64s()).unwrap_or_default();
+    match numbers.iter().find(|n| !n.is_finite()) {
+        Some(n) => Err(malformed(format!(
+            "a scale of {n}, as a quantiser gives where its calibration met infinities: quantise the network again with other pictures, or              without this node"
+        ))
+        .at(name)),
+        None => Ok(()),
+    }
+}
+
 /// Reads the attributes that both operators have and that mean nothing here, and refuses blocks.
 fn attributes(node: &OnnxNode<'_>) -> Fallible<()> {
     node.int("axis")?;
@@ -87,6 +99,7 @@ pub(super) fn quantize(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand
     let known = grid(to, scale, zero).filter(|_| from_float);
     let wide = convert(b, x, Elem::F32)?;
     let scale = convert(b, scale, Elem::F32)?;
+    finite(&scale, "y_scale")?;
     let scale = along(b, node, &scale, x, "y_scale")?;
     let scaled = b.binary(Binary::Div, &wide, &scale)?;
     let mut whole = apply(b, Unary::Round, &scaled)?;
@@ -160,6 +173,7 @@ pub(super) fn dequantize(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Opera
         }
     };
     let scale = convert(b, scale, Elem::F32)?;
+    finite(&scale, "x_scale")?;
     let scale = along(b, node, &scale, x, "x_scale")?;
     let product = b.binary(Binary::Mul, &whole, &scale)?;
     fitting(&product, x)?;

@@ -134,3 +134,24 @@ fn what_lies_on_a_grid_is_not_rounded_to_it_again() {
     }
     assert_eq!(rounded(vec![node("Neg", &["y"], &["v"], vec![])], "s", "z"), 2, "no element of it");
 }
+
+#[test]
+fn a_scale_that_is_no_finite_number_is_refused_where_it_is_read() {
+    for bad in [f32::INFINITY, f32::NAN] {
+        let z = bytes("z", data_type::UINT8, &[3]);
+        let mut other = scale(&[0.5]);
+        other.name = "t".into();
+        for (first, second, attribute) in [("s", "t", "y_scale"), ("t", "s", "x_scale")] {
+            let nodes = vec![
+                node("QuantizeLinear", &["x", first, "z"], &["q"], vec![]),
+                node("DequantizeLinear", &["q", second, "z"], &["y"], vec![]),
+            ];
+            let message = refused(&model(13, &[2, 4], nodes, vec![scale(&[bad]), other.clone(), z.clone()]));
+            assert!(message.contains(attribute) && message.contains("quantise"), "{message}");
+        }
+        // One of the channels' scales.
+        let per_channel = vec![scale(&[0.5, bad, 1.0, 2.0]), bytes("z", data_type::UINT8, &[0; 4])];
+        let message = refused(&model(13, &[2, 4], vec![quantize(), dequantize()], per_channel));
+        assert!(message.contains("y_scale"), "{message}");
+    }
+}

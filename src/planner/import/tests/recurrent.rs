@@ -97,5 +97,8 @@ fn what_no_form_computes_is_refused() {
         vec![floats("W", &[1, 9, 4]), floats("R", &[1, 9, 3])],
     );
     let message = refused(&long);
-    assert!(message.contains("300 steps"), "{message}");
+    assert!(
+        message.contains("300 steps") && message.contains("linear_before_reset"),
+        "{message}"
+    );
 }

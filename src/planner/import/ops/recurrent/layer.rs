@@ -107,7 +107,9 @@ impl Layer {
         }
         let steps = self.steps;
         Err(limit(format!(
-            "{steps} steps: this form of the layer is unrolled, and that up to {most} steps only"
+            "{steps} steps: this form of the layer is unrolled, and that up to {most} steps only. Give it shorter sequences, one after another \
+             from the state before, or export a form that has a kernel: an LSTM and a GRU with the functions of the standard and sequences of \
+             one length, the GRU with linear_before_reset = 1"
         )))
     }
 
