@@ -153,16 +153,15 @@ impl Host {
         match self {
             Host::Tensor(t) => Ok(t.clone()),
             Host::I64(shape, v) => {
-                let narrow =
-                    v.iter()
-                        .map(|&x| {
-                            i32::try_from(x)
-                            .map_err(|_| unsupported(format!(
-                                "the INT64 constant {x} is used as data and does not fit 32 bits, in which INT64 is computed: export the \
-                                 network with a smaller number there, or with a float"
-                            )))
-                        })
-                        .collect::<Fallible<Vec<i32>>>()?;
+                let one = |&x: &i64| {
+                    i32::try_from(x).map_err(|_| {
+                        unsupported(format!(
+                            "the INT64 constant {x} is used as data and does not fit 32 bits, in which INT64 is computed: export the \
+                             network with a smaller number there, or with a float"
+                        ))
+                    })
+                };
+                let narrow = v.iter().map(one).collect::<Fallible<Vec<i32>>>()?;
                 Ok(Arc::new(Tensor::new(*shape, Data::I32(narrow)).ok_or_else(counts)?))
             }
             Host::I8(shape, v) => {

@@ -26,7 +26,11 @@ impl<'a> OnnxNode<'a> {
         let mut attributes = BTreeMap::new();
         for a in &proto.attribute {
             if !a.ref_attr_name.is_empty() {
-                return Err(unsupported("a reference to an attribute of a function, outside of one: export the network with its functions inlined (onnx.inliner)").at(&a.name));
+                return Err(unsupported(
+                    "a reference to an attribute of a function, outside of one: export the network with its functions inlined \
+                     (onnx.inliner)",
+                )
+                .at(&a.name));
             }
             if attributes.insert(a.name.as_str(), a).is_some() {
                 return Err(malformed("given twice").at(&a.name));

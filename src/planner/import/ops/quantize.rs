@@ -37,7 +37,8 @@ fn finite(scale: &Operand, name: &str) -> Fallible<()> {
     let numbers = scale.host().map(|host| host.as_f64s()).unwrap_or_default();
     match numbers.iter().find(|n| !n.is_finite()) {
         Some(n) => Err(malformed(format!(
-            "a scale of {n}, as a quantiser gives where its calibration met infinities: quantise the network again with other pictures, or              without this node"
+            "a scale of {n}, as a quantiser gives where its calibration met infinities: quantise the network again with other \
+             pictures, or without this node"
         ))
         .at(name)),
         None => Ok(()),
