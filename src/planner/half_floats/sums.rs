@@ -134,10 +134,7 @@ fn reduction(graph: &Graph, node: usize) -> Option<(ReduceKind, u8, u64)> {
 fn squares(graph: &mut Graph, index: &Index, kept: &BTreeSet<ValueId>, at: usize, wide: &mut BTreeSet<ValueId>) -> Option<usize> {
     let (kind, axes, count) = reduction(graph, at)?;
     let (squared, views) = behind_views(graph, index, graph.nodes[at].inputs[0]);
-    let product = index.operands(graph, Binary::Mul, squared).filter(|[a, b]| a == b);
-    let power = index.operands(graph, Binary::Pow, squared);
-    let power = power.filter(|&[_, exponent]| index.scalar(graph, exponent) == Some(2.0));
-    let [x, _] = product.or(power)?;
+    let x = index.root(graph, squared)?;
     let sums = kind == ReduceKind::Sum || (kind == ReduceKind::Mean && (1..=MOST_MEANT).contains(&count));
     if !sums || kept.contains(&x) || kept.contains(&squared) || !graph.value(x).dtype.is_float() {
         return None;

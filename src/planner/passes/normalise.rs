@@ -67,7 +67,7 @@ fn over(graph: &Graph, index: &Index, top: ValueId, deviation: ValueId) -> Optio
         _ => return None,
     };
     let (squared, axes) = mean_of(graph, index, variance)?;
-    if !is_square(graph, index, squared, top) || !graph.value(top).dtype.is_float() || !epsilon.is_finite() {
+    if index.root(graph, squared) != Some(top) || !graph.value(top).dtype.is_float() || !epsilon.is_finite() {
         return None;
     }
     let centred = index.operands(graph, Binary::Sub, top).and_then(|[x, mean]| {
@@ -93,11 +93,4 @@ fn mean_of(graph: &Graph, index: &Index, value: ValueId) -> Option<(ValueId, u8)
         return None;
     };
     Some((graph.nodes[node].inputs[0], axes))
-}
-
-/// True if `value` is `root` times itself, or its second power.
-fn is_square(graph: &Graph, index: &Index, value: ValueId, root: ValueId) -> bool {
-    let product = index.operands(graph, Binary::Mul, value) == Some([root, root]);
-    let power = index.operands(graph, Binary::Pow, value);
-    product || power.is_some_and(|[x, exponent]| x == root && index.scalar(graph, exponent) == Some(2.0))
 }

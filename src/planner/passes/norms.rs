@@ -3,7 +3,7 @@
 
 use super::rewrite::{Index, replace};
 use crate::planner::graph::{Graph, Op, ValueId, ViewOp};
-use crate::primitive::{Binary, Primitive, ReduceKind, Unary};
+use crate::primitive::{Primitive, ReduceKind, Unary};
 
 pub fn run(graph: &mut Graph) {
     let index = Index::of(graph);
@@ -59,10 +59,6 @@ fn norm(graph: &Graph, index: &Index, node: usize) -> Option<Found> {
         return None;
     };
     let squares = graph.nodes[sum].inputs[0];
-    let product = index.operands(graph, Binary::Mul, squares).filter(|[a, b]| a == b);
-    let power = index
-        .operands(graph, Binary::Pow, squares)
-        .filter(|&[_, exponent]| index.scalar(graph, exponent) == Some(2.0));
-    let [x, _] = product.or(power)?;
+    let x = index.root(graph, squares)?;
     (graph.value(x).dtype == graph.value(squares).dtype).then_some(Found { x, axes, sum, view })
 }

@@ -53,6 +53,16 @@ impl Index {
         }
     }
 
+    /// What `value` is the square of: it times itself, or its second power.
+    pub fn root(&self, graph: &Graph, value: ValueId) -> Option<ValueId> {
+        let product = self.operands(graph, Binary::Mul, value).filter(|[a, b]| a == b);
+        let power = || {
+            let power = self.operands(graph, Binary::Pow, value);
+            power.filter(|&[_, exponent]| self.scalar(graph, exponent) == Some(2.0))
+        };
+        product.or_else(power).map(|[x, _]| x)
+    }
+
     /// The one number that all elements of `value` are, if it is a constant, or views of one, of equal floats.
     pub fn scalar(&self, graph: &Graph, value: ValueId) -> Option<f32> {
         let (tensor, _) = strided::constant(graph, &self.producers, value)?;

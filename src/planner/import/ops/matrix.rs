@@ -7,7 +7,7 @@ use super::super::node::OnnxNode;
 use super::super::values::Operand;
 use super::elementwise::apply;
 use super::reduce;
-use super::reshape::extents;
+use super::reshape::{as_matrix, extents};
 use crate::limits::MAX_RANK;
 use crate::planner::graph::broadcast;
 use crate::primitive::{Binary, Primitive, ReduceKind, Unary};
@@ -120,8 +120,7 @@ pub(super) fn softmax(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand>
     let axis = node.int("axis")?.unwrap_or(if flattens { 1 } else { -1 });
     if flattens && axis == shape.rank() as i64 {
         // Runs of one element each.
-        let runs = shape_of(&[shape.elements() as i64, 1])?;
-        return rows(b, x, runs);
+        return rows(b, x, as_matrix(shape, axis)?);
     }
     let axis = OnnxNode::axis(axis, shape.rank(), "axis")?;
     let trailing = shape.dims()[axis + 1..].iter().all(|&d| d == 1);
@@ -129,9 +128,7 @@ pub(super) fn softmax(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand>
         debug_assert!(axis < MAX_RANK);
         return b.one(Primitive::Softmax { axis: axis as u8 }, &[x], x.elem(), shape);
     }
-    let product = |dims: &[u32]| dims.iter().map(|&d| i64::from(d)).product::<i64>();
-    let runs = shape_of(&[product(&shape.dims()[..axis]), product(&shape.dims()[axis..])])?;
-    rows(b, x, runs)
+    rows(b, x, as_matrix(shape, axis as i64)?)
 }
 
 /// LogSoftmax: the logarithm of the sum is taken off, not the logarithm of the quotient, which may have become 0.

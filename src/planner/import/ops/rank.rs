@@ -7,7 +7,7 @@ use super::super::node::OnnxNode;
 use super::super::values::Operand;
 use super::elementwise::{apply, convert, mask};
 use super::logic::{self, Comparison};
-use super::reshape::extents;
+use super::reshape::{as_matrix, extents};
 use crate::primitive::{Binary, Primitive, Unary};
 use crate::tensor::Shape;
 use std::cmp::Ordering;
@@ -150,14 +150,7 @@ pub(super) fn hardmax(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand>
     let flattens = node.opset < 13;
     let axis = node.int("axis")?.unwrap_or(if flattens { 1 } else { -1 });
     let (seen, axis) = if flattens {
-        let rank = shape.rank() as i64;
-        let at = if axis < 0 { axis.saturating_add(rank) } else { axis };
-        if !(0..=rank).contains(&at) {
-            return Err(malformed(format!("axis {axis} of {rank}")).at("axis"));
-        }
-        let product = |dims: &[u32]| dims.iter().map(|&d| i64::from(d)).product::<i64>();
-        let (outer, inner) = shape.dims().split_at(at as usize);
-        (b.reshape(x, shape_of(&[product(outer), product(inner)])?)?, 1)
+        (b.reshape(x, as_matrix(shape, axis)?)?, 1)
     } else {
         (x.clone(), OnnxNode::axis(axis, shape.rank(), "axis")?)
     };

@@ -61,15 +61,19 @@ pub(in super::super) fn wanted_extents(given: &[i64], wanted: &[i64], allow_zero
 pub(super) fn flatten(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(1, 1)?;
     let x = node.input(0)?;
-    let dims = x.shape();
-    let axis = node.int("axis")?.unwrap_or(1);
+    let matrix = as_matrix(x.shape(), node.int("axis")?.unwrap_or(1))?;
+    b.reshape(x, matrix)
+}
+
+/// A shape's axes before `axis` as one, and those from it on as another; none of these where it is the rank.
+pub(super) fn as_matrix(shape: Shape, axis: i64) -> Fallible<Shape> {
     let axis = match axis {
-        a if a == dims.rank() as i64 => dims.rank(),
-        a => OnnxNode::axis(a, dims.rank(), "axis")?,
+        a if a == shape.rank() as i64 => shape.rank(),
+        a => OnnxNode::axis(a, shape.rank(), "axis")?,
     };
+    let (outer, inner) = shape.dims().split_at(axis);
     let product = |dims: &[u32]| dims.iter().map(|&d| i64::from(d)).product::<i64>();
-    let shape = shape_of(&[product(&dims.dims()[..axis]), product(&dims.dims()[axis..])])?;
-    b.reshape(x, shape)
+    shape_of(&[product(outer), product(inner)])
 }
 
 /// The axes of Squeeze and Unsqueeze: an attribute before operator set 13, an input since.
