@@ -36,11 +36,7 @@ pub(super) fn import(
     }
     for (position, inside) in branch.node.iter().enumerate() {
         let name = node_name(inside, position);
-        let told = |e: Reason| Reason {
-            text: format!("in this branch, node `{name}` ({}): {}", inside.op_type, e.text),
-            attribute: Some(chosen.to_owned()),
-            kind: e.kind,
-        };
+        let told = |e: Reason| e.inside(&format!("in this branch, node `{name}` ({})", inside.op_type), chosen);
         import_node(inside, &name, opset, path, builder, &mut inner).map_err(told)?;
     }
     for (output, given) in node.output.iter().zip(&branch.output).filter(|(o, _)| !o.is_empty()) {

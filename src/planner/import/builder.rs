@@ -40,6 +40,15 @@ fn most_repeated(elem: Elem) -> u64 {
     }
 }
 
+/// What integers were made of.
+#[derive(Debug)]
+struct MadeOf {
+    /// The same numbers as floats.
+    float: Operand,
+    /// For truth values whose float may be no number, the integers in between.
+    integers: Option<Operand>,
+}
+
 /// A graph under construction.
 #[derive(Debug)]
 pub(super) struct Builder {
@@ -54,10 +63,8 @@ pub(super) struct Builder {
     made: u32,
     /// Values that are made now stay f32 in plans of halves.
     single: bool,
-    /// The whole numbers, as floats, that values of bytes were made of.
-    floats: BTreeMap<ValueId, Operand>,
-    /// The integers that truth values were made of, where their floats may be no numbers.
-    doubted: BTreeMap<ValueId, Operand>,
+    /// What values of bytes and truth values were made of.
+    floats: BTreeMap<ValueId, MadeOf>,
     /// What is known of quantized values.
     pub grids: Grids,
     /// The narrow operands that values repeat.
@@ -87,7 +94,6 @@ impl Builder {
             made: 0,
             single: false,
             floats: BTreeMap::new(),
-            doubted: BTreeMap::new(),
             grids: Grids::default(),
             repeated: BTreeMap::new(),
             softmaxes: BTreeMap::new(),
@@ -163,39 +169,33 @@ impl Builder {
     /// Remembers that the integers `x` are the numbers `float`.
     pub fn remember_float(&mut self, x: &Operand, float: Operand) {
         if let Operand::Computed { id, .. } = x {
-            self.floats.insert(*id, float);
+            self.floats.insert(*id, MadeOf { float, integers: None });
+        }
+    }
+
+    /// Remembers that the truth value `x` is `float`, which may be no number where `x` is false, and the integers that say so.
+    pub fn remember_loose_float(&mut self, x: &Operand, float: Operand, integers: Operand) {
+        if let Operand::Computed { id, .. } = x {
+            let integers = Some(integers);
+            self.floats.insert(*id, MadeOf { float, integers });
+        }
+    }
+
+    fn made_of(&self, x: &Operand) -> Option<&MadeOf> {
+        match x {
+            Operand::Computed { id, .. } => self.floats.get(id),
+            Operand::Constant(_) => None,
         }
     }
 
     /// The floats that the integers `x` are known to be.
     pub fn known_float(&self, x: &Operand) -> Option<Operand> {
-        match x {
-            Operand::Computed { id, .. } => self.floats.get(id).cloned(),
-            Operand::Constant(_) => None,
-        }
-    }
-
-    /// Remembers that the float known of `x` may be no number where `x` is false, and the integers that say so.
-    pub fn doubt(&mut self, x: &Operand, integers: Operand) {
-        if let Operand::Computed { id, .. } = x {
-            self.doubted.insert(*id, integers);
-        }
+        self.made_of(x).map(|of| of.float.clone())
     }
 
     /// The integers to go by in place of the float that is known of `x`, which may be no number.
     pub fn doubted(&self, x: &Operand) -> Option<Operand> {
-        match x {
-            Operand::Computed { id, .. } => self.doubted.get(id).cloned(),
-            Operand::Constant(_) => None,
-        }
-    }
-
-    /// Remembers a float that is a number wherever `x` is asked for again.
-    pub fn settle(&mut self, x: &Operand, float: Operand) {
-        if let Operand::Computed { id, .. } = x {
-            self.doubted.remove(id);
-            self.floats.insert(*id, float);
-        }
+        self.made_of(x)?.integers.clone()
     }
 
     /// What `x` repeats along axes of extent 1 or missing ones, if it does nothing else.

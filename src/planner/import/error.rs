@@ -112,6 +112,15 @@ impl Reason {
         self
     }
 
+    /// The same of a node inside a graph that is an attribute of the node at fault.
+    pub fn inside(self, place: &str, attribute: &str) -> Reason {
+        Reason {
+            kind: self.kind,
+            attribute: Some(attribute.to_owned()),
+            text: format!("{place}: {}", self.text),
+        }
+    }
+
     pub fn in_tensor(self, file: &std::path::Path, tensor: &str) -> ImportError {
         ImportError::Tensor {
             file: file.to_owned(),

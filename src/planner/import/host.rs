@@ -369,6 +369,17 @@ fn pick<T: Copy>(data: &[T], layout: &Layout, offset: i64) -> Vec<T> {
     out
 }
 
+/// The places of the elements along an axis, run by run, in the elements' order.
+pub(super) fn runs(shape: Shape, axis: usize) -> impl Iterator<Item = Vec<usize>> {
+    let extent = shape.dim(axis) as usize;
+    let inner: usize = shape.dims()[axis + 1..].iter().map(|&d| d as usize).product();
+    let count = (shape.elements() as usize).checked_div(extent).unwrap_or(0);
+    (0..count).map(move |run| {
+        let first = run / inner * inner * extent + run % inner;
+        (0..extent).map(|step| first + step * inner).collect()
+    })
+}
+
 /// The elements of a tensor of any rank. Zeros aside, all extents together are held by 63 bits, so that those of any axes are.
 pub(super) fn elements_of(dims: &[i64]) -> Fallible<i64> {
     if let Some(d) = dims.iter().find(|d| **d < 0) {

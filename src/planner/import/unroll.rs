@@ -113,11 +113,7 @@ impl Body {
             let mut node = node.clone();
             rename(&mut node, &own);
             let name = format!("{}#{iteration}/{}", self.prefix, node_name(&self.graph.node[position], position));
-            let told = |e: Reason| Reason {
-                text: format!("in iteration {iteration}, node `{name}` ({}): {}", node.op_type, e.text),
-                attribute: Some("body".to_owned()),
-                kind: e.kind,
-            };
+            let told = |e: Reason| e.inside(&format!("in iteration {iteration}, node `{name}` ({})", node.op_type), "body");
             import_node(&node, &name, scope.opset, scope.path, scope.builder, scope.names).map_err(told)?;
         }
         let given = |output: &ValueInfoProto| {

@@ -2,7 +2,7 @@
 
 use super::super::builder::Builder;
 use super::super::error::{Fallible, limit, malformed, unsupported};
-use super::super::host::{Elem, Host, shape_of};
+use super::super::host::{Elem, Host, runs, shape_of};
 use super::super::node::OnnxNode;
 use super::super::values::Operand;
 use super::elementwise::{self, convert};
@@ -265,14 +265,13 @@ pub(super) fn cumulative_sum(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<O
 
 fn summed_constant(b: &mut Builder, x: &Operand, ints: &[i64], axis: usize, exclusive: bool, reverse: bool) -> Fallible<Operand> {
     let shape = x.shape();
-    let inner: usize = shape.dims()[axis + 1..].iter().map(|&d| d as usize).product();
-    let n = shape.dim(axis) as usize;
     let mut sums = vec![0i64; ints.len()];
-    for run in 0..ints.len().checked_div(n).unwrap_or(0) {
-        let base = run / inner * inner * n + run % inner;
+    for mut run in runs(shape, axis) {
+        if reverse {
+            run.reverse();
+        }
         let mut total = 0i64;
-        for step in 0..n {
-            let at = base + inner * if reverse { n - 1 - step } else { step };
+        for at in run {
             let after = total.wrapping_add(ints[at]);
             sums[at] = if exclusive { total } else { after };
             total = after;

@@ -211,7 +211,8 @@ pub(super) fn mask(b: &mut Builder, x: &Operand) -> Fallible<Operand> {
     let loose = loose_mask(b, x)?;
     let Some(integers) = b.doubted(x) else { return Ok(loose) };
     let mask = convert(b, &integers, loose.elem())?;
-    b.settle(x, mask.clone());
+    // Whoever asks next finds a number.
+    b.remember_float(x, mask.clone());
     Ok(mask)
 }
 
@@ -235,7 +236,6 @@ pub(super) fn loose_truth(b: &mut Builder, mask: Operand) -> Fallible<Operand> {
     // No float function makes a number of a NaN; as an integer it is 0.
     let integers = convert(b, &mask, Elem::I32)?;
     let truth = convert(b, &integers, Elem::Bool)?;
-    b.remember_float(&truth, mask);
-    b.doubt(&truth, integers);
+    b.remember_loose_float(&truth, mask, integers);
     Ok(truth)
 }

@@ -2,14 +2,13 @@
 
 use super::super::builder::Builder;
 use super::super::error::{Fallible, malformed};
-use super::super::host::{Elem, Host, shape_of};
+use super::super::host::{Elem, Host, runs, shape_of};
 use super::super::node::OnnxNode;
 use super::super::values::Operand;
 use super::elementwise::{apply, convert, mask};
 use super::logic::{self, Comparison};
 use super::reshape::{as_matrix, extents};
 use crate::primitive::{Binary, Primitive, Unary};
-use crate::tensor::Shape;
 use std::cmp::Ordering;
 
 /// Elements up to which constants are put in order while importing.
@@ -76,17 +75,6 @@ fn ordered(b: &mut Builder, x: &Operand, largest: bool) -> Fallible<Operand> {
     if largest { Ok(x) } else { apply(b, Unary::Neg, &x) }
 }
 
-/// The elements of the runs along an axis, run by run.
-fn runs(shape: Shape, axis: usize) -> impl Iterator<Item = Vec<usize>> {
-    let extent = shape.dim(axis) as usize;
-    let inner: usize = shape.dims()[axis + 1..].iter().map(|&d| d as usize).product();
-    let count = (shape.elements() as usize).checked_div(extent).unwrap_or(0);
-    (0..count).map(move |run| {
-        let first = run / inner * inner * extent + run % inner;
-        (0..extent).map(|step| first + step * inner).collect()
-    })
-}
-
 /// Numbers that order the elements of a constant along an axis: the best one has the least, equal ones have the same, and what is no
 /// number comes behind all others, as it does where a frame computes. None for constants too large to order here.
 fn keys(host: &Host, axis: usize, largest: bool) -> Option<Vec<i64>> {
@@ -119,14 +107,13 @@ fn best_of_constant(b: &mut Builder, x: &Host, keys: &[i64], axis: usize, k: usi
     let result = shape.with_dim(axis, k as u32).ok_or_else(|| malformed("result too large"))?;
     let mut sources = vec![0; result.elements() as usize];
     let mut indices = vec![0; sources.len()];
-    let inner: usize = shape.dims()[axis + 1..].iter().map(|&d| d as usize).product();
     for (run, targets) in runs(shape, axis).zip(runs(result, axis)) {
-        let mut best = run.clone();
+        let mut best: Vec<usize> = (0..run.len()).collect();
         // Of equal elements the first one stays in front.
-        best.sort_by_key(|&at| keys[at]);
-        for (&source, target) in best.iter().zip(targets) {
-            sources[target] = source;
-            indices[target] = ((source - run[0]) / inner) as i64;
+        best.sort_by_key(|&step| keys[run[step]]);
+        for (step, target) in best.into_iter().zip(targets) {
+            sources[target] = run[step];
+            indices[target] = step as i64;
         }
     }
     let values = match x.as_i64s() {
