@@ -1,5 +1,5 @@
 //! Layer and root mean square normalisation of values whose squares are beyond f16, along rows of every length that has a kernel, and
-//! along channels.
+//! along channels; and of groups of channels, far from 0, in as many parts as there are ways to share samples out.
 
 use crate::data::Chance;
 use crate::onnx::{Graph, int};
@@ -72,4 +72,59 @@ fn large_values_are_normalised_as_on_the_processor() {
         least: 1,
     };
     check_tiles("gpu_large_values_are_normalised_as_on_the_processor", &model(), LAYERS.len(), &runs);
+}
+
+/// Pictures, channels, groups and sides.
+const GROUPED: [(i64, i64, i64, i64); 9] = [
+    (1, 64, 1, 56),
+    (2, 320, 1, 14),
+    (1, 512, 1, 7),
+    (3, 8, 1, 190),
+    (1, 256, 32, 40),
+    (2, 24, 24, 50),
+    (1, 96, 4, 33),
+    (2, 64, 8, 5),
+    (1, 40, 2, 1),
+];
+
+/// Convolutions of one input and 20, whose results are the same everywhere, and their groups as PyTorch's exporter spells them.
+fn groups() -> Vec<u8> {
+    let mut graph = Graph::default();
+    let mut random = Chance::new(5);
+    for (i, &(pictures, channels, groups, side)) in GROUPED.iter().enumerate() {
+        let name = |of: &str| format!("{of}{i}");
+        let mut weights =
+            (0..channels).flat_map(|c| (0..8).map(move |from| if from == c % 8 { [0.5, 1.0, 2.0][c as usize % 3] } else { 0.0 }));
+        graph = graph
+            .input(&name("x"), &[pictures, 8, side, side])
+            .constant(&name("w"), &[channels, 8, 1, 1], || weights.next().unwrap_or(0.0))
+            .constant(&name("b"), &[channels], || 20.0)
+            .constant(&name("ones"), &[groups], || 1.0)
+            .constant(&name("zeros"), &[groups], || 0.0)
+            .integers(&name("flat"), &[pictures, groups, -1])
+            .integers(&name("shape"), &[pictures, channels, side, side])
+            .node("Conv", &format!("{} {} {}", name("x"), name("w"), name("b")), &name("c"), &[])
+            .node("Reshape", &format!("{} {}", name("c"), name("flat")), &name("f"), &[])
+            .node(
+                "InstanceNormalization",
+                &format!("{} {} {}", name("f"), name("ones"), name("zeros")),
+                &name("n"),
+                &[],
+            )
+            .node("Reshape", &format!("{} {}", name("n"), name("shape")), &name("r"), &[])
+            .constant(&name("scale"), &[channels, 1, 1], || random.signed())
+            .node("Mul", &format!("{} {}", name("r"), name("scale")), &name("y"), &[])
+            .output(&name("y"));
+    }
+    graph.file_of(18)
+}
+
+#[test]
+fn groups_far_from_zero_are_normalised_as_on_the_processor() {
+    let runs = Runs {
+        kernels: &[Kernel::GroupNormalise],
+        widths: &[0, 1, 5],
+        least: 1,
+    };
+    check_tiles("gpu_groups_far_from_zero_are_normalised", &groups(), GROUPED.len(), &runs);
 }

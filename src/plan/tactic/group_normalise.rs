@@ -14,6 +14,10 @@ const FEW_SLABS: u32 = 8;
 const FEW_TURNS: u32 = 4;
 /// And where it has but one.
 const TURNS_ALONE: u32 = 1;
+/// Most ranges of a sample's pixels that two launches have, and pieces of a part that each thread should have at most there, of one
+/// slab, of few and of more.
+pub const MAX_SPREAD: u32 = 128;
+const SPREAD_TURNS: [u32; 3] = [1, 2, 4];
 /// Channels of a piece.
 pub const PIECE: u32 = 8;
 /// Channels of a slab of several groups where pixels are few: what memory gives at once.
@@ -36,6 +40,8 @@ pub struct Slabs {
     pub count: u32,
     /// Parts of a sample's pixels, a power of two up to [`MAX_PARTS`].
     pub parts: u32,
+    /// The same where two launches share a sample out, up to [`MAX_SPREAD`]: they do where there are several parts.
+    pub spread: u32,
 }
 
 impl Slabs {
@@ -52,24 +58,30 @@ impl Slabs {
         let span = several.min(channels);
         let turns = u64::from(pixels) * u64::from(span.div_ceil(PIECE));
         let count = channels.div_ceil(span);
-        let each = match count {
-            1 => TURNS_ALONE,
-            2..=FEW_SLABS => FEW_TURNS,
-            _ => TURNS,
+        let (each, each_spread) = match count {
+            1 => (TURNS_ALONE, SPREAD_TURNS[0]),
+            2..=FEW_SLABS => (FEW_TURNS, SPREAD_TURNS[1]),
+            _ => (TURNS, SPREAD_TURNS[2]),
         };
-        let parts = turns.div_ceil(u64::from(each * THREADS)).next_power_of_two();
+        let blocks = |each: u32| turns.div_ceil(u64::from(each * THREADS));
         Slabs {
             group,
             span,
             pixels,
             count,
-            parts: parts.min(u64::from(MAX_PARTS)) as u32,
+            parts: blocks(each).next_power_of_two().min(MAX_PARTS.into()) as u32,
+            spread: blocks(each_spread).clamp(1, MAX_SPREAD.into()) as u32,
         }
     }
 
     /// Pieces of a pixel of a slab.
     pub fn pieces(&self) -> u32 {
         self.span.div_ceil(PIECE)
+    }
+
+    /// Groups of a slab, the last one excepted.
+    pub fn groups(&self) -> u32 {
+        self.span / self.group
     }
 
     /// Pixels of a part, the last ones excepted.
@@ -92,18 +104,18 @@ mod tests {
     fn slabs_are_whole_groups_and_whole_pieces_where_there_are_several() {
         let cut = |channels, pixels, groups| {
             let slabs = Slabs::of(channels, pixels, groups);
-            (slabs.span, slabs.count, slabs.parts)
+            (slabs.span, slabs.count, slabs.parts, slabs.spread)
         };
-        assert_eq!(cut(64, 56 * 56, 1), (64, 1, 8), "one group");
-        assert_eq!(cut(512, 7 * 7, 1), (512, 1, 8), "one group of few pixels");
-        assert_eq!(cut(64, 8 * 8, 1), (64, 1, 1), "of very few");
-        assert_eq!(cut(256, 48 * 80, 32), (32, 8, 8), "four groups of one piece");
-        assert_eq!(cut(512, 28 * 28, 32), (32, 16, 1), "many slabs");
-        assert_eq!(cut(64, 180 * 320, 64), (8, 8, 8), "instances of a large picture");
-        assert_eq!(cut(64, 20 * 20, 64), (32, 2, 1), "of a small one");
-        assert_eq!(cut(60, 100, 5), (24, 3, 1), "groups of a piece and a half");
-        assert_eq!(cut(30, 100, 30), (30, 1, 1), "fewer channels than a slab");
-        assert_eq!(cut(4104, 9, 8), (513, 8, 1), "odd groups of many channels");
+        assert_eq!(cut(64, 56 * 56, 1), (64, 1, 8, 49), "one group");
+        assert_eq!(cut(512, 7 * 7, 1), (512, 1, 8, 7), "one group of few pixels");
+        assert_eq!(cut(64, 8 * 8, 1), (64, 1, 1, 1), "of very few");
+        assert_eq!(cut(256, 48 * 80, 32), (32, 8, 8, 15), "four groups of one piece");
+        assert_eq!(cut(512, 28 * 28, 32), (32, 16, 1, 2), "many slabs");
+        assert_eq!(cut(64, 180 * 320, 64), (8, 8, 8, 57), "instances of a large picture");
+        assert_eq!(cut(64, 20 * 20, 64), (32, 2, 1, 2), "of a small one");
+        assert_eq!(cut(60, 100, 5), (24, 3, 1, 1), "groups of a piece and a half");
+        assert_eq!(cut(30, 100, 30), (30, 1, 1, 1), "fewer channels than a slab");
+        assert_eq!(cut(4104, 9, 8), (513, 8, 1, 1), "odd groups of many channels");
         for channels in 1..200 {
             for groups in (1..=channels).filter(|g| channels % g == 0) {
                 let slabs = Slabs::of(channels, 50, groups);

@@ -1,10 +1,10 @@
-//! Group normalisation of pictures: `kernels/group_normalise.cu`.
+//! Group normalisation of pictures: `kernels/group_normalise.cu`, and `kernels/group_spread.cu` where two launches share samples out.
 
 use super::normalise::affine;
 use super::operands::{check, head, input, output};
 use super::tail::Tail;
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, Kernel, Launch, blocks, count};
+use super::{Addresses, BindError, Kernel, Launch, blocks, count, workspace_of};
 use crate::limits::MAX_RANK;
 use crate::plan::format::{Operator, Rounding};
 use crate::plan::tactic::group_normalise::{PIECE, Slabs, THREADS};
@@ -22,7 +22,10 @@ const EXCHANGE: u32 = 19200;
 const KEPT: u32 = 10;
 /// Bytes of a kept piece.
 const PIECE_BYTES: u32 = PIECE * 2;
+/// Bytes of what is found of a group in a part: its mean and squared differences.
+const FOUND_BYTES: u64 = 8;
 const UNIT: &str = "group_normalise";
+const SPREAD_UNIT: &str = "group_spread";
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -39,6 +42,7 @@ struct Params {
     padding: u32,
     scale: u64,
     shift: u64,
+    partials: u64,
     x_pixel: i64,
     y_pixel: i64,
     relu: u32,
@@ -63,6 +67,14 @@ struct GroupNormalise {
     operator: Operator,
     groups: u32,
     epsilon: f32,
+    /// Bytes of what two launches find of all parts.
+    partials: u64,
+}
+
+/// The slabs of a sample of `[N, C, s..]`.
+fn slabs(shape: &[u32], groups: u32) -> Result<Slabs, BindError> {
+    let pixels = count(shape.iter().skip(2).copied(), "a picture")?;
+    Ok(Slabs::of(shape[1], pixels, groups))
 }
 
 /// Compiles a group normalisation with any tail of floats.
@@ -71,10 +83,21 @@ pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let Primitive::GroupNormalise { groups, epsilon } = head(operator)?.primitive else {
         return Err(BindError::Tactic("it normalises no groups"));
     };
+    let x = input(operator, 0)?;
+    let dims = x.layout.shape.dims();
+    let cut = match dims.len() >= 2 && x.dtype == DType::F16 && !dims.contains(&0) {
+        true => Some(slabs(dims, groups)?).filter(|slabs| slabs.parts > 1),
+        false => None,
+    };
+    let partials = match cut {
+        Some(slabs) => u64::from(count([dims[0], slabs.count, slabs.spread, slabs.groups()], "what parts find")?) * FOUND_BYTES,
+        None => 0,
+    };
     Ok(Box::new(GroupNormalise {
         operator: operator.clone(),
         groups,
         epsilon: epsilon.0,
+        partials,
     }))
 }
 
@@ -166,7 +189,30 @@ impl GroupNormalise {
     }
 }
 
+impl GroupNormalise {
+    /// The two launches of a picture whose parts blocks of their own have.
+    fn spread(&self, at: &Addresses<'_>, slabs: &Slabs, params: Params, width: u16) -> Result<Vec<Launch>, BindError> {
+        let params = Params {
+            partials: at.scratch(self.partials)?.address,
+            parts: slabs.spread,
+            share: slabs.pixels.div_ceil(slabs.spread),
+            ..params
+        };
+        let blocks = count([params.tiles, slabs.spread], "the parts of a chunk")?;
+        let launch = |function: &str| Launch::new(SPREAD_UNIT, function, blocks, width, THREADS, &params);
+        let whole = slabs.span == slabs.group;
+        Ok(vec![
+            launch(if whole { "group_moments_whole" } else { "group_moments" }),
+            launch("group_spread"),
+        ])
+    }
+}
+
 impl Kernel for GroupNormalise {
+    fn workspace(&self) -> u64 {
+        workspace_of(self.partials)
+    }
+
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         if region.is_empty() {
             return Ok(Vec::new());
@@ -177,7 +223,7 @@ impl Kernel for GroupNormalise {
         if pixels == 0 || x.extents[1] == 0 {
             return Ok(Vec::new());
         }
-        let slabs = Slabs::of(x.extents[1], pixels, self.groups);
+        let slabs = slabs(&x.extents, self.groups)?;
         let shares = Shares::of(&slabs);
         let elements = count([slabs.group, pixels], "a group")?;
         let tiles = if halves { slabs.count } else { self.groups };
@@ -194,6 +240,7 @@ impl Kernel for GroupNormalise {
             padding: 0,
             scale: 0,
             shift: 0,
+            partials: 0,
             x_pixel: 0,
             y_pixel: 0,
             relu: 0,
@@ -217,7 +264,11 @@ impl Kernel for GroupNormalise {
             let launch = Launch::new(UNIT, "group_normalise_floats", params.tiles, width, FLOAT_THREADS, &params);
             return Ok(vec![launch]);
         }
-        let (params, pieces) = self.in_pieces(at, params).map_or((params, ""), |params| (params, "_pieces"));
+        let (params, pieces) = match self.in_pieces(at, params) {
+            Some(params) if slabs.parts > 1 => return self.spread(at, &slabs, params, width),
+            Some(params) => (params, "_pieces"),
+            None => (params, ""),
+        };
         // A cluster is not cut: where the width has no room for one, a block sums the parts in turn.
         let room = at.clusters && (width == 0 || u32::from(width) >= slabs.parts);
         let (shared, cluster) = match room && slabs.parts > 1 {
@@ -242,17 +293,27 @@ impl Kernel for GroupNormalise {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::tactic::group_normalise::MAX_PARTS;
+    use crate::plan::tactic::group_normalise::{MAX_PARTS, MAX_SPREAD};
 
     #[test]
     fn the_struct_has_the_sources_bytes() {
-        assert_eq!(std::mem::size_of::<Params>(), 2 * 88 + 1080 + 9 * 12 + 4 + 32 + 64);
+        assert_eq!(std::mem::size_of::<Params>(), 2 * 88 + 1080 + 9 * 12 + 4 + 40 + 64);
     }
 
     #[test]
     fn numbers_are_those_of_the_source() {
-        let source = include_str!("../kernels/group_normalise.cu");
-        let numbers = [("THREADS", THREADS), ("MAX_PARTS", MAX_PARTS), ("FLOAT_THREADS", FLOAT_THREADS)];
+        let files = [
+            include_str!("../kernels/group_normalise.cuh"),
+            include_str!("../kernels/group_normalise.cu"),
+            include_str!("../kernels/group_spread.cu"),
+        ];
+        let source = files.concat();
+        let numbers = [
+            ("THREADS", THREADS),
+            ("MAX_PARTS", MAX_PARTS),
+            ("FLOAT_THREADS", FLOAT_THREADS),
+            ("MAX_SPREAD", MAX_SPREAD),
+        ];
         assert!(
             numbers
                 .iter()
