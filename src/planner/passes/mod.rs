@@ -36,6 +36,7 @@ mod short_sums;
 mod shuffled;
 mod siblings;
 mod silu;
+mod squares;
 mod stack;
 mod temperatures;
 #[cfg(test)]
@@ -133,6 +134,8 @@ impl PassSet {
     pub const BESIDE: PassSet = PassSet(1 << 36);
     /// Behind large products lowering leaves what their kernels have no path for to operators of its own.
     pub const SHORT_TAILS: PassSet = PassSet(1 << 37);
+    /// Squares, spelled as powers, become products.
+    pub const SQUARES: PassSet = PassSet(1 << 38);
     /// Every pass.
     pub const ALL: PassSet = PassSet(u64::MAX);
 
@@ -211,7 +214,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 42] = [
+const PASSES: [Pass; 43] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -391,6 +394,11 @@ const PASSES: [Pass; 42] = [
         name: "rotary",
         flag: PassSet::ROTARY,
         run: rotary::run,
+    },
+    Pass {
+        name: "squares",
+        flag: PassSet::SQUARES,
+        run: squares::run,
     },
     Pass {
         name: "through views",

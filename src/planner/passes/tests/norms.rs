@@ -66,6 +66,22 @@ fn root_mean_square(net: &mut Net, x: ValueId, reciprocal: bool) -> ValueId {
 }
 
 #[test]
+fn squares_are_products_and_other_powers_stay() {
+    let spelled = |exponent: f32, set: PassSet| {
+        let mut net = Net::default();
+        let x = net.input(&[1, 3, 2, 2]);
+        let by = scalar(&mut net, exponent);
+        let y = net.binary(Binary::Pow, x, by);
+        primitives(net, y, set)
+    };
+    let [product, power] = [Binary::Mul, Binary::Pow].map(Primitive::Binary);
+    assert_eq!(spelled(2.0, PassSet::SQUARES), std::slice::from_ref(&product));
+    assert_eq!(spelled(2.0, PassSet::ALL), [product]);
+    assert_eq!(spelled(3.0, PassSet::ALL), std::slice::from_ref(&power));
+    assert_eq!(spelled(-2.0, PassSet::ALL), [power]);
+}
+
+#[test]
 fn root_mean_square_normalisation_holds_squares_that_f16_does_not() {
     for reciprocal in [false, true] {
         let mut net = Net::default();
