@@ -12,8 +12,9 @@ use bytemuck::{Pod, Zeroable};
 const LANES: u32 = 16;
 /// Most elements of rows that a thread keeps: there is a kernel for each.
 const SHORT: [u32; 4] = [4, 8, 16, 32];
-/// Threads of a long row.
+/// Threads of a long row, and most of them where there are no more rows than multiprocessors.
 const WIDE_THREADS: u32 = 256;
+const ALONE_THREADS: u32 = 1024;
 /// Lengths of the rows that a block takes: what keeps its threads busy, and fits the shared memory that every GPU has.
 const WIDE: std::ops::RangeInclusive<u32> = 128..=8192;
 
@@ -78,9 +79,14 @@ impl Kernel for Softmax {
             return Ok(vec![Launch::new("softmax_short", function, frame.tiles, width, THREADS, &params)]);
         }
         if wide {
+            // A row's bits are the same with any number of threads.
+            let threads = match frame.tiles <= at.multiprocessors {
+                true => extent.next_multiple_of(32).clamp(WIDE_THREADS, ALONE_THREADS),
+                false => WIDE_THREADS,
+            };
             return Ok(vec![Launch {
                 shared: params.extent * 4,
-                ..Launch::new("softmax", "softmax_wide", frame.tiles, width, WIDE_THREADS, &params)
+                ..Launch::new("softmax", "softmax_wide", frame.tiles, width, threads, &params)
             }]);
         }
         Ok(vec![Launch::new("softmax", "softmax", frame.tiles, width, THREADS, &params)])

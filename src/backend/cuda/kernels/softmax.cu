@@ -20,7 +20,7 @@ static_assert(sizeof(Softmax) == sizeof(Generic) + 88 + 24, "mirrored in bind/so
 
 constexpr u32 LANES = 16;
 constexpr u32 SOFTMAX_ROWS = GENERIC_THREADS / LANES;
-constexpr u32 WIDE_THREADS = 256;
+constexpr u32 WIDE_THREADS = 1024;  // at most
 
 // A function of 16 lanes folded in halves: lane 0's result, in all lanes.
 template <typename F>
@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) softmax(const __gr
 // A row's values, then their exponentials.
 extern __shared__ float kept[];
 
-// A block a row: tiles are rows.
+// A block a row, of as many threads as it is launched with: tiles are rows.
 extern "C" __global__ void __launch_bounds__(WIDE_THREADS) softmax_wide(const __grid_constant__ Softmax p) {
     wait_for_predecessors();
     release_successors();
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(WIDE_THREADS) softmax_wide(const __
         // A maximum is the same in any order: NaNs are passed over, and the sign of a zero does not reach the exponential.
         float greatest = __uint_as_float(0xff800000u);
 #pragma unroll 4
-        for (u32 i = threadIdx.x; i < p.extent; i += WIDE_THREADS) {
+        for (u32 i = threadIdx.x; i < p.extent; i += blockDim.x) {
             kept[i] = load_float(p.x.address, p.x.dtype, from + static_cast<i64>(i) * p.x_step);
             greatest = greater(kept[i], greatest);
         }
@@ -89,9 +89,8 @@ extern "C" __global__ void __launch_bounds__(WIDE_THREADS) softmax_wide(const __
         for (u32 other = 16; other > 0; other /= 2) greatest = greater(__shfl_xor_sync(0xffffffffu, greatest, other), greatest);
         if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = greatest;
         __syncthreads();
-#pragma unroll
-        for (u32 warp = 0; warp < WIDE_THREADS / 32; ++warp) greatest = greater(of_warps[warp], greatest);
-        for (u32 i = threadIdx.x; i < p.extent; i += WIDE_THREADS) kept[i] = exponential(__fsub_rn(kept[i], greatest));
+        for (u32 warp = 0; warp < blockDim.x / 32; ++warp) greatest = greater(of_warps[warp], greatest);
+        for (u32 i = threadIdx.x; i < p.extent; i += blockDim.x) kept[i] = exponential(__fsub_rn(kept[i], greatest));
         __syncthreads();
         if (threadIdx.x < 32) {
             // Both halves of the warp sum the same.
@@ -102,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(WIDE_THREADS) softmax_wide(const __
             if (threadIdx.x == 0) total = sum;
         }
         __syncthreads();
-        for (u32 i = threadIdx.x; i < p.extent; i += WIDE_THREADS) {
+        for (u32 i = threadIdx.x; i < p.extent; i += blockDim.x) {
             u32 here[MAX_RANK];
 #pragma unroll
             for (u32 axis = 0; axis < MAX_RANK; ++axis) here[axis] = axis == p.axis ? i : at[axis];
