@@ -6,6 +6,7 @@
 mod angles;
 mod arrange;
 mod attention;
+mod boxes;
 mod combine;
 mod constant;
 mod conv;

@@ -9,6 +9,7 @@ use super::super::error::{Fallible, limit, malformed};
 use super::super::host::{Elem, Host, shape_of};
 use super::super::node::OnnxNode;
 use super::super::values::Operand;
+use super::boxes;
 use super::combine::{Combination, MAX_PLACES};
 use super::elementwise::convert;
 use super::reshape::extents;
@@ -295,6 +296,15 @@ pub(super) fn scatter_elements(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible
 pub(super) fn scatter_nd(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(3, 3)?;
     let (data, indices) = (node.input(0)?, of_integers(node, 1)?);
+    if let Some(starts) = boxes::named(b, data.shape(), indices) {
+        let updates = node.input(2)?;
+        let (shape, whole) = (indices.shape(), data.shape());
+        let extents = &shape.dims()[..starts.len()];
+        let wanted = [extents, &whole.dims()[starts.len()..]].concat();
+        if Combination::of(node)?.is_none() && updates.elem() == data.elem() && updates.shape().dims() == wanted {
+            return boxes::pasted(b, data, updates, &starts, extents);
+        }
+    }
     let (places, inner) = sliced(b, data.shape(), indices, 0)?;
     scatter(b, node, &places, &inner)
 }

@@ -108,6 +108,52 @@ fn updates_without_elements_change_nothing() {
     assert!(refused(&scatter(1)).contains("`updates`"));
 }
 
+/// The operators of `x[1:3, 1:] = u`, of five rows of four, by indices that are all there, and as exporters join them.
+#[test]
+fn assignments_to_slices_pick_no_elements_by_their_places() {
+    let operators = |nodes: Vec<NodeProto>, constants: Vec<TensorProto>| {
+        let graph = imported(&model(18, &[5, 4], nodes, constants));
+        assert_eq!(output_dims(&graph), [5, 4]);
+        let gathers = primitives(&graph).len();
+        let concats = graph.nodes.iter().filter(|n| matches!(n.op, Op::Concat { .. })).count();
+        (gathers, concats)
+    };
+    let listed = |places: &[i64]| {
+        let nodes = vec![
+            node("Reshape", &["places", "box"], &["i"], vec![]),
+            node("ScatterND", &["x", "i", "u"], &["y"], vec![]),
+        ];
+        operators(nodes, vec![longs("places", places), longs("box", &[2, 3, 2]), floats("u", &[2, 3])])
+    };
+    assert_eq!(listed(&[1, 1, 1, 2, 1, 3, 2, 1, 2, 2, 2, 3]), (0, 2));
+    assert_eq!(listed(&[-4, -3, -4, -2, -4, -1, -3, -3, -3, -2, -3, -1]), (0, 2), "from the end");
+    assert_eq!(listed(&[1, 1, 1, 2, 1, 3, 2, 1, 2, 2, 2, 2]), (1, 1), "no box");
+    assert_eq!(listed(&[1, 1, 2, 1, 1, 2, 2, 2, 1, 3, 2, 3]), (1, 1), "in another order");
+    // Of more elements than are folded: each axis stays a constant that is repeated.
+    let nodes = vec![
+        node("Expand", &["rows", "box"], &["down"], vec![]),
+        node("Expand", &["columns", "box"], &["across"], vec![]),
+        node("Unsqueeze", &["down", "last"], &["a"], vec![]),
+        node("Unsqueeze", &["across", "last"], &["b"], vec![]),
+        node("Concat", &["a", "b"], &["i"], vec![int("axis", 2)]),
+        node("Slice", &["x", "first", "end"], &["u"], vec![]),
+        node("ScatterND", &["x", "i", "u"], &["y"], vec![]),
+    ];
+    let (rows, columns): (Vec<i64>, Vec<i64>) = ((1..2048).collect(), (0..1099).collect());
+    let mut down = longs("rows", &rows);
+    down.dims = vec![2047, 1];
+    let constants = vec![
+        down,
+        longs("columns", &columns),
+        longs("box", &[2047, 1099]),
+        longs("last", &[2]),
+        longs("first", &[0, 1]),
+        longs("end", &[2047, 1100]),
+    ];
+    let graph = imported(&model(18, &[2048, 1100], nodes, constants));
+    assert_eq!((output_dims(&graph), primitives(&graph)), (vec![2048, 1100], vec![]));
+}
+
 #[test]
 fn a_rotary_embedding_needs_heads_of_an_even_size_and_caches_that_fit() {
     let rotary = |dims: &[i64], cache: &[i64], attributes| {
