@@ -155,6 +155,22 @@ pub fn constant(graph: &Graph, producers: &[Option<usize>], value: ValueId) -> O
     Some((data, at.view(view, it.shape)?))
 }
 
+/// The numbers of a constant, or of a chain of views of one, that varies along `axis` alone.
+pub fn along(graph: &Graph, producers: &[Option<usize>], value: ValueId, axis: usize) -> Option<Vec<f64>> {
+    let (tensor, at) = constant(graph, producers, value)?;
+    let shape = at.layout.shape;
+    let varies = |a: usize| shape.dim(a) > 1 && at.layout.stride(a) != 0;
+    if axis >= shape.rank() || (0..shape.rank()).any(|a| a != axis && varies(a)) {
+        return None;
+    }
+    (0..shape.dim(axis))
+        .map(|i| {
+            let element = at.origin + i64::from(i) * at.layout.stride(axis);
+            tensor.get_f64(usize::try_from(element).ok()?)
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

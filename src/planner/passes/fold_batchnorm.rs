@@ -145,18 +145,9 @@ fn matrix(at: &strided::Strided, primitive: &Primitive) -> Option<strided::Strid
 
 /// The values of a constant that varies along `axis` alone.
 pub(super) fn per_channel(graph: &Graph, index: &Index, value: ValueId, axis: usize) -> Option<Vec<f32>> {
-    let (tensor, at) = strided::constant(graph, &index.producers, value)?;
-    let shape = at.layout.shape;
-    let varies = |a: usize| shape.dim(a) > 1 && at.layout.stride(a) != 0;
-    if axis >= shape.rank() || (0..shape.rank()).any(|a| a != axis && varies(a)) || !tensor.dtype().is_float() {
-        return None;
-    }
-    (0..shape.dim(axis))
-        .map(|i| {
-            let element = at.origin + i64::from(i) * at.layout.stride(axis);
-            Some(tensor.get_f64(usize::try_from(element).ok()?)? as f32)
-        })
-        .collect()
+    let (tensor, _) = strided::constant(graph, &index.producers, value)?;
+    let numbers = strided::along(graph, &index.producers, value, axis).filter(|_| tensor.dtype().is_float())?;
+    Some(numbers.into_iter().map(|n| n as f32).collect())
 }
 
 fn apply(graph: &mut Graph, fold: &Fold) {

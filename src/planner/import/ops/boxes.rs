@@ -18,27 +18,36 @@ pub(super) fn named(b: &Builder, data: Shape, indices: &Operand) -> Option<Vec<i
     if axes == 0 || extents.len() != axes as usize || extents.len() > data.rank() || extents.contains(&0) {
         return None;
     }
-    let starts = match indices.host().and_then(Host::as_i64s) {
-        Some(places) => of_places(&places, extents),
-        None => of_parts(b, indices, extents),
-    }?;
+    // Where a range of an axis begins, counted from its front.
     let inside = |(axis, &start): (usize, &i64)| {
         let whole = i64::from(data.dim(axis));
-        let start = if start < 0 { start + whole } else { start };
-        (start >= 0 && start + i64::from(extents[axis]) <= whole).then_some(start)
+        let first = if start < 0 { start.checked_add(whole)? } else { start };
+        let ends = first.checked_add(i64::from(extents[axis]))?;
+        (first >= 0 && ends <= whole).then_some(first)
     };
-    starts.iter().enumerate().map(inside).collect()
+    let inside = |starts: &[i64]| starts.iter().enumerate().map(inside).collect::<Option<Vec<_>>>();
+    match indices.host().and_then(Host::as_i64s) {
+        Some(places) => {
+            let starts = &places[..extents.len()];
+            let firsts = inside(starts)?;
+            names_all(&places, starts, extents).then_some(firsts)
+        }
+        None => {
+            let ranges = ranges(b, indices, extents.len())?;
+            let starts: Vec<i64> = ranges.iter().map(|range| range[0]).collect();
+            let firsts = inside(&starts)?;
+            let ascends = |range: &Vec<i64>, extent: u32| (0..i64::from(extent)).all(|i| range[i as usize] == range[0] + i);
+            ranges.iter().zip(extents).all(|(r, &n)| ascends(r, n)).then_some(firsts)
+        }
+    }
 }
 
-/// Of places that are all there.
-fn of_places(places: &[i64], extents: &[u32]) -> Option<Vec<i64>> {
+/// True if places that are all there are those of the box from `starts` on, which lies inside the data, in C order.
+fn names_all(places: &[i64], starts: &[i64], extents: &[u32]) -> bool {
     let axes = extents.len();
-    let starts = places.get(..axes)?.to_vec();
     let mut at = vec![0i64; axes];
-    for place in places.chunks_exact(axes) {
-        if (0..axes).any(|axis| place[axis] != starts[axis] + at[axis]) {
-            return None;
-        }
+    places.chunks_exact(axes).all(|place| {
+        let named = (0..axes).all(|axis| place[axis] == starts[axis] + at[axis]);
         for axis in (0..axes).rev() {
             at[axis] += 1;
             if at[axis] < i64::from(extents[axis]) {
@@ -46,40 +55,23 @@ fn of_places(places: &[i64], extents: &[u32]) -> Option<Vec<i64>> {
             }
             at[axis] = 0;
         }
-    }
-    passes_no_end(starts, extents)
+        named
+    })
 }
 
-/// Of places whose axes are joined, each a constant that varies along its own axis alone.
-fn of_parts(b: &Builder, indices: &Operand, extents: &[u32]) -> Option<Vec<i64>> {
+/// Of places whose `axes` are joined, each a constant that varies along its own axis alone: the positions along it.
+fn ranges(b: &Builder, indices: &Operand, axes: usize) -> Option<Vec<Vec<i64>>> {
     let Operand::Computed { id, .. } = indices else { return None };
     let producers = strided::producers(&b.graph);
     let joined = &b.graph.nodes[producers[id.index()]?];
-    if joined.op != (Op::Concat { axis: extents.len() }) || joined.inputs.len() != extents.len() {
+    if joined.op != (Op::Concat { axis: axes }) || joined.inputs.len() != axes {
         return None;
     }
-    let start_of = |(axis, &part): (usize, &ValueId)| {
-        let (tensor, at) = strided::constant(&b.graph, &producers, part)?;
-        let layout = at.layout;
-        let varies = |a: usize| layout.shape.dim(a) > 1 && layout.stride(a) != 0;
-        if (0..layout.shape.rank()).any(|a| a != axis && varies(a)) {
-            return None;
-        }
-        let value = |i: u32| {
-            let element = usize::try_from(at.origin + i64::from(i) * layout.stride(axis)).ok()?;
-            tensor.get_f64(element).map(|v| v as i64)
-        };
-        let start = value(0)?;
-        (1..extents[axis]).all(|i| value(i) == Some(start + i64::from(i))).then_some(start)
+    let range = |(axis, &part): (usize, &ValueId)| {
+        let numbers = strided::along(&b.graph, &producers, part, axis)?;
+        Some(numbers.into_iter().map(|v| v as i64).collect())
     };
-    let starts = joined.inputs.iter().enumerate().map(start_of).collect::<Option<Vec<_>>>()?;
-    passes_no_end(starts, extents)
-}
-
-/// Starts of ranges that do not go on from the last position, -1, to the first.
-fn passes_no_end(starts: Vec<i64>, extents: &[u32]) -> Option<Vec<i64>> {
-    let ends = starts.iter().zip(extents).all(|(&s, &n)| s >= 0 || s + i64::from(n) <= 0);
-    ends.then_some(starts)
+    joined.inputs.iter().enumerate().map(range).collect()
 }
 
 /// `data` with `updates` in a box of `extents` that begins at `starts`.

@@ -128,6 +128,18 @@ fn assignments_to_slices_pick_no_elements_by_their_places() {
     assert_eq!(listed(&[1, 1, 1, 2, 1, 3, 2, 1, 2, 2, 2, 3]), (0, 2));
     assert_eq!(listed(&[-4, -3, -4, -2, -4, -1, -3, -3, -3, -2, -3, -1]), (0, 2), "from the end");
     assert_eq!(listed(&[1, 1, 1, 2, 1, 3, 2, 1, 2, 2, 2, 2]), (1, 1), "no box");
+    let beyond = [4, 1, 4, 2, 4, 3, 5, 1, 5, 2, 5, 3];
+    let far = [1, i64::MAX, 1, i64::MIN, 1, 0, 2, i64::MAX, 2, 0, 2, 1];
+    let passing_the_end = [-1, 1, -1, 2, -1, 3, 0, 1, 0, 2, 0, 3];
+    assert_eq!(listed(&passing_the_end), (1, 1), "two ranges of rows");
+    for places in [beyond, far] {
+        let nodes = vec![
+            node("Reshape", &["places", "box"], &["i"], vec![]),
+            node("ScatterND", &["x", "i", "u"], &["y"], vec![]),
+        ];
+        let constants = vec![longs("places", &places), longs("box", &[2, 3, 2]), floats("u", &[2, 3])];
+        refused(&model(18, &[5, 4], nodes, constants));
+    }
     assert_eq!(listed(&[1, 1, 2, 1, 1, 2, 2, 2, 1, 3, 2, 3]), (1, 1), "in another order");
     // Of more elements than are folded: each axis stays a constant that is repeated.
     let nodes = vec![
