@@ -40,7 +40,7 @@ pub struct Slabs {
     pub count: u32,
     /// Parts of a sample's pixels, a power of two up to [`MAX_PARTS`].
     pub parts: u32,
-    /// The same where two launches share a sample out, up to [`MAX_SPREAD`]: they do where there are several parts.
+    /// The same where two launches share a sample out ([`Slabs::spreads`]), up to [`MAX_SPREAD`].
     pub spread: u32,
 }
 
@@ -77,6 +77,11 @@ impl Slabs {
     /// Pieces of a pixel of a slab.
     pub fn pieces(&self) -> u32 {
         self.span.div_ceil(PIECE)
+    }
+
+    /// True if blocks share a sample: where its pieces lie on 16 bytes, by two launches.
+    pub fn spreads(&self) -> bool {
+        self.parts > 1
     }
 
     /// Groups of a slab, the last one excepted.

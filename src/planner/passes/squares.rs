@@ -10,9 +10,9 @@ pub fn run(graph: &mut Graph) {
         let Op::Primitive(Primitive::Binary(Binary::Pow)) = graph.nodes[node].op else {
             continue;
         };
-        let [x, exponent] = graph.nodes[node].inputs[..] else { continue };
-        let shape = graph.value(graph.nodes[node].outputs[0]).shape;
-        if index.scalar(graph, exponent) == Some(2.0) && graph.value(x).shape == shape {
+        let made = graph.nodes[node].outputs[0];
+        let Some(x) = index.root(graph, made) else { continue };
+        if graph.value(x).shape == graph.value(made).shape {
             graph.nodes[node].op = Op::Primitive(Primitive::Binary(Binary::Mul));
             graph.nodes[node].inputs = vec![x, x];
         }

@@ -245,7 +245,7 @@ impl Footprint {
                 let slabs = Slabs::of(all.dim(1).max(groups), pixels, groups);
                 Tiles::Samples {
                     samples: 1,
-                    blocks: slabs.count * if slabs.parts > 1 { slabs.spread } else { 1 },
+                    blocks: slabs.count * if slabs.spreads() { slabs.spread } else { 1 },
                 }
             }
             Kernel::Reduce => Tiles::Elements(MEANS),

@@ -6,7 +6,7 @@ use super::tail::Tail;
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, blocks, count, workspace_of};
 use crate::limits::MAX_RANK;
-use crate::plan::format::{Operator, Rounding};
+use crate::plan::format::{Operator, Rounding, View};
 use crate::plan::tactic::group_normalise::{PIECE, Slabs, THREADS};
 use crate::primitive::{Primitive, Region, Unary};
 use crate::tensor::DType;
@@ -71,10 +71,21 @@ struct GroupNormalise {
     partials: u64,
 }
 
-/// The slabs of a sample of `[N, C, s..]`.
-fn slabs(shape: &[u32], groups: u32) -> Result<Slabs, BindError> {
-    let pixels = count(shape.iter().skip(2).copied(), "a picture")?;
-    Ok(Slabs::of(shape[1], pixels, groups))
+/// Bytes of what two launches find of all parts of a tensor; 0 where there are no such launches.
+fn partials(x: &View, groups: u32) -> Result<u64, BindError> {
+    let shape = x.layout.shape;
+    let &[samples, channels, ref spatial @ ..] = shape.dims() else {
+        return Ok(0);
+    };
+    if x.dtype != DType::F16 || shape.elements() == 0 {
+        return Ok(0);
+    }
+    let slabs = Slabs::of(channels, count(spatial.iter().copied(), "a picture")?, groups);
+    if !slabs.spreads() {
+        return Ok(0);
+    }
+    let found = count([samples, slabs.count, slabs.spread, slabs.groups()], "what parts find")?;
+    Ok(u64::from(found) * FOUND_BYTES)
 }
 
 /// Compiles a group normalisation with any tail of floats.
@@ -83,21 +94,11 @@ pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let Primitive::GroupNormalise { groups, epsilon } = head(operator)?.primitive else {
         return Err(BindError::Tactic("it normalises no groups"));
     };
-    let x = input(operator, 0)?;
-    let dims = x.layout.shape.dims();
-    let cut = match dims.len() >= 2 && x.dtype == DType::F16 && !dims.contains(&0) {
-        true => Some(slabs(dims, groups)?).filter(|slabs| slabs.parts > 1),
-        false => None,
-    };
-    let partials = match cut {
-        Some(slabs) => u64::from(count([dims[0], slabs.count, slabs.spread, slabs.groups()], "what parts find")?) * FOUND_BYTES,
-        None => 0,
-    };
     Ok(Box::new(GroupNormalise {
         operator: operator.clone(),
         groups,
         epsilon: epsilon.0,
-        partials,
+        partials: partials(input(operator, 0)?, groups)?,
     }))
 }
 
@@ -187,18 +188,20 @@ impl GroupNormalise {
             ..params
         })
     }
-}
 
-impl GroupNormalise {
     /// The two launches of a picture whose parts blocks of their own have.
     fn spread(&self, at: &Addresses<'_>, slabs: &Slabs, params: Params, width: u16) -> Result<Vec<Launch>, BindError> {
+        let slabs = Slabs {
+            parts: slabs.spread,
+            ..*slabs
+        };
         let params = Params {
             partials: at.scratch(self.partials)?.address,
-            parts: slabs.spread,
-            share: slabs.pixels.div_ceil(slabs.spread),
+            parts: slabs.parts,
+            share: slabs.share(),
             ..params
         };
-        let blocks = count([params.tiles, slabs.spread], "the parts of a chunk")?;
+        let blocks = count([params.tiles, slabs.parts], "the parts of a chunk")?;
         let launch = |function: &str| Launch::new(SPREAD_UNIT, function, blocks, width, THREADS, &params);
         let whole = slabs.span == slabs.group;
         Ok(vec![
@@ -223,7 +226,7 @@ impl Kernel for GroupNormalise {
         if pixels == 0 || x.extents[1] == 0 {
             return Ok(Vec::new());
         }
-        let slabs = slabs(&x.extents, self.groups)?;
+        let slabs = Slabs::of(x.extents[1], pixels, self.groups);
         let shares = Shares::of(&slabs);
         let elements = count([slabs.group, pixels], "a group")?;
         let tiles = if halves { slabs.count } else { self.groups };
@@ -265,7 +268,7 @@ impl Kernel for GroupNormalise {
             return Ok(vec![launch]);
         }
         let (params, pieces) = match self.in_pieces(at, params) {
-            Some(params) if slabs.parts > 1 => return self.spread(at, &slabs, params, width),
+            Some(params) if slabs.spreads() => return self.spread(at, &slabs, params, width),
             Some(params) => (params, "_pieces"),
             None => (params, ""),
         };

@@ -100,5 +100,7 @@ mod tests {
     #[test]
     fn the_struct_has_the_sources_bytes() {
         assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 24);
+        let most = format!("constexpr u32 WIDE_THREADS = {ALONE_THREADS};");
+        assert!(include_str!("../kernels/softmax.cu").contains(&most));
     }
 }
