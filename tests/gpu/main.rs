@@ -43,6 +43,7 @@ mod processor;
 mod recurrences;
 mod refused;
 mod road;
+mod rows;
 mod squeezes;
 mod tensors;
 mod tiles;

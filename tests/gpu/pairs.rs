@@ -62,3 +62,59 @@ fn ranges_of_k_give_the_same_bits_whoever_sums_them() {
     };
     check_tiles("gpu_ranges_of_k_give_the_same_bits_whoever_sums_them", &model(), PAIRS.len(), &runs);
 }
+
+/// Matrices, rows, columns, K, and whether what is added comes first in the sum.
+const SUMS: [([i64; 4], bool); 10] = [
+    ([4, 196, 96, 196], false),
+    ([4, 196, 96, 784], true),
+    ([2, 784, 96, 196], false),
+    ([1, 300, 196, 96], true),
+    ([8, 49, 49, 96], false),
+    ([3, 33, 20, 40], true),
+    ([4, 30, 20, 700], false),
+    ([3, 32, 32, 3136], true),
+    ([5, 70, 18, 100], false),
+    ([2, 64, 12, 1100], true),
+];
+
+/// Products to which a tensor of their shape is added, and one that repeats itself along the rows.
+fn sums() -> Vec<u8> {
+    let mut graph = Graph::default().constant("less", &[], || 0.25);
+    for (i, &([count, rows, columns, depth], first)) in SUMS.iter().enumerate() {
+        let name = |of: &str| format!("{of}{i}");
+        let both = |a: &str, b: &str| if first { format!("{b} {a}") } else { format!("{a} {b}") };
+        for (of, dims) in [
+            ("a", [1, count, rows, depth]),
+            ("b", [1, count, depth, columns]),
+            ("c", [1, count, rows, columns]),
+            ("d", [1, count, 1, columns]),
+        ] {
+            graph = graph
+                .input(&name(of), &dims)
+                .node("Mul", &format!("{} less", name(of)), &name(&format!("{of}r")), &[]);
+        }
+        graph = graph
+            .node("MatMul", &format!("{} {}", name("ar"), name("br")), &name("p"), &[])
+            .node("Add", &both(&name("p"), &name("cr")), &name("y"), &[])
+            .node("MatMul", &format!("{} {}", name("ar"), name("br")), &name("q"), &[])
+            .node("Add", &both(&name("q"), &name("dr")), &name("z"), &[])
+            .output(&name("y"))
+            .output(&name("z"));
+    }
+    graph.file()
+}
+
+#[test]
+fn what_is_added_to_products_gives_the_processors_bits() {
+    let runs = Runs {
+        kernels: &[Kernel::PairMma],
+        widths: &[0, 3],
+        least: 1,
+    };
+    check_tiles(
+        "gpu_what_is_added_to_products_gives_the_processors_bits",
+        &sums(),
+        2 * SUMS.len(),
+        &runs,
+    );
+}

@@ -126,6 +126,7 @@ pub const UNITS: &[Unit] = &[
     unit!("sample"),
     unit!("scatter"),
     unit!("softmax"),
+    unit!("softmax_rows"),
     unit!("softmax_short"),
     unit!("squeeze"),
     unit!("stem", HOPPER),
@@ -173,6 +174,8 @@ pub const HEADERS: &[Header] = &[
     header!("maxima.cuh"),
     header!("mma.cuh"),
     header!("normalise_order.cuh"),
+    header!("pair_load.cuh"),
+    header!("parameters.cuh"),
     header!("patch_product.cuh"),
     header!("pixel_product.cuh"),
     header!("pixels.cuh"),
@@ -264,7 +267,7 @@ const PLAIN: &[(Kernel, &[&str])] = &[
     (Kernel::Pool, &["pool", "pool_long", "pool_rows", "pool_wide"]),
     (Kernel::Recurrent, &["recurrent", "recurrent_mma"]),
     (Kernel::Resize, &["resize", "resize_rows"]),
-    (Kernel::Softmax, &["softmax", "softmax_short"]),
+    (Kernel::Softmax, &["softmax", "softmax_rows", "softmax_short"]),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel

@@ -8,7 +8,7 @@
 use super::group::Unit;
 use crate::plan::tactic::pictures;
 use crate::planner::graph::{Graph, Op, Value, ValueId, ViewOp};
-use crate::planner::strided::{Strided, nested_as};
+use crate::planner::strided::{self, Strided, nested_as};
 use crate::primitive::Primitive;
 use crate::tensor::{DType, Layout, Shape};
 
@@ -53,6 +53,7 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
         vec![false; graph.values.len()]
     };
     let convolved = convolved(graph);
+    let producers = strided::producers(graph);
     // Views that no strides can say: storing them anew, they go wherever they are wanted.
     let mut anew = vec![false; graph.values.len()];
     let mut layouts: Vec<Layout> = graph.values.iter().map(|v| Layout::contiguous(v.shape)).collect();
@@ -115,11 +116,20 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                     _ => false,
                 };
                 like = like.filter(|_| !primitives.iter().any(scattered));
-                let attends = primitives.iter().any(|(_, p)| matches!(p, Primitive::Attention { .. }));
+                let turns = primitives.iter().any(|(n, p)| match p {
+                    Primitive::Attention { .. } => true,
+                    // Products of two computed matrices write in any order.
+                    Primitive::MatMul => graph.nodes[*n]
+                        .inputs
+                        .iter()
+                        .skip(1)
+                        .all(|&v| strided::constant(graph, &producers, v).is_none()),
+                    _ => false,
+                });
                 for &node in nodes {
                     for &output in &graph.nodes[node].outputs {
                         let turned = || pixels_for_reader(graph, output, &wanted, &convolved).or_else(|| turned_for_reader(graph, output));
-                        if let Some(turned) = attends.then(turned).flatten() {
+                        if let Some(turned) = turns.then(turned).flatten() {
                             layouts[output.index()] = turned;
                             continue;
                         }
@@ -191,7 +201,7 @@ fn pixels_for_reader(graph: &Graph, value: ValueId, wanted: &[bool], convolved: 
 
 /// The order in which the transpose that reads `value` finds its result in C order; `None` where none reads it.
 ///
-/// Attention puts its heads behind each other, and its reader side by side: so neither has to move them.
+/// Attention, and products of its parts, put heads behind each other, and their reader side by side: so neither has to move them.
 fn turned_for_reader(graph: &Graph, value: ValueId) -> Option<Layout> {
     let reader = graph.nodes.iter().find(|n| n.inputs.first() == Some(&value))?;
     let Op::View(view @ ViewOp::Transpose { .. }) = &reader.op else {

@@ -135,6 +135,21 @@ fn what_attention_finds_is_stored_as_the_pixels_that_it_becomes() {
 }
 
 #[test]
+fn products_of_computed_matrices_are_stored_as_the_transpose_that_reads_them() {
+    // Two heads of 8 elements for each of 6 rows, side by side behind the product.
+    let mut net = Net::default();
+    let (a, b) = (net.input(&[1, 2, 6, 5]), net.input(&[1, 2, 5, 8]));
+    let heads = net.node(Op::Primitive(Primitive::MatMul), &[a, b], &[1, 2, 6, 8]);
+    let rows = net.transpose(heads, &[0, 2, 1, 3]);
+    let rows = net.view(ViewOp::Reshape, rows, &[1, 6, 16]);
+    let shares = net.same(Primitive::Softmax { axis: 2 }, &[rows]);
+    net.output(shares);
+    let plan = compiled(net, &[&[1, 2, 6, 5], &[1, 2, 5, 8]]);
+    assert_eq!((plan.operators.len(), copies(&plan)), (2, 0));
+    assert_eq!(plan.operators[0].outputs[0].layout.strides()[1..], [8, 16, 1]);
+}
+
+#[test]
 fn a_single_channel_is_written_between_the_others() {
     // Boxes, objectness, classes: the parts of one level of a detector's head.
     let (mut net, mut draw) = (Net::default(), Draw::new(10));

@@ -2,19 +2,29 @@
 
 use super::matrices::Matrices;
 use super::operands::check;
-use super::tail::Tail;
-use super::views::{DeviceView, Divisor, PIECE};
+use super::tail::{FROM_MEMORY, Tail, TailOperand, binary_number};
+use super::views::{DeviceView, Divisor, PIECE, dtype_number};
 use super::{Addresses, BindError, Kernel, Launch, blocks};
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
 use crate::plan::tactic::pair::{BLOCK_K, STRANDS};
-use crate::primitive::Region;
+use crate::primitive::{Binary, Region};
+use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block.
 const THREADS: u32 = 128;
 /// Most stages of K in shared memory; a short K takes fewer, so that more blocks share an SM.
 const STAGES: u32 = 4;
+/// Bits of [`Params::ways`]: which operands are runs from multiples of 16 bytes on; whether results are whole runs of halves from multiples
+/// of 8 bytes on with nothing behind the product; whether what is added to them, and nothing else, lies so, too; and whether it is the
+/// sum's first operand.
+const WIDE: [u32; 2] = [1, 2];
+const EIGHTS: u32 = 4;
+const ADDS_EIGHTS: u32 = 8;
+const ADDS_FIRST: u32 = 16;
+/// Halves in 8 bytes.
+const EIGHT_BYTES: i64 = 4;
 /// K of a block in shared memory where one strand works on a tile, and where several do.
 const DEPTHS: [u32; 2] = [64, BLOCK_K];
 /// Outputs of a small tile along either side.
@@ -42,7 +52,7 @@ struct Params {
     depth: u32,
     range: u32,
     tiles: u32,
-    wide: u32,
+    ways: u32,
     rounds: u32,
 }
 
@@ -87,12 +97,37 @@ impl Reading {
     }
 }
 
+/// Whether the halves of a tensor are runs along the axis `columns`, each a multiple of 8 bytes from one.
+fn in_eights(address: u64, strides: &[i64; MAX_RANK], columns: usize) -> bool {
+    let beside = |axis: usize| axis == columns || strides[axis] % EIGHT_BYTES == 0;
+    strides[columns] == 1 && (0..MAX_RANK).all(beside) && address.is_multiple_of(2 * EIGHT_BYTES as u64)
+}
+
+/// How results are finished and stored: bits of [`Params::ways`].
+fn ending(product: &Matrices, tail: &Tail) -> u32 {
+    let axis = product.row_axis + 1;
+    let half = dtype_number(DType::F16);
+    let stored = product.y.dtype == half && in_eights(product.y.address, &product.y.strides, axis);
+    if !stored || i64::from(product.columns) % EIGHT_BYTES != 0 || product.bias.address != 0 {
+        return 0;
+    }
+    let sum = &tail.call[0];
+    let lies = |o: &TailOperand| o.source == FROM_MEMORY && o.dtype == half && in_eights(o.address, &o.strides, axis);
+    match tail.calls {
+        0 => EIGHTS,
+        1 if sum.function != binary_number(Binary::Add) => 0,
+        1 if sum.a.source == 0 && lies(&sum.b) => EIGHTS | ADDS_EIGHTS,
+        1 if sum.b.source == 0 && lies(&sum.a) => EIGHTS | ADDS_EIGHTS | ADDS_FIRST,
+        _ => 0,
+    }
+}
+
 impl Kernel for PairMma {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let side = u32::from(self.operator.tactic.tile.0.max(1));
         let splits = u32::from(self.operator.class.split_k.max(1));
-        // Small tiles have warps that share K out.
-        let strands = if side == SMALL_SIDE { u32::from(STRANDS) } else { 1 };
+        // Small tiles have warps that share K out, where it is.
+        let strands = if side == SMALL_SIDE && splits > 1 { u32::from(STRANDS) } else { 1 };
         let rounds = splits.div_ceil(strands);
         let Some(product) = Matrices::new(at, &self.operator, region, [side; 2])? else {
             return Ok(Vec::new());
@@ -100,12 +135,14 @@ impl Kernel for PairMma {
         let row_axis = product.row_axis;
         let of_a = Reading::of(&product.a, row_axis, row_axis + 1, product.start[row_axis]);
         let of_b = Reading::of(&product.b, row_axis + 1, row_axis, 0);
+        let tail = Tail::new(at, &self.operator)?;
+        let wide = |bit: usize, of: &Reading| if of.wide { WIDE[bit] } else { 0 };
         let params = Params {
             y: product.y,
             a: product.a,
             b: product.b,
             bias: product.bias,
-            tail: Tail::new(at, &self.operator)?,
+            tail,
             start: product.start,
             outer: product.outer,
             tiles_down: Divisor::new(product.tiles[0]),
@@ -116,7 +153,7 @@ impl Kernel for PairMma {
             depth: product.depth,
             range: self.operator.class.range(product.depth, BLOCK_K),
             tiles: product.count,
-            wide: u32::from(of_a.wide) | u32::from(of_b.wide) << 1,
+            ways: wide(0, &of_a) | wide(1, &of_b) | ending(&product, &tail),
             rounds,
         };
         let block = DEPTHS[usize::from(strands > 1)];

@@ -14,8 +14,9 @@ use bytemuck::{Pod, Zeroable};
 
 /// Ranges that a warp reduces side by side.
 const MAX_SPLITS: u32 = 32;
-/// Neighbours of a thread.
+/// Neighbours of a thread, and where they leave multiprocessors without a block.
 const GROUP: u32 = 8;
+const FEW: u32 = 2;
 /// Groups of neighbours of a block.
 const GROUPS: u32 = 8;
 /// Threads of a block, and the many ranges of one group of neighbours or of one row.
@@ -161,29 +162,34 @@ impl Reduce {
         })
     }
 
-    /// The parameters of a chunk of which neighbours along `axis` are reduced together.
-    fn columns(&self, at: &Addresses<'_>, mut outputs: ElementBox, axis: usize) -> Result<Params, BindError> {
+    /// The kernel of a chunk of which neighbours along `axis` are reduced together, and its parameters.
+    fn columns(&self, at: &Addresses<'_>, mut outputs: ElementBox, axis: usize) -> Result<(&'static str, Params), BindError> {
         let (first, neighbours) = self.beside(at, &mut outputs, axis)?;
         let params = self.params(at, outputs)?;
         let groups = if params.splits == THREADS { 1 } else { GROUPS };
-        let blocks = neighbours.div_ceil(groups * GROUP);
         let step = i64::from(GROUP);
         let others = (0..params.x.strides.len()).filter(|&a| a != axis);
         let grouped = others.map(|a| params.x.strides[a]).chain(params.steps).all(|s| s % step == 0);
         let aligned = params.x.address.is_multiple_of(16) && [first, neighbours].iter().all(|n| n.is_multiple_of(GROUP));
         let halves = input(&self.operator, 0)?.dtype == DType::F16;
-        Ok(Params {
-            frame: Frame {
-                tiles: outputs.count.checked_mul(blocks).ok_or(BindError::Large("a chunk"))?,
-                ..params.frame
-            },
+        let whole = halves && grouped && aligned;
+        let blocks = |each: u32| neighbours.div_ceil(groups * each);
+        let tiles = |each: u32| outputs.count.checked_mul(blocks(each)).ok_or(BindError::Large("a chunk"));
+        let (function, each) = match whole && tiles(GROUP)? < at.multiprocessors {
+            true => ("reduce_columns_twos", FEW),
+            false => ("reduce_columns_eights", GROUP),
+        };
+        let (tiles, blocks) = (tiles(each)?, blocks(each));
+        let params = Params {
+            frame: Frame { tiles, ..params.frame },
             groups: Divisor::new(blocks),
             axis: axis as u32,
             first,
             neighbours,
-            whole: u32::from(halves && grouped && aligned),
+            whole: u32::from(whole),
             ..params
-        })
+        };
+        Ok((function, params))
     }
 }
 
@@ -195,7 +201,10 @@ impl Kernel for Reduce {
         let outputs = ElementBox::new(output(&self.operator, 0)?, region)?;
         let (unit, function, threads, params) = match (self.ordered(at, outputs)?, self.walk.neighbours) {
             (Some(params), _) => ("reduce", "reduce_ordered", THREADS, params),
-            (None, Some(axis)) => ("reduce", "reduce_columns", THREADS, self.columns(at, outputs, axis)?),
+            (None, Some(axis)) => {
+                let (function, params) = self.columns(at, outputs, axis)?;
+                ("reduce", function, THREADS, params)
+            }
             (None, None) => match self.short(at, outputs)? {
                 Some(params) => ("reduce_short", "reduce_short", SHORT_THREADS, params),
                 None => ("reduce", "reduce_rows", THREADS, self.params(at, outputs)?),

@@ -1,17 +1,26 @@
-//! Softmax along any axis: `kernels/softmax.cu`, and `kernels/softmax_short.cu` for few elements.
+//! Softmax along any axis: `kernels/softmax.cu`, and without a tail `kernels/softmax_rows.cu` and `kernels/softmax_short.cu` for rows
+//! that registers hold.
 
 use super::frame::{ElementBox, Frame, THREADS};
 use super::operands::{check, head, input, output};
-use super::views::DeviceView;
+use super::views::{DeviceView, strides};
 use super::{Addresses, BindError, Kernel, Launch};
+use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region};
+use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
 /// Threads of a row.
 const LANES: u32 = 16;
 /// Most elements of rows that a thread keeps: there is a kernel for each.
 const SHORT: [u32; 4] = [4, 8, 16, 32];
+/// Elements from which on threads share a row that one could keep, unless rows alone keep the GPU busy.
+const FEWEST_SHARED: u32 = 9;
+/// Most elements of rows that threads keep together, and how many threads: there is a kernel for each.
+const ROWS: [(u32, u32); 6] = [(32, 16), (64, 16), (128, 32), (256, 32), (512, 32), (1024, 32)];
+/// Elements from which on a block a row is faster, where there are no more rows than multiprocessors.
+const LONG: u32 = 257;
 /// Threads of a long row, and most of them where there are no more rows than multiprocessors.
 const WIDE_THREADS: u32 = 256;
 const ALONE_THREADS: u32 = 1024;
@@ -27,6 +36,25 @@ struct Params {
     y_step: i64,
     extent: u32,
     axis: u32,
+}
+
+/// Of rows without a tail.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct RowsParams {
+    x: u64,
+    y: u64,
+    x_row: i64,
+    y_row: i64,
+    x_step: i32,
+    y_step: i32,
+    extent: u32,
+    tiles: u32,
+    x_dtype: u32,
+    padding: u32,
+    rows: ElementBox,
+    x_strides: [i64; MAX_RANK],
+    y_strides: [i64; MAX_RANK],
 }
 
 struct Softmax {
@@ -46,6 +74,46 @@ pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     }))
 }
 
+impl Softmax {
+    /// The launch of rows that threads keep together; `None` where others are faster, or take any tail.
+    fn rows(&self, at: &Addresses<'_>, rows: ElementBox, width: u16) -> Result<Option<Launch>, BindError> {
+        let (from, to) = (input(&self.operator, 0)?, output(&self.operator, 0)?);
+        let extent = to.layout.shape.dim(self.axis);
+        let few = rows.count <= at.multiprocessors;
+        let busy = rows.count > at.multiprocessors.saturating_mul(THREADS);
+        let kept = SHORT.iter().any(|&most| extent <= most);
+        let others =
+            self.operator.calls.len() > 1 || to.dtype != DType::F16 || few && extent >= LONG || kept && (busy || extent < FEWEST_SHARED);
+        let Some((most, lanes)) = ROWS.into_iter().find(|&(most, _)| extent <= most && !others) else {
+            return Ok(None);
+        };
+        let (x, y) = (DeviceView::new(at, from)?, DeviceView::new(at, to)?);
+        let (x_strides, y_strides) = (strides(from), strides(to));
+        let (Ok(x_step), Ok(y_step)) = (i32::try_from(x_strides[self.axis]), i32::try_from(y_strides[self.axis])) else {
+            return Ok(None);
+        };
+        let even = rows.even(&x_strides).zip(rows.even(&y_strides));
+        let ((x_first, x_row), (y_first, y_row)) = even.unwrap_or_default();
+        let params = RowsParams {
+            x: x.address.wrapping_add_signed(x_first * from.dtype.bytes() as i64),
+            y: y.address.wrapping_add_signed(y_first * to.dtype.bytes() as i64),
+            x_row,
+            y_row,
+            x_step,
+            y_step,
+            extent,
+            tiles: rows.count.div_ceil(THREADS / lanes),
+            x_dtype: x.dtype,
+            padding: 0,
+            rows,
+            x_strides,
+            y_strides,
+        };
+        let function = format!("softmax_rows_{most}");
+        Ok(Some(Launch::new("softmax_rows", function, params.tiles, width, THREADS, &params)))
+    }
+}
+
 impl Kernel for Softmax {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         let y = output(&self.operator, 0)?;
@@ -54,6 +122,9 @@ impl Kernel for Softmax {
             return Ok(Vec::new());
         }
         let extent = y.layout.shape.dim(self.axis);
+        if let Some(launch) = self.rows(at, rows, width)? {
+            return Ok(vec![launch]);
+        }
         let wide = WIDE.contains(&extent);
         let short = SHORT
             .into_iter()
@@ -100,6 +171,7 @@ mod tests {
     #[test]
     fn the_struct_has_the_sources_bytes() {
         assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 24);
+        assert_eq!(std::mem::size_of::<RowsParams>(), 32 + 24 + 104 + 96);
         let most = format!("constexpr u32 WIDE_THREADS = {ALONE_THREADS};");
         assert!(include_str!("../kernels/softmax.cu").contains(&most));
     }

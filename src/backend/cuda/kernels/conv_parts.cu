@@ -91,6 +91,7 @@ struct PartLoader {
     i32 rows[C::ROUNDS];     // their rows and pixels in the input
     i32 pixels[C::ROUNDS];
     const Piece* piece;      // of the next block
+    Piece ahead;             // the same, there before its block is asked for
     u64 weights;
     u64 weight_step;         // bytes from round to round
     u32 readable;            // rows of weights from this thread's first on
@@ -108,15 +109,18 @@ struct PartLoader {
             bases[i] = static_cast<i32>(at.batch) * p.x_batch + rows[i] * p.x_row + pixels[i] * p.x_pixel;
         }
         piece = reinterpret_cast<const Piece*>(p.pieces) + part.pieces + column;
+        ahead = *piece;
         const u32 first = across * C::BN + line;
         readable = part.channels > first ? part.channels - first : 0;
         weights = p.weights + 2 * (part.weights + static_cast<u64>(first) * part.pitch + column * PIECE);
         weight_step = 2ull * C::STEP * part.pitch;
     }
 
-    // Copies the next block of K to the stage at `shared`.
-    __device__ __forceinline__ void load(const ConvParts& p, u32 shared) {
-        const Piece e = *piece;
+    // Copies the next block of K to the stage at `shared`; there is another behind it unless it is the `last`.
+    __device__ __forceinline__ void load(const ConvParts& p, u32 shared, bool last) {
+        const Piece e = ahead;
+        piece += C::PIECES;
+        if (!last) ahead = *piece;
         // Of a piece that is zero this is any number, as nothing is read.
         const u32 offset = static_cast<u32>(e.row) * p.x_row + static_cast<u32>(e.pixel) * p.x_pixel + e.channel;
 #pragma unroll
@@ -131,7 +135,6 @@ struct PartLoader {
                         i * C::STEP < readable ? 16 : 0);
             }
         }
-        piece += C::PIECES;
         weights += C::BK * 2;
     }
 };
@@ -157,14 +160,14 @@ __device__ __forceinline__ void sum_products(const ConvParts& p, const Part& par
     const u32 blocks = (part.depth + C::BK - 1) / C::BK;
 #pragma unroll
     for (u32 s = 0; s + 1 < C::STAGES; ++s) {
-        if (s < blocks) loader.load(p, ring + s * C::STAGE_BYTES);
+        if (s < blocks) loader.load(p, ring + s * C::STAGE_BYTES, s + 1 == blocks);
         commit_copies();
     }
     u32 reading = 0, writing = (C::STAGES - 1) * C::STAGE_BYTES;
     for (u32 block = 0; block < blocks; ++block) {
         wait_copies<C::STAGES - 2>();
         __syncthreads();
-        if (block + C::STAGES - 1 < blocks) loader.load(p, ring + writing);
+        if (block + C::STAGES - 1 < blocks) loader.load(p, ring + writing, block + C::STAGES == blocks);
         commit_copies();
         writing = writing == (C::STAGES - 1) * C::STAGE_BYTES ? 0 : writing + C::STAGE_BYTES;
 #pragma unroll

@@ -6,8 +6,10 @@
 // threads go along axis 0: they read the same lines, and write whole ones.
 #include "chain.cuh"
 #include "elementwise.cuh"
+#include "parameters.cuh"
 
 extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS) elementwise(const __grid_constant__ Elementwise p) {
+    bring_parameters<ELEMENTWISE_FRONT, ELEMENTWISE_BACK>(p);
     wait_for_predecessors();
     release_successors();
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {

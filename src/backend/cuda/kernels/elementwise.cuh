@@ -19,4 +19,7 @@ struct Elementwise {
     u32 padding;
 };
 
+// What every launch needs: what stands before the tail's calls, and behind them.
+constexpr u32 ELEMENTWISE_FRONT = sizeof(View) + sizeof(TailCall) + 16, ELEMENTWISE_BACK = sizeof(Divisor) * MAX_RANK + 24;
+
 static_assert(sizeof(Elementwise) == 88 + 152 + 1080 + 72 + 24, "mirrored in bind/elementwise.rs");

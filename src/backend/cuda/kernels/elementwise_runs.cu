@@ -8,6 +8,7 @@
 #include "divide.cuh"
 #include "elementwise.cuh"
 #include "elementwise_halves.cuh"
+#include "parameters.cuh"
 
 constexpr u32 NEAR = 3;  // axes that most chains have left
 
@@ -136,10 +137,7 @@ __device__ __forceinline__ void elementwise_chain(const Elementwise& p, const Pl
 
 template <u32 RUNS, u32 AXES>
 __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
-    wait_for_predecessors();
-    release_successors();
-    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        Places<RUNS, AXES> places;
+    const auto find = [&](u32 tile, Places<RUNS, AXES>& places) {
         places.present = 0;
 #pragma unroll
         for (u32 r = 0; r < RUNS; ++r) {
@@ -153,6 +151,14 @@ __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
                 rest = above;
             }
         }
+    };
+    Places<RUNS, AXES> places;
+    bring_parameters<ELEMENTWISE_FRONT, ELEMENTWISE_BACK>(p);
+    find(blockIdx.x, places);
+    wait_for_predecessors();
+    release_successors();
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        if (tile != blockIdx.x) find(tile, places);
         float values[8 * RUNS];
         elementwise_chain(p, places, values);
 #pragma unroll

@@ -1,25 +1,30 @@
 // Matrix products of two computed tensors of halves with any strides, on tensor cores.
 //
 // A block computes a tile of one matrix. Either operand goes into shared memory as it lies, along its rows or along its columns,
-// and is turned on its way into the registers; what is in runs neither of 16 bytes nor of 8 is gathered. Where outputs are few and K is long,
-// the four warps of a block are strands: each sums a range of K for the whole tile, and the ranges are added in ascending order. Of a
-// very long K there are more ranges than strands: they are summed in rounds, one after another, or side by side by the blocks of a
-// cluster, which then share out the outputs and read each other's sums. Of a short K that is one range, the first strand sums it, and
-// the others help to finish small tiles.
+// and is turned on its way into the registers (pair_load.cuh). The four warps of a block have a quarter of the tile each. Where outputs are
+// few and K is long, they are strands: each brings and sums a range of K for the whole tile, and the ranges are added in ascending order. Of
+// a very long K there are more ranges than strands: they are summed in rounds, one after another, or side by side by the blocks of a
+// cluster, which then share out the outputs and read each other's sums.
 // Every sum takes sixteen k at a time in ascending order, whatever the tile; then come the bias and the tail, in f32.
 #include "chain.cuh"
 #include "cluster.cuh"
 #include "divide.cuh"
+#include "pair_load.cuh"
+#include "parameters.cuh"
 #include "tail.cuh"
-#include "turned.cuh"
 
 constexpr u32 PAIR_THREADS = 128;
-constexpr u32 WARP_SIDE = 32;  // outputs of a warp, along rows and along columns
 constexpr u32 STAGES = 4;
 
 // Of a block of K in shared memory, as many as the smallest GPU's has room for.
 template <u32 STRANDS>
 constexpr u32 DEPTH_OF = STRANDS == 1 ? 64 : 32;
+
+// Bits of PairMma::ways.
+constexpr u32 A_WIDE = 1, B_WIDE = 2;  // runs from multiples of 16 bytes on, in the order in which they are read
+constexpr u32 EIGHTS = 4;              // results are whole runs of halves from multiples of 8 bytes on, with nothing behind the product
+constexpr u32 ADDS_EIGHTS = 8;         // but the sum with a tensor that lies so, too
+constexpr u32 ADDS_FIRST = 16;         // which is the sum's first operand
 
 struct PairMma {
     View y;
@@ -37,91 +42,16 @@ struct PairMma {
     u32 depth;
     u32 range;                // of K that a strand sums in a round
     u32 tiles;
-    u32 wide;                 // bits: a, b are runs from multiples of 16 bytes on, in the order in which they are read
+    u32 ways;
     u32 rounds;
 };
+
+// What every launch needs: what stands before the tail's second call, and behind its last.
+constexpr u32 PAIR_FRONT = 4 * sizeof(View) + 16 + sizeof(TailCall), PAIR_BACK = 152;
 
 static_assert(sizeof(PairMma) == 4 * 88 + 1080 + 24 + 72 + 24 + 32, "mirrored in bind/pair_mma.rs");
 
 extern __shared__ uint4 shared_pieces[];
-
-// Elements of a block of K of one strand: SIDE lines of K, or K lines of SIDE where the operand is turned.
-template <u32 SIDE, u32 DEPTH, bool TURNED>
-constexpr u32 BLOCK = TURNED ? DEPTH * (SIDE + ROW_GAP) : SIDE * (DEPTH + ROW_GAP);
-
-// Copies 8 bytes from device to shared memory in the background; `bytes` of them are read, the rest is zero.
-__device__ __forceinline__ void copy_8(u32 shared, u64 address, u32 bytes) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(address), "r"(bytes) : "memory");
-}
-
-// fetch_rows for rows that are not wide: runs from multiples of 8 bytes on come in the background; of others the halves of several
-// pieces are in flight together.
-template <u32 ROWS, u32 COLUMNS>
-__device__ __forceinline__ void fetch_narrow(u32 shared, const Rows& from) {
-    constexpr u32 PIECES = COLUMNS / 8, DOWN = PAIR_THREADS / PIECES, TURNS = ROWS / DOWN;
-    static_assert(PAIR_THREADS % PIECES == 0 && ROWS % DOWN == 0, "threads have whole rows between them");
-    // A thread stays at its piece of a row and goes down.
-    const u32 at = threadIdx.x % PIECES * 8, left = at < from.length ? from.length - at : 0;
-    const u32 count = left < 8 ? left : 8;
-    u32 row = threadIdx.x / PIECES;
-    u32 to = shared + 2 * (row * (COLUMNS + ROW_GAP) + at);
-    u64 address = from.address + static_cast<u64>(2 * (static_cast<i64>(row) * from.step + static_cast<i64>(at) * from.inner));
-    const u64 step = static_cast<u64>(2 * DOWN * from.step);
-    const auto down = [&] { row += DOWN, to += 2 * DOWN * (COLUMNS + ROW_GAP), address += step; };
-    if (from.inner == 1 && from.step % 4 == 0 && from.address % 8 == 0) {
-#pragma unroll
-        for (u32 turn = 0; turn < TURNS; ++turn) {
-            const u32 low = row >= from.rows ? 0 : count < 4 ? count : 4, high = row >= from.rows || count < 4 ? 0 : count - 4;
-            copy_8(to, low > 0 ? address : from.address, 2 * low);
-            copy_8(to + 8, high > 0 ? address + 8 : from.address, 2 * high);
-            down();
-        }
-        return;
-    }
-    constexpr u32 TOGETHER = TURNS < 4 ? TURNS : 4;
-#pragma unroll 1
-    for (u32 turn = 0; turn < TURNS; turn += TOGETHER) {
-        u16 halves[TOGETHER][8];
-#pragma unroll
-        for (u32 i = 0; i < TOGETHER; ++i) {
-#pragma unroll
-            for (u32 k = 0; k < 8; ++k) {
-                const bool there = row + i * DOWN < from.rows && k < count;
-                halves[i][k] = there ? *pointer_to<u16>(address + i * step, static_cast<i64>(k) * from.inner) : 0;
-            }
-        }
-#pragma unroll
-        for (u32 i = 0; i < TOGETHER; ++i) {
-            u32 words[4];
-#pragma unroll
-            for (u32 k = 0; k < 4; ++k) words[k] = halves[i][2 * k] | static_cast<u32>(halves[i][2 * k + 1]) << 16;
-            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
-            down();
-        }
-    }
-}
-
-// ROWS rows of COLUMNS halves.
-template <u32 ROWS, u32 COLUMNS>
-__device__ __forceinline__ void fetch_some(u32 shared, const Rows& from) {
-    if (from.wide) {
-        fetch_rows<ROWS, COLUMNS, PAIR_THREADS>(shared, from, 0);
-    } else {
-        fetch_narrow<ROWS, COLUMNS>(shared, from);
-    }
-}
-
-// An operand of a strand from `k` on, as far as `end`: `line` elements apart along its rows or columns, `step` along K.
-template <u32 SIDE, u32 DEPTH, bool TURNED>
-__device__ __forceinline__ void fetch_block(u32 shared, u64 address, i64 line, i64 step, u32 lines, u32 k, u32 end, bool wide) {
-    const u32 left = k < end ? end - k : 0;
-    const u64 from = address + 2 * static_cast<i64>(left > 0 ? k : 0) * step;
-    if constexpr (TURNED) {
-        fetch_some<DEPTH, SIDE>(shared, Rows{from, step, line, left, lines, wide});
-    } else {
-        fetch_some<SIDE, DEPTH>(shared, Rows{from, line, step, lines, left, wide});
-    }
-}
 
 // Bias and tail of `count` neighbours. Out of line, so that kernels share the interpreter.
 __device__ __noinline__ void follow(const PairMma& p, float (&values)[8], const u32 (&at)[MAX_RANK], u32 count) {
@@ -171,6 +101,19 @@ __device__ __forceinline__ void load_remote_sums(float (&values)[8], u32 from) {
     values[4] = high.x, values[5] = high.y, values[6] = high.z, values[7] = high.w;
 }
 
+// Eight results, or four, from a multiple of 8 bytes on.
+__device__ __forceinline__ void store_eights(u64 to, u32 count, const float (&v)[8]) {
+    *reinterpret_cast<uint2*>(to) = make_uint2(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]));
+    if (count > 4) *reinterpret_cast<uint2*>(to + 8) = make_uint2(two_rounded(v[4], v[5]), two_rounded(v[6], v[7]));
+}
+
+// What is added to eight results, or to four.
+__device__ __forceinline__ uint4 load_eights(u64 from, u32 count) {
+    const uint2 low = *reinterpret_cast<const uint2*>(from);
+    const uint2 high = count > 4 ? *reinterpret_cast<const uint2*>(from + 8) : make_uint2(0, 0);
+    return make_uint4(low.x, low.y, high.x, high.y);
+}
+
 // SIDE outputs of a tile along rows and columns. A is turned where its rows lie side by side, B where its columns do not. MATES blocks
 // are a cluster and sum a round each; one alone sums all rounds.
 template <u32 SIDE, u32 STRANDS, u32 MATES, bool A_TURNED, bool B_TURNED>
@@ -178,21 +121,27 @@ __device__ __forceinline__ void pair(const PairMma& p) {
     constexpr u32 DEPTH = DEPTH_OF<STRANDS>;
     constexpr u32 A_BLOCK = BLOCK<SIDE, DEPTH, A_TURNED>, B_BLOCK = BLOCK<SIDE, DEPTH, !B_TURNED>;
     constexpr u32 STAGE = STRANDS * (A_BLOCK + B_BLOCK), PITCH = SIDE + ROW_GAP;
-    constexpr u32 ACROSS = SIDE / WARP_SIDE;
-    constexpr u32 GROUPS = SIDE * (SIDE / 8);  // of eight outputs
+    constexpr u32 WARP_SIDE = STRANDS > 1 ? SIDE : SIDE / 2, PARTS = WARP_SIDE / 16;  // of a warp, and in sixteens
+    constexpr u32 LOADERS = PAIR_THREADS / STRANDS;
+    constexpr u32 GROUPS = SIDE * (SIDE / 8), EACH = MATES > 1 ? 1 : GROUPS / PAIR_THREADS;  // of eight outputs, and of a thread
     static_assert(STRANDS == 1 || GROUPS == PAIR_THREADS, "each thread adds a group");
     const u32 stages = shared_address(shared_pieces);
     float* const sums = reinterpret_cast<float*>(shared_pieces);  // in place of the stages, a tile a strand
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const u32 strand = STRANDS > 1 ? warp : 0;
-    const u32 down = STRANDS > 1 ? 0 : warp / ACROSS * WARP_SIDE, across = STRANDS > 1 ? 0 : warp % ACROSS * WARP_SIDE;
+    const u32 down = STRANDS > 1 ? 0 : warp / 2 * WARP_SIDE, across = STRANDS > 1 ? 0 : warp % 2 * WARP_SIDE;
     const u32 column_axis = p.row_axis + 1;
     const i64 a_row = p.a.strides[p.row_axis], a_k = p.a.strides[column_axis];
     const i64 b_k = p.b.strides[p.row_axis], b_column = p.b.strides[column_axis];
+    const i64 y_row = p.y.strides[p.row_axis], y_column = p.y.strides[column_axis];
+    const TailOperand &one = p.tail.call[0].a, &other = p.tail.call[0].b;
+    const bool adds_first = (p.ways & ADDS_FIRST) != 0;
+    const u64 addends_of = adds_first ? one.address : other.address;
+    const i64 addend_row = adds_first ? one.strides[p.row_axis] : other.strides[p.row_axis];
     const u32 turns = (p.range + DEPTH - 1) / DEPTH;
-    wait_for_predecessors();
-    release_successors();
-    for (u32 tile = blockIdx.x / MATES; tile < p.tiles; tile += gridDim.x / MATES) {
+    bring_parameters<PAIR_FRONT, PAIR_BACK>(p);
+    const u32 first_tile = blockIdx.x / MATES;
+    for (u32 tile = first_tile; tile < p.tiles; tile += gridDim.x / MATES) {
         const u32 strip = divide(tile, p.tiles_across);
         const u32 first_column = (tile - strip * p.tiles_across.divisor) * SIDE;
         u32 rest = divide(strip, p.tiles_down);
@@ -205,50 +154,52 @@ __device__ __forceinline__ void pair(const PairMma& p) {
             at[axis] = axis < p.row_axis ? p.start[axis] + rest - above * p.outer[axis].divisor : 0;
             rest = above;
         }
-        const u64 a = p.a.address + 2 * (element_of(p.a.strides, at) + static_cast<i64>(p.start[p.row_axis] + first_row) * a_row);
+        const i64 row_of_all = p.start[p.row_axis] + first_row;
+        const u64 a = p.a.address + 2 * (element_of(p.a.strides, at) + row_of_all * a_row);
         const u64 b = p.b.address + 2 * (element_of(p.b.strides, at) + static_cast<i64>(first_column) * b_column);
+        const i64 y = element_of(p.y.strides, at) + row_of_all * y_row + static_cast<i64>(first_column) * y_column;
         const u32 rows = p.rows - first_row, columns = p.columns - first_column;
-        // Beyond the last turn an empty group, so that groups and turns count alike.
-        const auto fetch = [&](u32 round, u32 turn) {
-            if (turn >= turns) return commit_copies();
-            u32 to = stages + 2 * (turn % STAGES * STAGE);
-#pragma unroll
-            for (u32 s = 0; s < STRANDS; ++s) {
-                const u32 number = round * STRANDS + s;
-                const u32 k = number * p.range + turn * DEPTH, most = (number + 1) * p.range, end = most < p.depth ? most : p.depth;
-                fetch_block<SIDE, DEPTH, A_TURNED>(to, a, a_row, a_k, rows, k, end, p.wide & 1);
-                fetch_block<SIDE, DEPTH, !B_TURNED>(to + 2 * A_BLOCK, b, b_column, b_k, columns, k, end, p.wide & 2);
-                to += 2 * (A_BLOCK + B_BLOCK);
-            }
-            commit_copies();
-        };
+        const u32 thread = threadIdx.x % LOADERS;
+        const PairLoader<SIDE, DEPTH, A_TURNED, LOADERS> from_a(Lines{a, a_row, a_k, rows, (p.ways & A_WIDE) != 0}, thread);
+        const PairLoader<SIDE, DEPTH, !B_TURNED, LOADERS> from_b(Lines{b, b_column, b_k, columns, (p.ways & B_WIDE) != 0}, thread);
+        // Where the tile lies is known before the wait.
+        if (tile == first_tile) {
+            settle(static_cast<u32>(from_a.address) ^ static_cast<u32>(from_b.address) ^ static_cast<u32>(y));
+            wait_for_predecessors();
+            release_successors();
+        }
         // Ranges behind the end of K add nothing, nor a zero.
         const auto is_live = [&](u32 round, u32 s) { return round * STRANDS + s == 0 || (round * STRANDS + s) * p.range < p.depth; };
         float total[8];  // of a thread's group, over the rounds
         const auto group_at = [&](u32 i) { return i / (SIDE / 8) * PITCH + i % (SIDE / 8) * 8; };
+        const auto is_there = [&](u32 i) { return i / (SIDE / 8) < rows && i % (SIDE / 8) * 8 < columns; };
+        const auto count_of = [&](u32 i) { return columns - i % (SIDE / 8) * 8 < 8 ? columns - i % (SIDE / 8) * 8 : 8; };
+        uint4 addends[EACH];
+        const i64 addend_first = (adds_first ? element_of(one.strides, at) : element_of(other.strides, at)) + row_of_all * addend_row + first_column;
+        const auto addend = [&](u32 i) {
+            const i64 element = addend_first + i / (SIDE / 8) * addend_row + i % (SIDE / 8) * 8;
+            const bool there = (p.ways & ADDS_EIGHTS) && is_there(i);
+            return there ? load_eights(addends_of + 2 * static_cast<u64>(element), count_of(i)) : make_uint4(0, 0, 0, 0);
+        };
         const u32 first_round = MATES > 1 ? cluster_rank() : 0, last_round = MATES > 1 ? first_round : p.rounds - 1;
 #pragma unroll 1
         for (u32 round = first_round; round <= last_round; ++round) {
-            float d[2][4][4];
+            float d[PARTS][2 * PARTS][4];
 #pragma unroll
-            for (u32 i = 0; i < 32; ++i) d[i / 16][i / 4 % 4][i % 4] = 0.0f;
-            __syncthreads();
-#pragma unroll 1
-            for (u32 next = 0; next < turns + STAGES - 1; ++next) {
-                const bool full = next + 1 >= STAGES;
-                if (full) {
-                    wait_copies<STAGES - 2>();
-                    __syncthreads();  // everybody's copies are there, and the stage before has been read
-                }
-                fetch(round, next);
-                if (!full) continue;
-                const u32 turn = next + 1 - STAGES;
-                const u32 at_a = stages + 2 * (turn % STAGES * STAGE + strand * (A_BLOCK + B_BLOCK)), at_b = at_a + 2 * A_BLOCK;
+            for (u32 i = 0; i < PARTS * 2 * PARTS * 4; ++i) d[i / (8 * PARTS)][i / 4 % (2 * PARTS)][i % 4] = 0.0f;
+            const u32 from = (round * STRANDS + strand) * p.range;
+            const u32 end = from + p.range < p.depth ? from + p.range : p.depth;
+            auto load_a = from_a;
+            auto load_b = from_b;
+            load_a.skip(from), load_b.skip(from);
+            const auto stage_of = [&](u32 turn) { return stages + 2 * (turn % STAGES * STAGE + strand * (A_BLOCK + B_BLOCK)); };
+            const auto multiply_stage = [&](u32 at_a) {
+                const u32 at_b = at_a + 2 * A_BLOCK;
 #pragma unroll
                 for (u32 k = 0; k < DEPTH; k += 16) {
-                    u32 x[2][4], w[2][4];
+                    u32 x[PARTS][4], w[PARTS][4];
 #pragma unroll
-                    for (u32 i = 0; i < 2; ++i) {
+                    for (u32 i = 0; i < PARTS; ++i) {
                         const u32 m = down + i * 16, n = across + i * 16;
                         if constexpr (A_TURNED) {
                             load_matrices_turned(x[i], at_a + 2 * ((k + lane % 8 + lane / 16 * 8) * PITCH + m + lane / 8 % 2 * 8));
@@ -262,20 +213,56 @@ __device__ __forceinline__ void pair(const PairMma& p) {
                         }
                     }
 #pragma unroll
-                    for (u32 i = 0; i < 2; ++i) {
+                    for (u32 i = 0; i < PARTS; ++i) {
 #pragma unroll
-                        for (u32 j = 0; j < 4; ++j) multiply(d[i][j], x[i], w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]);
+                        for (u32 j = 0; j < 2 * PARTS; ++j) multiply(d[i][j], x[i], w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]);
                     }
                 }
+            };
+            // Beyond the last turn an empty group, so that groups and turns count alike.
+            const auto sum = [&](auto wide) {
+                constexpr bool WIDE = decltype(wide)::VALUE;
+                const auto fetch = [&](u32 turn) {
+                    if (turn < turns) {
+                        const u32 to = stage_of(turn), k = from + turn * DEPTH, left = k < end ? end - k : 0;
+                        load_a.template load<WIDE>(to, left), load_b.template load<WIDE>(to + 2 * A_BLOCK, left);
+                    }
+                    commit_copies();
+                };
+#pragma unroll 1
+                for (u32 turn = 0; turn + 1 < STAGES; ++turn) fetch(turn);
+#pragma unroll 1
+                for (u32 turn = 0; turn < turns; ++turn) {
+                    wait_copies<STAGES - 2>();
+                    // All copies of the block are there, of strands those of the warp, and the stage before has been read.
+                    if (STRANDS > 1) {
+                        __syncwarp();
+                    } else {
+                        __syncthreads();
+                    }
+                    fetch(turn + STAGES - 1);
+                    multiply_stage(stage_of(turn));
+                }
+            };
+            __syncthreads();
+            if ((p.ways & (A_WIDE | B_WIDE)) == (A_WIDE | B_WIDE)) {
+                sum(Truth<true>{});
+            } else {
+                sum(Truth<false>{});
+            }
+            // What is added comes while the sums change hands.
+            if (round == last_round && MATES == 1) {
+#pragma unroll
+                for (u32 g = 0; g < EACH; ++g) addends[g] = addend(threadIdx.x + g * PAIR_THREADS);
             }
             __syncthreads();
 #pragma unroll
-            for (u32 i = 0; i < 2; ++i) {
+            for (u32 i = 0; i < PARTS; ++i) {
 #pragma unroll
                 for (u32 half = 0; half < 2; ++half) {
                     float* const to = sums + (strand * SIDE + down + i * 16 + half * 8 + lane / 4) * PITCH + across + lane % 4 * 2;
 #pragma unroll
-                    for (u32 j = 0; j < 4; ++j) *reinterpret_cast<float2*>(to + j * 8) = make_float2(d[i][j][2 * half], d[i][j][2 * half + 1]);
+                    for (u32 j = 0; j < 2 * PARTS; ++j) *reinterpret_cast<float2*>(to + j * 8) = make_float2(d[i][j][2 * half], d[i][j][2 * half + 1]);
                 }
             }
             __syncthreads();
@@ -289,29 +276,55 @@ __device__ __forceinline__ void pair(const PairMma& p) {
                 }
             }
         }
-        const i64 y_row = p.y.strides[p.row_axis], y_column = p.y.strides[column_axis];
-        const i64 y = element_of(p.y.strides, at) + static_cast<i64>(p.start[p.row_axis] + first_row) * y_row + static_cast<i64>(first_column) * y_column;
-        const auto finish = [&](float (&values)[8], u32 i) {
-            const u32 row = i / (SIDE / 8), column = i % (SIDE / 8) * 8;
-            if (row >= rows || column >= columns) return;
-            const u32 left = columns - column, count = left < 8 ? left : 8;
+        const auto finish_eights = [&](float (&values)[8], u32 i, uint4 addend) {
+            if (!is_there(i)) return;
+            if (p.ways & ADDS_EIGHTS) {
+                float others[8];
+                widen(addend, others);
+                tail_round(p.tail.head_rounded, values);
+#pragma unroll
+                for (u32 j = 0; j < 8; ++j) values[j] = __fadd_rn(values[j], others[j]);
+            }
+            const i64 element = y + i / (SIDE / 8) * y_row + i % (SIDE / 8) * 8;
+            store_eights(p.y.address + 2 * static_cast<u64>(element), count_of(i), values);
+        };
+        const auto finish_any = [&](float (&values)[8], u32 i) {
+            if (!is_there(i)) return;
+            const u32 row = i / (SIDE / 8), column = i % (SIDE / 8) * 8, count = count_of(i);
             if (p.bias.address != 0 || p.tail.calls > 0) follow_at(p, values, at, first_row + row, first_column + column, count);
             store_run(p.y.address, p.y.dtype, y + row * y_row + column * y_column, count, values, y_column);
         };
+        const auto finish = [&](float (&values)[8], u32 i, uint4 addend) {
+            if (p.ways & EIGHTS) {
+                finish_eights(values, i, addend);
+            } else {
+                finish_any(values, i);
+            }
+        };
         if constexpr (STRANDS == 1) {
+            float values[8];
+            if (p.ways & EIGHTS) {
+#pragma unroll
+                for (u32 g = 0; g < EACH; ++g) {
+                    load_sums(values, sums + group_at(threadIdx.x + g * PAIR_THREADS));
+                    finish_eights(values, threadIdx.x + g * PAIR_THREADS, addends[g]);
+                }
+            } else {
 #pragma unroll 1
-            for (u32 i = threadIdx.x; i < GROUPS; i += PAIR_THREADS) {
-                float values[8];
-                load_sums(values, sums + group_at(i));
-                finish(values, i);
+                for (u32 i = threadIdx.x; i < GROUPS; i += PAIR_THREADS) {
+                    load_sums(values, sums + group_at(i));
+                    finish_any(values, i);
+                }
             }
         } else if constexpr (MATES == 1) {
-            finish(total, threadIdx.x);
+            finish(total, threadIdx.x, addends[0]);
         } else {
             constexpr u32 OWN = GROUPS / MATES;
+            const u32 i = first_round * OWN + threadIdx.x;
+            if (threadIdx.x < OWN) addends[0] = addend(i);
             cluster_meet();
             if (threadIdx.x < OWN) {
-                const u32 i = first_round * OWN + threadIdx.x, from = stages + 4 * group_at(i);
+                const u32 from = stages + 4 * group_at(i);
 #pragma unroll 1
                 for (u32 mate = 0; mate < MATES; ++mate) {
                     float more[STRANDS][8];
@@ -323,7 +336,7 @@ __device__ __forceinline__ void pair(const PairMma& p) {
                         if (is_live(mate, s)) gather_sums(total, more[s], mate == 0 && s == 0);
                     }
                 }
-                finish(total, i);
+                finish(total, i, addends[0]);
             }
             cluster_meet();  // nobody writes its sums anew, or ends, while others read them
         }
@@ -331,7 +344,7 @@ __device__ __forceinline__ void pair(const PairMma& p) {
 }
 
 #define PAIR(NAME, SIDE, STRANDS, MATES, A_TURNED, B_TURNED)                                                          \
-    extern "C" __global__ void __launch_bounds__(PAIR_THREADS) NAME(const __grid_constant__ PairMma p) {              \
+    extern "C" __global__ void __launch_bounds__(PAIR_THREADS, 4) NAME(const __grid_constant__ PairMma p) {              \
         pair<SIDE, STRANDS, MATES, A_TURNED, B_TURNED>(p);                                                            \
     }
 
@@ -340,6 +353,10 @@ PAIR(pair_64_1_00, 64, 1, 1, false, false)
 PAIR(pair_64_1_01, 64, 1, 1, false, true)
 PAIR(pair_64_1_10, 64, 1, 1, true, false)
 PAIR(pair_64_1_11, 64, 1, 1, true, true)
+PAIR(pair_32_1_00, 32, 1, 1, false, false)
+PAIR(pair_32_1_01, 32, 1, 1, false, true)
+PAIR(pair_32_1_10, 32, 1, 1, true, false)
+PAIR(pair_32_1_11, 32, 1, 1, true, true)
 PAIR(pair_32_4_00, 32, 4, 1, false, false)
 PAIR(pair_32_4_01, 32, 4, 1, false, true)
 PAIR(pair_32_4_10, 32, 4, 1, true, false)

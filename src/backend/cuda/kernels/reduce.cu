@@ -5,90 +5,159 @@
 constexpr u32 REDUCE_GROUPS = 8;                    // of neighbours in a block
 constexpr u32 REDUCE_THREADS = MAX_SPLITS * REDUCE_GROUPS;
 constexpr u32 MANY_SPLITS = REDUCE_THREADS;         // of one group of neighbours in a block, or of one row
-constexpr u32 REDUCE_BATCH = 8;                     // loads that a thread has in flight
+constexpr u32 MANY_RUNS = MANY_SPLITS / MAX_SPLITS;
+constexpr u32 RUN_PITCH = MAX_SPLITS + 1;           // of a run of ranges in shared memory: the same range of others lies in other banks
+constexpr u32 REDUCE_BYTES = 128;                   // that a thread has in flight
 constexpr u32 REDUCE_ROWS = REDUCE_THREADS / 32;    // of up to MAX_SPLITS ranges in a block
 constexpr u32 ORDERED = 32;                         // outputs of a block whose elements are taken in one range
 constexpr u32 ORDERED_STEP = 64;                    // elements of each that come at once
 constexpr u32 ORDERED_STAGES = 4;                   // steps in shared memory
 
-// Takes the elements of a range in order, for `present` neighbours.
-__device__ __forceinline__ void reduce_range(const Reduce& p, i64 from, u32 present, u32 first, u32 end, float (&v)[GROUP]) {
-    const auto take = [&](const float(&x)[GROUP]) {
-#pragma unroll
-        for (u32 k = 0; k < GROUP; ++k) v[k] = taken(p.kind, v[k], x[k]);
-    };
-    if (!p.whole) {
-        for (u32 i = first; i < end; ++i) {
-            float x[GROUP];
-            load_run(p.x.address, p.x.dtype, from + reduced_element(p, i), 1, present, x);
-            take(x);
-        }
-        return;
+// The reduced elements one after another, from a given one on.
+struct Steps {
+    u64 address;
+    u32 inner, middle;  // places along the two innermost parts
+
+    __device__ __forceinline__ Steps(const Reduce& p, u64 from, u32 index) {
+        const u32 rows = divide(index, p.inner), planes = divide(rows, p.middle);
+        inner = index - rows * p.inner.divisor, middle = rows - planes * p.middle.divisor;
+        address = from + 2 * static_cast<u64>(inner * p.steps[0] + middle * p.steps[1] + planes * p.steps[2]);
     }
-    for (u32 begin = first; begin < end; begin += REDUCE_BATCH) {
-        uint4 bits[REDUCE_BATCH];
+
+    __device__ __forceinline__ void next(const Reduce& p) {
+        address += 2 * static_cast<u64>(p.steps[0]);
+        if (++inner < p.inner.divisor) return;
+        inner = 0;
+        address += 2 * static_cast<u64>(p.steps[1] - p.inner.divisor * p.steps[0]);
+        if (++middle < p.middle.divisor) return;
+        middle = 0;
+        address += 2 * static_cast<u64>(p.steps[2] - p.middle.divisor * p.steps[1]);
+    }
+};
+
+// N halves side by side, as they come from memory.
+template <u32 N>
+struct Piece {
+    u32 words[N / 2];
+
+    __device__ __forceinline__ void load(u64 address) {
+        if constexpr (N == 8) {
+            const uint4 bits = *reinterpret_cast<const uint4*>(address);
+            words[0] = bits.x, words[1] = bits.y, words[2] = bits.z, words[3] = bits.w;
+        } else {
+            words[0] = *reinterpret_cast<const u32*>(address);
+        }
+    }
+    __device__ __forceinline__ float at(u32 k) const { return half_to_float(static_cast<u16>(words[k / 2] >> k % 2 * 16)); }
+};
+
+// Takes the elements of a range in order, for N neighbours of f16 on 2 * N bytes: `take` takes one.
+template <u32 N, typename Take>
+__device__ __forceinline__ void take_range(const Reduce& p, u64 from, u32 first, u32 end, float (&v)[N], Take take) {
+    constexpr u32 BATCH = REDUCE_BYTES / (2 * N) < 16 ? REDUCE_BYTES / (2 * N) : 16;
+    Steps steps(p, from, first);
+    // All threads alike stop behind the longest range.
+    for (u32 begin = 0; begin < p.share; begin += BATCH) {
+        Piece<N> pieces[BATCH];
 #pragma unroll
-        for (u32 j = 0; j < REDUCE_BATCH; ++j) {
-            // All threads alike stop behind the longest range.
-            if (begin - first + j >= p.share) break;
-            const u16* element = pointer_to<u16>(p.x.address, from + reduced_element(p, begin + j));
-            bits[j] = begin + j < end ? *reinterpret_cast<const uint4*>(element) : make_uint4(0, 0, 0, 0);
+        for (u32 j = 0; j < BATCH; ++j) {
+            if (begin + j >= p.share) break;
+            if (first + begin + j < end) pieces[j].load(steps.address);
+            steps.next(p);
         }
 #pragma unroll
-        for (u32 j = 0; j < REDUCE_BATCH; ++j) {
-            if (begin - first + j >= p.share) break;
-            float x[GROUP];
-            widen(bits[j], x);
-            if (begin + j < end) take(x);
+        for (u32 j = 0; j < BATCH; ++j) {
+            if (begin + j >= p.share) break;
+            if (first + begin + j >= end) continue;
+#pragma unroll
+            for (u32 k = 0; k < N; ++k) v[k] = take(v[k], pieces[j].at(k));
         }
     }
 }
 
-// Where neighbours that are kept lie side by side: a thread reduces a range of eight.
-extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 3) reduce_columns(const __grid_constant__ Reduce p) {
-    __shared__ float partials[REDUCE_THREADS][GROUP];
+template <u32 N>
+__device__ __forceinline__ void reduce_range(const Reduce& p, i64 from, u32 present, u32 first, u32 end, float (&v)[N]) {
+    if (N == GROUP && !p.whole) {
+        for (u32 i = first; i < end; ++i) {
+            float x[N];
+            load_run(p.x.address, p.x.dtype, from + reduced_element(p, i), 1, present, x);
+#pragma unroll
+            for (u32 k = 0; k < N; ++k) v[k] = taken(p.kind, v[k], x[k]);
+        }
+        return;
+    }
+    const u64 address = p.x.address + 2 * static_cast<u64>(from);
+    if (p.kind == REDUCE_MAX) {
+        take_range(p, address, first, end, v, [](float best, float x) { return larger(best, x); });
+    } else {
+        // A sum is one of products by 1, of the same bits.
+        const bool squares = p.kind == REDUCE_NORM;
+        take_range(p, address, first, end, v, [=](float sum, float x) { return __fmaf_rn(x, squares ? x : 1.0f, sum); });
+    }
+}
+
+// Where neighbours that are kept lie side by side: a thread reduces a range of N.
+template <u32 N>
+__device__ __forceinline__ void reduce_columns(const Reduce& p) {
+    __shared__ float partials[REDUCE_GROUPS * N * RUN_PITCH];
     const Generic& g = p.common;
-    const u32 groups = p.splits == MANY_SPLITS ? 1 : REDUCE_GROUPS;
+    const bool many = p.splits == MANY_SPLITS;
+    const u32 groups = many ? 1 : REDUCE_GROUPS, runs = many ? MANY_RUNS : 1;
     const u32 group = threadIdx.x % groups, split = threadIdx.x / groups;
+    const auto find = [&](u32 tile, u32(&at)[MAX_RANK], u32& front) {
+        const u32 place = divide(tile, p.groups);
+        coordinates(g.box, place, at);
+        front = (tile - place * p.groups.divisor) * groups * N;  // of the block, in the chunk
+        return element_of(p.x.strides, at) + p.first + front + group * N;
+    };
+    u32 at[MAX_RANK], front;
+    bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
+    i64 from = find(blockIdx.x, at, front);
+    settle(static_cast<u32>(from));
     wait_for_predecessors();
     release_successors();
     for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
-        const u32 place = divide(tile, p.groups);
-        u32 at[MAX_RANK];
-        coordinates(g.box, place, at);
-        const u32 front = (tile - place * p.groups.divisor) * groups * GROUP;  // of the block, in the chunk
-        const u32 own = front + group * GROUP;
-        const u32 present = own >= p.neighbours ? 0 : p.neighbours - own < GROUP ? p.neighbours - own : GROUP;
-        float v[GROUP];
+        if (tile != blockIdx.x) from = find(tile, at, front);
+        const u32 own = front + group * N;
+        const u32 present = own >= p.neighbours ? 0 : p.neighbours - own < N ? p.neighbours - own : N;
+        float v[N];
 #pragma unroll
-        for (u32 k = 0; k < GROUP; ++k) v[k] = start_of(p.kind);
+        for (u32 k = 0; k < N; ++k) v[k] = start_of(p.kind);
         if (present > 0 && split < p.splits) {
             const u32 first = split * p.share, end = first + p.share < p.count ? first + p.share : p.count;
-            reduce_range(p, element_of(p.x.strides, at) + p.first + own, present, first, end, v);
+            reduce_range(p, from, present, first, end, v);
         }
+        // A run of ranges for each neighbour lies side by side.
 #pragma unroll
-        for (u32 k = 0; k < GROUP; ++k) partials[threadIdx.x][k] = v[k];
-        __syncthreads();
-        // Ranges behind the last element are left out. A thread adds the ranges of a run for one neighbour.
-        const u32 neighbour = threadIdx.x % GROUP, run = threadIdx.x / GROUP;
-        float total = 0.0f;
-        if (threadIdx.x < REDUCE_GROUPS * GROUP) {
-            const u32 first = groups == 1 ? run * MAX_SPLITS : 0, line = groups == 1 ? first : run;
-            const float* const column = &partials[line][neighbour];
-            total = in_order(p.kind, column[0], used_of(p, first), [&](u32 i) { return column[i * groups * GROUP]; });
-            partials[line][neighbour] = total;
+        for (u32 k = 0; k < N; ++k) {
+            if (split < MAX_SPLITS * runs) partials[((group * N + k) * runs + split / MAX_SPLITS) * RUN_PITCH + split % MAX_SPLITS] = v[k];
         }
         __syncthreads();
-        if (groups == 1 && run == 0) {
-            for (u32 other = MAX_SPLITS; other < p.used; other += MAX_SPLITS) total = joined(p.kind, total, partials[other][neighbour]);
-        }
-        if (run < groups && front + threadIdx.x < p.neighbours) {
-            at[p.axis] = p.first + front + threadIdx.x;
-            finish(p, total, at);
+        // A thread adds a run for one neighbour. Ranges behind the last element are left out.
+        if (threadIdx.x < REDUCE_GROUPS * N) {
+            const u32 neighbour = threadIdx.x / runs, run = threadIdx.x % runs;
+            const float* const line = &partials[threadIdx.x * RUN_PITCH];
+            float total = in_order(p.kind, line[0], used_of(p, run * MAX_SPLITS), [&](u32 i) { return line[i]; });
+            if (many) {
+                const u32 lanes = REDUCE_GROUPS * N < 32 ? (1u << REDUCE_GROUPS * N % 32) - 1 : 0xffffffffu;
+                const float own_run = total;
+#pragma unroll
+                for (u32 other = 1; other < MANY_RUNS; ++other) {
+                    const float more = __shfl_sync(lanes, own_run, other, MANY_RUNS);
+                    if (other * MAX_SPLITS < p.used) total = joined(p.kind, total, more);
+                }
+            }
+            if (run == 0 && front + neighbour < p.neighbours) {
+                at[p.axis] = p.first + front + neighbour;
+                finish(p, total, at);
+            }
         }
         __syncthreads();
     }
 }
+
+extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 2) reduce_columns_eights(const __grid_constant__ Reduce p) { reduce_columns<8>(p); }
+extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 3) reduce_columns_twos(const __grid_constant__ Reduce p) { reduce_columns<2>(p); }
 
 // Reduces a range of the row that begins at element `from`.
 __device__ __forceinline__ float reduce_row(const Reduce& p, i64 from, u32 first, u32 end) {
@@ -127,6 +196,7 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_rows(const _
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 range = many ? threadIdx.x : lane;
     const auto place = [&](u32 row, u32(&at)[MAX_RANK]) { coordinates(g.box, row < g.box.count ? row : 0, at); };
+    bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
     wait_for_predecessors();
     release_successors();
     for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
@@ -164,6 +234,7 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_ordered(cons
     const u32 steps = (p.count + ORDERED_STEP - 1) / ORDERED_STEP;
     // Threads that are neighbours read neighbours in memory.
     const u32 side = p.whole ? ORDERED_STEP : ORDERED, along = threadIdx.x % side, across = threadIdx.x / side;
+    bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
     wait_for_predecessors();
     release_successors();
     for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {

@@ -7,6 +7,7 @@
 
 #include "chain.cuh"
 #include "generic.cuh"
+#include "parameters.cuh"
 
 enum ReduceKind : u32 { REDUCE_MEAN = 0, REDUCE_MAX = 1, REDUCE_SUM = 2, REDUCE_NORM = 3 };
 
@@ -32,6 +33,9 @@ struct Reduce {
 };
 
 static_assert(sizeof(Reduce) == sizeof(Generic) + 88 + 24 + 36 + 36, "mirrored in bind/reduce.rs");
+
+// What every launch needs of its parameters: what stands before the tail's calls, and behind them.
+constexpr u32 REDUCE_FRONT = 88 + 104 + 16, REDUCE_BACK = 8 + 88 + 24 + 36 + 36;
 
 // The first NaN stays.
 __device__ __forceinline__ float larger(float best, float x) { return x > best || (x != x && best == best) ? x : best; }
@@ -73,7 +77,14 @@ __device__ __forceinline__ u32 used_of(const Reduce& p, u32 first) {
 __device__ __forceinline__ void finish(const Reduce& p, float total, const u32 (&at)[MAX_RANK]) {
     const Generic& g = p.common;
     float v[1] = {p.kind == REDUCE_MEAN ? __fdiv_rn(total, static_cast<float>(p.count)) : p.kind == REDUCE_NORM ? __fsqrt_rn(total) : total};
-    tail_run(g.tail, v, 1, at, 0);
+    const TailCall& only = g.tail.call[0];
+    if (g.tail.calls == 1 && only.function < TAIL_ADD) {
+        // What most tails are needs no operands.
+        tail_round(g.tail.head_rounded, v);
+        tail_unary(only, v);
+    } else {
+        tail_run(g.tail, v, 1, at, 0);
+    }
     const i64 to = element_of(g.y.strides, at);
     if (g.y.dtype == F16) {
         *(reinterpret_cast<u16*>(g.y.address) + to) = float_to_half(v[0]);

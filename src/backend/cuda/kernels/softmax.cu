@@ -6,6 +6,7 @@
 // three times instead of keeping them, so rows may have any length; a block keeps its row, and gives the same bits.
 #include "chain.cuh"
 #include "generic.cuh"
+#include "parameters.cuh"
 
 struct Softmax {
     Generic common;  // the box has one position along the axis; tiles are of SOFTMAX_ROWS rows
@@ -69,15 +70,21 @@ extern __shared__ float kept[];
 
 // A block a row, of as many threads as it is launched with: tiles are rows.
 extern "C" __global__ void __launch_bounds__(WIDE_THREADS) softmax_wide(const __grid_constant__ Softmax p) {
-    wait_for_predecessors();
-    release_successors();
     __shared__ float of_warps[WIDE_THREADS / 32];
     __shared__ float total;
     const Generic& g = p.common;
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    u32 at[MAX_RANK];
+    coordinates(g.box, blockIdx.x, at);
+    i64 from = element_of(p.x.strides, at), to = element_of(g.y.strides, at);
+    settle(static_cast<u32>(from) ^ static_cast<u32>(to));
+    wait_for_predecessors();
+    release_successors();
     for (u32 row = blockIdx.x; row < g.tiles; row += gridDim.x) {
-        u32 at[MAX_RANK];
-        coordinates(g.box, row, at);
-        const i64 from = element_of(p.x.strides, at), to = element_of(g.y.strides, at);
+        if (row != blockIdx.x) {
+            coordinates(g.box, row, at);
+            from = element_of(p.x.strides, at), to = element_of(g.y.strides, at);
+        }
         // A maximum is the same in any order: NaNs are passed over, and the sign of a zero does not reach the exponential.
         float greatest = __uint_as_float(0xff800000u);
 #pragma unroll 4
@@ -85,23 +92,39 @@ extern "C" __global__ void __launch_bounds__(WIDE_THREADS) softmax_wide(const __
             kept[i] = load_float(p.x.address, p.x.dtype, from + static_cast<i64>(i) * p.x_step);
             greatest = greater(kept[i], greatest);
         }
+        const auto of_warp = [&] {
 #pragma unroll
-        for (u32 other = 16; other > 0; other /= 2) greatest = greater(__shfl_xor_sync(0xffffffffu, greatest, other), greatest);
-        if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = greatest;
+            for (u32 other = 16; other > 0; other /= 2) greatest = greater(__shfl_xor_sync(0xffffffffu, greatest, other), greatest);
+        };
+        of_warp();
+        if (lane == 0) of_warps[warp] = greatest;
         __syncthreads();
-        for (u32 warp = 0; warp < blockDim.x / 32; ++warp) greatest = greater(of_warps[warp], greatest);
+        greatest = of_warps[lane < blockDim.x / 32 ? lane : 0];
+        of_warp();
         for (u32 i = threadIdx.x; i < p.extent; i += blockDim.x) kept[i] = exponential(__fsub_rn(kept[i], greatest));
         __syncthreads();
         if (threadIdx.x < 32) {
-            // Both halves of the warp sum the same.
+            // Both halves of the warp sum the same. Many loads are under way before their values are added in order.
+            constexpr u32 AHEAD = 16;
             float sum = 0.0f;
-#pragma unroll 8
-            for (u32 i = threadIdx.x % LANES; i < p.extent; i += LANES) sum = __fadd_rn(sum, kept[i]);
+            u32 i = lane % LANES;
+            for (; i + (AHEAD - 1) * LANES < p.extent; i += AHEAD * LANES) {
+                float some[AHEAD];
+#pragma unroll
+                for (u32 k = 0; k < AHEAD; ++k) some[k] = kept[i + k * LANES];
+#pragma unroll
+                for (u32 k = 0; k < AHEAD; ++k) sum = __fadd_rn(sum, some[k]);
+            }
+            for (; i < p.extent; i += LANES) sum = __fadd_rn(sum, kept[i]);
             sum = folded(sum, [](float a, float b) { return __fadd_rn(a, b); });
             if (threadIdx.x == 0) total = sum;
         }
         __syncthreads();
         for (u32 i = threadIdx.x; i < p.extent; i += blockDim.x) {
+            if (g.tail.calls == 0 && g.y.dtype == F16) {
+                *(reinterpret_cast<u16*>(g.y.address) + to + static_cast<i64>(i) * p.y_step) = float_to_half(__fdiv_rn(kept[i], total));
+                continue;
+            }
             u32 here[MAX_RANK];
 #pragma unroll
             for (u32 axis = 0; axis < MAX_RANK; ++axis) here[axis] = axis == p.axis ? i : at[axis];

@@ -270,7 +270,7 @@ fn a_copy_turns_pieces_where_both_sides_have_them_and_takes_boxes_where_they_hav
 fn reductions_take_neighbours_of_several_axes_together() {
     let blocks = |last, tail| {
         let (operator, launch) = first(&format!("sums of {last} positions of heads side by side of {}, {tail}", DType::F16));
-        assert_eq!(launch.function, "reduce_columns");
+        assert_eq!(launch.function, "reduce_columns_eights");
         (operator.class.split_k, launch.blocks)
     };
     // Of two samples sixty neighbours: eight groups of eight a block, or one with many ranges.

@@ -1,0 +1,31 @@
+// What a launch does while it waits for its predecessors (chain.cuh): its parameters come near, and its places are found.
+//
+// Parameters lie in constant memory that no launch before has read: each line that is asked for comes from far away, one after another
+// where a kernel looks at them field by field. Compilers see nothing that would hold arithmetic ahead of a wait: what shall be done by then
+// has to be asked for.
+#pragma once
+
+#include "types.cuh"
+
+constexpr u32 PARAMETER_LINE = 64;
+
+// Has `value` computed by now: there is a second wait behind it, for a value that none has.
+__device__ __forceinline__ void settle(u32 value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("{\n.reg .pred never;\nsetp.eq.u32 never, %0, 0xfffffff1;\n@never griddepcontrol.wait;\n}" ::"r"(value) : "memory");
+#endif
+}
+
+// Asks for the first FRONT and the last BACK bytes of the parameters: what every launch of a kernel needs. Each line costs its time, waited
+// for or not.
+template <u32 FRONT, u32 BACK, typename P>
+__device__ __forceinline__ void bring_parameters(const P& p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    constexpr u32 LINES = (sizeof(P) + PARAMETER_LINE - 1) / PARAMETER_LINE;
+    constexpr u32 FIRST = (FRONT + PARAMETER_LINE - 1) / PARAMETER_LINE, LAST = (sizeof(P) - BACK) / PARAMETER_LINE;
+    static_assert(FIRST <= LAST && FIRST + LINES - LAST <= 32, "a line a lane");
+    const u32 lane = threadIdx.x % 32, behind = lane - FIRST + LAST;
+    const u32 line = lane < FIRST ? lane : behind < LINES ? behind : 0;
+    settle(reinterpret_cast<const u32*>(&p)[line * (PARAMETER_LINE / 4)]);
+#endif
+}
