@@ -104,20 +104,21 @@ __device__ __forceinline__ void reduce_columns(const Reduce& p) {
     const bool many = p.splits == MANY_SPLITS;
     const u32 groups = many ? 1 : REDUCE_GROUPS, runs = many ? MANY_RUNS : 1;
     const u32 group = threadIdx.x % groups, split = threadIdx.x / groups;
-    const auto find = [&](u32 tile, u32(&at)[MAX_RANK], u32& front) {
+    const auto find = [&](u32 tile, u32(&at)[MAX_RANK], u32& front, i64& from) {
         const u32 place = divide(tile, p.groups);
         coordinates(g.box, place, at);
         front = (tile - place * p.groups.divisor) * groups * N;  // of the block, in the chunk
-        return element_of(p.x.strides, at) + p.first + front + group * N;
+        from = element_of(p.x.strides, at) + p.first + front + group * N;
     };
     u32 at[MAX_RANK], front;
     bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
-    i64 from = find(blockIdx.x, at, front);
+    i64 from;
+    find(blockIdx.x, at, front, from);
     settle(static_cast<u32>(from));
     wait_for_predecessors();
     release_successors();
     for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
-        if (tile != blockIdx.x) from = find(tile, at, front);
+        if (tile != blockIdx.x) find(tile, at, front, from);
         const u32 own = front + group * N;
         const u32 present = own >= p.neighbours ? 0 : p.neighbours - own < N ? p.neighbours - own : N;
         float v[N];

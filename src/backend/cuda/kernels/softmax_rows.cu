@@ -8,6 +8,7 @@
 // at least 1 nor a quotient that is rounded to 0, and the cases of division that quotients of 2^-60 or more never meet.
 #include "chain.cuh"
 #include "generic.cuh"
+#include "math_halves.cuh"
 #include "parameters.cuh"
 
 struct SoftmaxRows {
@@ -39,32 +40,18 @@ __device__ __forceinline__ float folded(float value) {
     return __shfl_sync(0xffffffffu, value, 0, LANES);
 }
 
-// e^x as exponential (math.cuh), of x <= 0 or NaN; 0 where that is below 2^-125.
+// e^x of x <= 0 or NaN; 0 where that is no normal f32.
 __device__ __forceinline__ float exponential_of_negative(float x) {
-    const float t = __fmaf_rn(x, 1.44269504f, ROUND_MAGIC);
-    const float n = __fsub_rn(t, ROUND_MAGIC);
-    float r = __fmaf_rn(n, -0.693147181f, x);
-    r = __fmaf_rn(n, 1.9046542e-9f, r);
-    float q = __fmaf_rn(1.9891017e-4f, r, 0.0013933674f);
-    q = __fmaf_rn(q, r, 0.0083333105f);
-    q = __fmaf_rn(q, r, 0.041666463f);
-    q = __fmaf_rn(q, r, 0.16666667f);
-    q = __fmaf_rn(q, r, 0.5f);
-    const float p = __fadd_rn(__fmaf_rn(__fmul_rn(r, r), q, r), 1.0f);
-    // n is in the low bits of t.
-    const float scaled = __fmul_rn(p, __uint_as_float((__float_as_uint(t) << 23) + 0x3f800000u));
-    return x < -86.0f ? 0.0f : scaled;
+    const float y = exponential_of_normal(x);
+    return x >= -87.0f ? y : x < 0.0f ? 0.0f : x;
 }
 
-// Quotients by one number: Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", IBM J. Res. Dev. 34
-// (1990); correctly rounded where neither the quotient nor its remainder leaves the normal numbers.
+// Quotients by one number from 1 on: Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", IBM J. Res.
+// Dev. 34 (1990); correctly rounded where neither the quotient nor its remainder leaves the normal numbers.
 struct Quotients {
     float divisor, reciprocal;
 
-    __device__ __forceinline__ explicit Quotients(float by) : divisor(by) {
-        asm("rcp.approx.f32 %0, %1;" : "=f"(reciprocal) : "f"(by));
-        reciprocal = __fmaf_rn(reciprocal, __fmaf_rn(-by, reciprocal, 1.0f), reciprocal);
-    }
+    __device__ __forceinline__ explicit Quotients(float by) : divisor(by), reciprocal(reciprocal_of_normal(by)) {}
 
     __device__ __forceinline__ float of(float x) const {
         float q = __fmul_rn(x, reciprocal);
@@ -87,9 +74,8 @@ __device__ __forceinline__ void softmax_rows(const SoftmaxRows& p) {
             for (u32 i = first; i < EACH && i < first + TOGETHER; ++i) each(i);
         }
     };
-    const auto inside = [&](u32 i) { return i * LANES + lane < p.extent; };
     // Of a row in both tensors, the thread's first elements; of one that is not there, those of the first.
-    const auto find = [&](u32 tile, u64& from, u64& to) {
+    const auto find = [&](u32 tile, u64& from, u64& to, bool& present) {
         const u32 index = tile * ROWS + threadIdx.x / LANES, row = index < p.box.count ? index : 0;
         i64 x = row * p.x_row, y = row * p.y_row;
         if (p.x_row == 0) {
@@ -99,16 +85,18 @@ __device__ __forceinline__ void softmax_rows(const SoftmaxRows& p) {
         }
         from = p.x + static_cast<u64>(x + static_cast<i64>(lane) * p.x_step) * (p.x_dtype == F16 ? 2 : 4);
         to = p.y + static_cast<u64>(y + static_cast<i64>(lane) * p.y_step) * 2;
-        return index < p.box.count;
+        present = index < p.box.count;
     };
     u64 from, to;
-    bool present = find(blockIdx.x, from, to);
+    bool present;
+    find(blockIdx.x, from, to, present);
     const i64 x_step = static_cast<i64>(p.x_step) * LANES, y_step = static_cast<i64>(p.y_step) * LANES;
     settle(static_cast<u32>(from) ^ static_cast<u32>(to));
     wait_for_predecessors();
     release_successors();
+    const auto inside = [&](u32 i) { return i * LANES + lane < p.extent; };
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        if (tile != blockIdx.x) present = find(tile, from, to);
+        if (tile != blockIdx.x) find(tile, from, to, present);
         float v[EACH];
         // All loads are under way before the first is waited for.
         if (p.x_dtype == F16) {
