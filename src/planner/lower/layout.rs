@@ -15,6 +15,9 @@ use crate::tensor::{DType, Layout, Shape};
 /// Halves in the 16 bytes of which the pixels that convolutions read begin at multiples.
 const ALIGNED: u32 = 8;
 
+/// Results of a product that its kernel stores one by one, between others, faster than a copy turns them round.
+const FEW_RESULTS: u64 = 1 << 19;
+
 /// True for primitives over pixels, which want the channels of a pixel side by side.
 pub fn is_spatial(primitive: &Primitive) -> bool {
     matches!(
@@ -116,20 +119,20 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                     _ => false,
                 };
                 like = like.filter(|_| !primitives.iter().any(scattered));
-                let turns = primitives.iter().any(|(n, p)| match p {
-                    Primitive::Attention { .. } => true,
-                    // Products of two computed matrices write in any order.
-                    Primitive::MatMul => graph.nodes[*n]
-                        .inputs
-                        .iter()
-                        .skip(1)
-                        .all(|&v| strided::constant(graph, &producers, v).is_none()),
-                    _ => false,
-                });
+                let attends = primitives.iter().any(|(_, p)| matches!(p, Primitive::Attention { .. }));
+                // Products of two computed matrices write in any order, whole rows of it above all.
+                let computed = |v: &ValueId| strided::constant(graph, &producers, *v).is_none();
+                let multiplies = primitives
+                    .iter()
+                    .any(|(n, p)| matches!(p, Primitive::MatMul) && graph.nodes[*n].inputs.iter().skip(1).all(computed));
+                let turns = |layout: &Layout| {
+                    let rows = layout.shape.rank().checked_sub(1).is_some_and(|last| layout.stride(last) == 1);
+                    attends || multiplies && (rows || layout.shape.elements() <= FEW_RESULTS)
+                };
                 for &node in nodes {
                     for &output in &graph.nodes[node].outputs {
                         let turned = || pixels_for_reader(graph, output, &wanted, &convolved).or_else(|| turned_for_reader(graph, output));
-                        if let Some(turned) = turns.then(turned).flatten() {
+                        if let Some(turned) = (attends || multiplies).then(turned).flatten().filter(turns) {
                             layouts[output.index()] = turned;
                             continue;
                         }

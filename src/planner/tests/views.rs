@@ -147,6 +147,19 @@ fn products_of_computed_matrices_are_stored_as_the_transpose_that_reads_them() {
     let plan = compiled(net, &[&[1, 2, 6, 5], &[1, 2, 5, 8]]);
     assert_eq!((plan.operators.len(), copies(&plan)), (2, 0));
     assert_eq!(plan.operators[0].outputs[0].layout.strides()[1..], [8, 16, 1]);
+    // Columns side by side are few, or rows are.
+    let strides = |n: u32| {
+        let mut net = Net::default();
+        let (a, b) = (net.input(&[1, n, 4]), net.input(&[1, 4, n]));
+        let scores = net.node(Op::Primitive(Primitive::MatMul), &[a, b], &[1, n, n]);
+        let turned = net.transpose(scores, &[0, 2, 1]);
+        let shares = net.same(Primitive::Softmax { axis: 2 }, &[turned]);
+        net.output(shares);
+        let plan = compiled(net, &[&[1, n, 4], &[1, 4, n]]);
+        plan.operators[0].outputs[0].layout.strides()[1..].to_vec()
+    };
+    assert_eq!(strides(40), [1, 40]);
+    assert_eq!(strides(800), [800, 1]);
 }
 
 #[test]

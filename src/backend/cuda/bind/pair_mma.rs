@@ -185,6 +185,70 @@ mod tests {
     }
 
     #[test]
+    fn results_are_stored_eight_bytes_at_a_time_where_they_and_what_is_added_lie_so() {
+        let lies = |address, strides: [i64; 3]| in_eights(address, &[strides[0], strides[1], strides[2], 0, 0, 0], 2);
+        assert!(lies(1 << 12, [9600, 100, 1]), "rows of 200 bytes");
+        assert!(lies(8, [0, 0, 1]), "one row for all");
+        assert!(!lies(4, [9600, 100, 1]), "an address between");
+        assert!(!lies(1 << 12, [9600, 98, 1]), "rows between");
+        assert!(!lies(1 << 12, [9600, 1, 100]), "stored the other way round");
+        let view = |strides: [i64; MAX_RANK]| DeviceView {
+            address: 1 << 12,
+            dtype: dtype_number(DType::F16),
+            strides,
+            ..DeviceView::default()
+        };
+        let product = |columns, y| Matrices {
+            y,
+            a: DeviceView::default(),
+            b: DeviceView::default(),
+            bias: DeviceView::default(),
+            start: [0; MAX_RANK],
+            outer: [Divisor::new(1); MAX_RANK],
+            row_axis: 1,
+            rows: 40,
+            columns,
+            depth: 64,
+            tiles: [2, 4],
+            count: 8,
+        };
+        let (rows, turned) = (view([4000, 100, 1, 0, 0, 0]), view([4000, 1, 40, 0, 0, 0]));
+        let mut tail = Tail::zeroed();
+        assert_eq!(ending(&product(100, rows), &tail), EIGHTS);
+        assert_eq!(ending(&product(98, rows), &tail), 0, "half a run at the end");
+        assert_eq!(ending(&product(100, turned), &tail), 0);
+        assert_eq!(
+            ending(
+                &Matrices {
+                    bias: rows,
+                    ..product(100, rows)
+                },
+                &tail
+            ),
+            0
+        );
+        let added = TailOperand {
+            address: 1 << 13,
+            source: FROM_MEMORY,
+            dtype: dtype_number(DType::F16),
+            strides: [4000, 100, 1, 0, 0, 0],
+        };
+        tail.calls = 1;
+        (tail.call[0].function, tail.call[0].b) = (binary_number(Binary::Add), added);
+        assert_eq!(ending(&product(100, rows), &tail), EIGHTS | ADDS_EIGHTS);
+        (tail.call[0].a, tail.call[0].b) = (added, TailOperand::default());
+        assert_eq!(ending(&product(100, rows), &tail), EIGHTS | ADDS_EIGHTS | ADDS_FIRST);
+        tail.call[0].a.strides[1] = 98;
+        assert_eq!(ending(&product(100, rows), &tail), 0, "a tensor between");
+        tail.call[0].a = added;
+        tail.call[0].function = binary_number(Binary::Mul);
+        assert_eq!(ending(&product(100, rows), &tail), 0, "a product");
+        tail.calls = 2;
+        tail.call[0].function = binary_number(Binary::Add);
+        assert_eq!(ending(&product(100, rows), &tail), 0, "something behind the sum");
+    }
+
+    #[test]
     fn operands_are_read_along_their_runs() {
         let matrix = |address, strides: [i64; 2]| DeviceView {
             address,

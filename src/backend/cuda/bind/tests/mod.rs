@@ -267,6 +267,16 @@ fn a_copy_turns_pieces_where_both_sides_have_them_and_takes_boxes_where_they_hav
 }
 
 #[test]
+fn rows_of_a_softmax_stay_in_registers_where_halves_come_of_them() {
+    let function = |extent: u32, dtype: DType| first(&format!("softmax of {extent} {dtype}")).1.function;
+    assert_eq!(function(128, DType::F16), "softmax_rows_128");
+    assert_eq!(function(1000, DType::F16), "softmax_wide", "three long rows have a block each");
+    assert_eq!(function(8192, DType::F16), "softmax_wide");
+    assert_eq!(function(8193, DType::F16), "softmax");
+    assert_eq!(function(128, DType::F32), "softmax_wide", "no f16 hides what is left out");
+}
+
+#[test]
 fn reductions_take_neighbours_of_several_axes_together() {
     let blocks = |last, tail| {
         let (operator, launch) = first(&format!("sums of {last} positions of heads side by side of {}, {tail}", DType::F16));
