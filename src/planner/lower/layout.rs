@@ -6,6 +6,7 @@
 //! unused elements behind odd counts of channels: so copy engines and wide loads take them.
 
 use super::group::Unit;
+use crate::plan::format::View;
 use crate::plan::tactic::pictures;
 use crate::planner::graph::{Graph, Op, Value, ValueId, ViewOp};
 use crate::planner::strided::{self, Strided, nested_as};
@@ -145,16 +146,18 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
     layouts
 }
 
-/// Which values of f16 convolutions of all channels read, and are no pictures of few channels, which kernels read as they come.
+/// Which values of f16 convolutions of all channels read, whole or a part, and are no pictures of few channels, which kernels read as
+/// they come.
 fn convolved(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.values.len()];
-    for node in &graph.nodes {
-        if let Op::Primitive(primitive) = &node.op
-            && let Some(&value) = node.inputs.first()
-        {
-            let Value { dtype, shape, .. } = graph.value(value);
-            read[value.index()] |= convolves(primitive, *dtype, *shape);
-        }
+    for node in graph.nodes.iter().rev() {
+        let Some(&value) = node.inputs.first() else { continue };
+        let Value { dtype, shape, .. } = graph.value(value);
+        read[value.index()] |= match &node.op {
+            Op::Primitive(primitive) => convolves(primitive, *dtype, *shape),
+            Op::View(ViewOp::Slice { .. }) => read[node.outputs[0].index()],
+            _ => false,
+        };
     }
     read
 }
@@ -163,6 +166,16 @@ fn convolved(graph: &Graph) -> Vec<bool> {
 pub fn convolves(primitive: &Primitive, dtype: DType, shape: Shape) -> bool {
     let several = shape.rank() == 4 && shape.dim(1) > pictures::MAX_CHANNELS;
     matches!(primitive, Primitive::Conv { groups: 1, .. }) && several && dtype == DType::F16
+}
+
+/// True for pixels that begin at multiples of [`ALIGNED`] elements of their buffer.
+pub fn in_pieces(pixels: &View) -> bool {
+    let (layout, aligned) = (&pixels.layout, u64::from(ALIGNED));
+    let steps = (0..layout.shape.rank()).filter(|&a| a != 1 && layout.shape.dim(a) > 1);
+    pixels.origin.is_multiple_of(aligned)
+        && steps
+            .map(|a| layout.stride(a).unsigned_abs())
+            .all(|step| step.is_multiple_of(aligned))
 }
 
 /// True for rows along the last axis of which kernels find neither the elements nor whole groups of rows side by side.

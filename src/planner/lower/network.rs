@@ -5,7 +5,7 @@ mod views;
 use super::constants::{Constants, weight_order};
 use super::elide::{Home, Root, homes};
 use super::group::{Unit, units};
-use super::layout::{apart, convolves, is_spatial, natural, reads_pictures, scatters_rows};
+use super::layout::{apart, convolves, in_pieces, is_spatial, natural, reads_pictures, scatters_rows};
 use super::{Buffer, LowerError, Lowered, Room};
 use crate::ids::{BufferId, OperatorId, TenantId};
 use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_NAME, MAX_OPERATORS};
@@ -415,11 +415,14 @@ impl Network<'_> {
             Primitive::Binary(_) => return Ok(self.as_result(value, place, result)),
             _ => return Ok(place),
         };
-        let fits = shape.dim(side_by_side) <= 1 || layout.stride(side_by_side) == 1;
-        if fits || !self.set.has(PassSet::LAYOUT) || shape.elements() == 0 {
+        let wanted = |view: &View| {
+            let run = shape.dim(side_by_side) <= 1 || view.layout.stride(side_by_side) == 1;
+            run && !self.scatters_taps(primitive, view)
+        };
+        if wanted(&place.view) || !self.set.has(PassSet::LAYOUT) || shape.elements() == 0 {
             return Ok(place);
         }
-        if let Some(copy) = self.rearranged.get(&value).filter(|c| c.view.layout.stride(side_by_side) == 1) {
+        if let Some(copy) = self.rearranged.get(&value).filter(|copy| wanted(&copy.view)) {
             return Ok(copy.clone());
         }
         let order = match primitive {
@@ -433,6 +436,14 @@ impl Network<'_> {
         let copy = Place { view: target, writers };
         self.rearranged.insert(value, copy.clone());
         Ok(copy)
+    }
+
+    /// Pixels under a window of several taps that the target's kernels read channel by channel as they lie, once for each tap: parts of a
+    /// picture's channels that begin between whole pieces.
+    fn scatters_taps(&self, primitive: &Primitive, view: &View) -> bool {
+        let Primitive::Conv { window, .. } = primitive else { return false };
+        let read = convolves(primitive, view.dtype, view.layout.shape) && window.taps() > 1;
+        read && self.set.has(PassSet::PAIRS) && !in_pieces(view)
     }
 
     /// Rows of halves that the target's kernels read one by one as they lie.

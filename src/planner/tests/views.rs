@@ -329,6 +329,43 @@ fn pixels_that_convolutions_read_begin_at_multiples_of_16_bytes() {
 }
 
 #[test]
+fn parts_of_pixels_that_begin_between_pieces_are_copied_for_windows_of_several_taps() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(13));
+    let x = net.input(&[1, 8, 6, 6]);
+    let all = net.conv(&mut draw, x, 52, 1, 1, 1, true);
+    let mut part = |net: &mut Net, first: i64, taps: u32| {
+        let (start, step) = (vec![0, first, 0, 0], vec![1; 4]);
+        let part = net.view(ViewOp::Slice { start, step }, all, &[1, 12, 6, 6]);
+        net.conv(&mut draw, part, 8, taps, 1, 1, true)
+    };
+    // At whole pieces, between them and read once, between them under nine taps.
+    let parts = [part(&mut net, 16, 3), part(&mut net, 26, 1), part(&mut net, 26, 3)];
+    let joined = net.concat(1, &parts);
+    let y = net.conv(&mut draw, joined, 4, 1, 1, 1, false);
+    net.output(y);
+    let inputs = vec![draw.tensor(&[1, 8, 6, 6])];
+    let plan = |passes| {
+        let options = CompileOptions {
+            dtype: DType::F16,
+            passes,
+            ..CompileOptions::default()
+        };
+        let compiled = compile(std::slice::from_ref(&net.graph), &options);
+        let found = run(&compiled, std::slice::from_ref(&inputs), 2);
+        (compiled.plan, found)
+    };
+    let (with, found) = plan(PassSet::ALL);
+    let (without, expected) = plan(PassSet::ALL.without(PassSet::PAIRS));
+    assert_eq!(copies(&with), copies(&without) + 1);
+    let copy = with
+        .operators
+        .iter()
+        .find(|o| o.calls[0].primitive == Primitive::Copy && o.outputs[0].layout.shape.dims() == [1, 12, 6, 6]);
+    assert_eq!(copy.map(|o| o.outputs[0].layout.strides().to_vec()), Some(vec![576, 1, 96, 16]));
+    same_bits(&with, &found[0], &expected[0], "beside parts that are read as they lie");
+}
+
+#[test]
 fn channels_that_are_shuffled_before_a_convolution_are_brought_into_pixels_that_begin_at_such_multiples() {
     let (mut net, mut draw) = (Net::default(), Draw::new(12));
     let x = net.input(&[2, 4, 6, 6]);
