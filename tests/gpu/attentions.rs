@@ -1,5 +1,5 @@
-//! Attention with masks: constant and computed ones, for every head and query or not, whose rows begin at whole pieces or between
-//! them. All tiles give the same bits.
+//! Attention without masks and with constant and computed ones, for every head and query or not, whose rows begin at whole pieces or
+//! between them. All tiles give the same bits.
 
 use crate::data::{self, Chance};
 use crate::gpu::Beside;
@@ -15,13 +15,14 @@ use platoon::tensor::DType;
 enum Mask {
     Constant([i64; 4]),
     Computed([i64; 4]),
+    Absent,
 }
-use Mask::{Computed, Constant};
+use Mask::{Absent, Computed, Constant};
 
 /// Batch, heads, queries, keys; elements of a key and of a value.
 type Case = ([i64; 4], [i64; 2], Mask);
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 18] = [
     ([1, 5, 196, 196], [32, 32], Constant([1, 5, 196, 196])),
     ([2, 12, 49, 49], [32, 32], Constant([1, 12, 49, 49])),
     ([16, 3, 49, 49], [32, 32], Constant([16, 3, 49, 49])),
@@ -34,6 +35,13 @@ const CASES: [Case; 12] = [
     ([2, 2, 128, 192], [64, 64], Computed([2, 2, 128, 192])),
     ([1, 4, 100, 100], [32, 32], Computed([1, 4, 100, 100])),
     ([2, 3, 80, 256], [64, 64], Computed([2, 1, 1, 256])),
+    // Two to four blocks of keys, the last one whole or of one key.
+    ([1, 12, 197, 197], [64, 64], Absent),
+    ([2, 4, 196, 196], [96, 96], Absent),
+    ([1, 2, 70, 65], [32, 64], Absent),
+    ([1, 3, 64, 256], [128, 72], Absent),
+    ([1, 1, 7, 193], [64, 200], Absent),
+    ([1, 5, 33, 128], [24, 40], Absent),
 ];
 
 fn model() -> Vec<u8> {
@@ -52,12 +60,22 @@ fn model() -> Vec<u8> {
                 x => 4.0 * x,
             }),
             Computed(dims) => graph.input(&name("given"), &dims).node("Tanh", &name("given"), &name("m"), &[]),
+            // Greatest scores grow from block to block.
+            Absent => graph.constant(&name("scale"), &[], || 3.0),
+        };
+        let (turned, scores) = (name("turned"), name("scores"));
+        graph = graph.node("Transpose", &name("k"), &turned, &[ints("perm", &[0, 1, 3, 2])]).node(
+            "MatMul",
+            &format!("{} {turned}", name("q")),
+            &name("products"),
+            &[],
+        );
+        graph = match mask {
+            Absent => graph.node("Mul", &format!("{} {}", name("products"), name("scale")), &scores, &[]),
+            _ => graph.node("Add", &format!("{} {}", name("products"), name("m")), &scores, &[]),
         };
         graph = graph
-            .node("Transpose", &name("k"), &name("turned"), &[ints("perm", &[0, 1, 3, 2])])
-            .node("MatMul", &format!("{} {}", name("q"), name("turned")), &name("products"), &[])
-            .node("Add", &format!("{} {}", name("products"), name("m")), &name("scores"), &[])
-            .node("Softmax", &name("scores"), &name("shares"), &[])
+            .node("Softmax", &scores, &name("shares"), &[])
             .node("MatMul", &format!("{} {}", name("shares"), name("v")), &name("y"), &[])
             .output(&name("y"));
     }

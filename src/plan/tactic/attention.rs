@@ -37,7 +37,7 @@ pub const WGMMA_KEYS: u32 = 64;
 /// Elements of a key and of a value that there are warpgroup kernels for, and the most of which strands have room.
 const PANELS: [u32; 2] = [64, 128];
 /// The teams of warpgroups.
-pub const TEAMS: [Team; 4] = [
+pub const TEAMS: [Team; 5] = [
     team(1, 2),
     team(1, 1),
     team(STRANDS, 1),
@@ -45,11 +45,17 @@ pub const TEAMS: [Team; 4] = [
         crowded: true,
         ..team(1, 1)
     },
+    Team {
+        abreast: true,
+        ..team(STRANDS, 1)
+    },
 ];
 /// Most keys that warpgroups do not share out, unlike warps.
 const FEW_BLOCKS: u32 = 4 * WGMMA_KEYS;
 /// Blocks of one warpgroup that a large GPU has room for at once: where there are more, two warpgroups share keys.
 const ROOM: u64 = 396;
+/// Blocks of four warpgroups that a large GPU has room for at once: where there are more, keys are walked.
+const ROOM_ABREAST: u64 = 132;
 
 /// How warpgroups share out queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +66,8 @@ pub struct Team {
     pub groups: u16,
     /// Shared memory and registers for as many warpgroups on a multiprocessor as find room, each with fewer blocks ahead.
     pub crowded: bool,
+    /// Strands with a block of keys each, which add up with the bits of one that walks them all.
+    pub abreast: bool,
 }
 
 const fn team(strands: u16, groups: u16) -> Team {
@@ -67,6 +75,7 @@ const fn team(strands: u16, groups: u16) -> Team {
         strands,
         groups,
         crowded: false,
+        abreast: false,
     }
 }
 
@@ -88,7 +97,9 @@ impl Team {
 
     /// Blocks of keys, and of values, that a strand has in shared memory.
     pub fn stages(self, head: u32) -> u32 {
-        if self.crowded || self.strands > 1 || head > PANELS[0] {
+        if self.abreast {
+            1
+        } else if self.crowded || self.strands > 1 || head > PANELS[0] {
             2
         } else {
             4
@@ -107,13 +118,21 @@ impl Team {
 
     /// True if there is a kernel for a head of [`Matrices::panels`].
     pub fn serves(self, head: u32) -> bool {
-        self == team(1, 1) || head == PANELS[0]
+        self == team(1, 1) || self.abreast || head == PANELS[0]
+    }
+
+    /// Strands that the class of an operator of so many keys must have for it; `None` where it serves none.
+    fn splits(self, keys: u32) -> Option<u16> {
+        match self.abreast {
+            true => (keys > WGMMA_KEYS && keys <= WGMMA_KEYS * u32::from(self.strands)).then_some(1),
+            false => Some(self.strands),
+        }
     }
 
     fn tactic(self) -> Tactic {
         Tactic {
             tile: (self.queries() as u16, self.strands),
-            variant: u16::from(self.crowded),
+            variant: u16::from(self.crowded) + 2 * u16::from(self.abreast),
             ..Tactic::of(Kernel::AttentionWgmma)
         }
     }
@@ -211,6 +230,12 @@ impl Matrices<'_> {
         (0..shape.rank() - 2).map(|a| u64::from(shape.dim(a))).product()
     }
 
+    /// Keys of a matrix.
+    fn keys(&self) -> u32 {
+        let shape = self.inputs[1].layout.shape;
+        shape.dim(shape.rank() - 1)
+    }
+
     fn rows(&self) -> u32 {
         let shape = self.output.layout.shape;
         shape.dim(shape.rank() - 2)
@@ -249,9 +274,8 @@ pub fn matrices(operator: &Operator) -> Result<Matrices<'_>, Misfit> {
 /// Keys that a strand walks, in whole blocks, once for each panel of a head; `None` of what is no attention of halves.
 pub fn walked(operator: &Operator) -> Option<u64> {
     let it = matrices(operator).ok()?;
-    let shape = it.inputs[1].layout.shape;
     let strands = Team::of(operator.tactic).map_or(operator.class.split_k.max(1), |team| team.strands);
-    let blocks = shape.dim(shape.rank() - 1).div_ceil(WGMMA_KEYS).div_ceil(u32::from(strands));
+    let blocks = it.keys().div_ceil(WGMMA_KEYS).div_ceil(u32::from(strands));
     let panels = it.panels().unwrap_or(PANELS[1]).div_ceil(PANELS[0]);
     Some(u64::from(blocks * WGMMA_KEYS) * u64::from(panels))
 }
@@ -263,7 +287,7 @@ pub(super) fn class(operator: &Operator, wgmma: bool) -> Option<ArithmeticClass>
     // Of a matrix alone the batch axis is the rows.
     let rows = if rank > 2 { shape.dim(rank - 2) } else { 1 };
     let leading: u64 = (1..rank.saturating_sub(2)).map(|a| u64::from(shape.dim(a))).product();
-    let keys = it.inputs[1].layout.shape.dim(rank - 1);
+    let keys = it.keys();
     let few = leading * u64::from(rows.div_ceil(FULL.1)) < FULL.0;
     let (family, enough) = match it.panels().filter(|_| wgmma) {
         Some(head) => (Family::Wgmma, keys > FEW_BLOCKS && head == PANELS[0]),
@@ -293,12 +317,13 @@ pub(super) fn menu(operator: &Operator) -> Vec<Tactic> {
 fn teams(it: &Matrices<'_>, split_k: u16) -> Vec<Tactic> {
     let Some(head) = it.panels() else { return Vec::new() };
     let blocks = |t: Team| it.count() * u64::from(it.rows().div_ceil(t.queries()));
-    let serves = |t: &Team| t.serves(head) && (t.strands == 1 || t.strands == split_k);
-    let [pairs, single, strands, crowded] = TEAMS;
+    let serves = |t: &Team| t.serves(head) && t.splits(it.keys()).is_some_and(|splits| splits == 1 || splits == split_k);
+    let [pairs, single, strands, crowded, abreast] = TEAMS;
     let order = match split_k {
-        1 if blocks(single) <= ROOM => [single, pairs, crowded, strands],
-        1 => [pairs, crowded, single, strands],
-        _ => [strands, pairs, single, crowded],
+        1 if blocks(abreast) <= ROOM_ABREAST => [abreast, single, pairs, crowded, strands],
+        1 if blocks(single) <= ROOM => [single, pairs, crowded, abreast, strands],
+        1 => [pairs, crowded, single, abreast, strands],
+        _ => [strands, pairs, single, crowded, abreast],
     };
     order.into_iter().filter(serves).map(Team::tactic).collect()
 }

@@ -52,6 +52,40 @@ __device__ __forceinline__ void arrive_behind_copies(u32 barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
+// Stores one half of a row.
+__device__ __forceinline__ void store_half(u32 address, u32 half) {
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(static_cast<u16>(half)) : "memory");
+}
+
+// Brings rows whose elements lie apart while rows lie side by side: WIDTH rows' elements at a time, on as many halves.
+template <u32 WIDTH, u32 ROWS, u32 PANELS, u32 THREADS>
+__device__ __forceinline__ void turn_panels(u32 shared, const Rows& from, u32 first, u32 thread) {
+    constexpr u32 ACROSS = PANELS * PANEL, WORDS = WIDTH / 2, ALL = ACROSS * (ROWS / WIDTH), BATCH = ALL < 4 * THREADS ? ALL / THREADS : 4;
+    static_assert(ALL % (THREADS * BATCH) == 0, "threads have whole batches between them");
+#pragma unroll 1
+    for (u32 begin = thread; begin < ALL; begin += THREADS * BATCH) {
+        u32 words[BATCH][WORDS];
+#pragma unroll
+        for (u32 j = 0; j < BATCH; ++j) {
+            const u32 i = begin + j * THREADS, element = i % ACROSS, row = first + i / ACROSS * WIDTH;
+            const bool there = element < from.length && row < from.rows;
+            const u64 address = from.address + 2 * (static_cast<i64>(element) * from.inner + row);
+            if constexpr (WORDS == 4) {
+                const uint4 bits = there ? *reinterpret_cast<const uint4*>(address) : make_uint4(0, 0, 0, 0);
+                words[j][0] = bits.x, words[j][1] = bits.y, words[j][2] = bits.z, words[j][3] = bits.w;
+            } else {
+                words[j][0] = there ? *reinterpret_cast<const u32*>(address) : 0;
+            }
+        }
+#pragma unroll
+        for (u32 j = 0; j < BATCH; ++j) {
+            const u32 i = begin + j * THREADS, element = i % ACROSS, row = i / ACROSS * WIDTH;
+#pragma unroll
+            for (u32 k = 0; k < WIDTH; ++k) store_half(shared + place<ROWS>(row + k, element / 8) + element % 8 * 2, words[j][k / 2] >> (k % 2 * 16));
+        }
+    }
+}
+
 // Brings ROWS rows from row `first` on into panels, and arrives when they are there; zeros where there are none. What reads them
 // through another proxy makes a fence behind the barrier.
 template <u32 ROWS, u32 PANELS, u32 THREADS>
@@ -74,17 +108,28 @@ __device__ __forceinline__ void gather_panels(u32 shared, const Rows& from, u32 
         }
         return arrive_behind_copies(barrier);
     }
+    const bool turned = from.step == 1;
+    if (turned && from.address % 16 == 0 && from.inner % 8 == 0 && from.rows % 8 == 0) {
+        turn_panels<8, ROWS, PANELS, THREADS>(shared, from, first, thread);
+        return barrier_arrive(barrier);
+    }
+    if (turned && from.address % 4 == 0 && from.inner % 2 == 0 && from.rows % 2 == 0) {
+        turn_panels<2, ROWS, PANELS, THREADS>(shared, from, first, thread);
+        return barrier_arrive(barrier);
+    }
 #pragma unroll 1
     for (u32 i = thread; i < ROWS * PANELS * PIECES; i += THREADS) {
         const u32 row = i / (PANELS * PIECES), piece = i % (PANELS * PIECES);
-        u32 words[4] = {};
+        u32 halves[8];
 #pragma unroll
         for (u32 j = 0; j < 8; ++j) {
             const u32 at = piece * 8 + j;
-            if (first + row >= from.rows || at >= from.length) continue;
             const i64 element = static_cast<i64>(first + row) * from.step + static_cast<i64>(at) * from.inner;
-            words[j / 2] |= static_cast<u32>(*pointer_to<u16>(from.address, element)) << (j % 2 * 16);
+            halves[j] = first + row < from.rows && at < from.length ? *pointer_to<u16>(from.address, element) : 0;
         }
+        u32 words[4];
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) words[j] = halves[2 * j] | halves[2 * j + 1] << 16;
         asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared + place<ROWS>(row, piece)), "r"(words[0]), "r"(words[1]),
                      "r"(words[2]), "r"(words[3])
                      : "memory");

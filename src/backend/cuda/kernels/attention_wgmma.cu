@@ -9,106 +9,18 @@
 //
 // Weights are rounded to f16 before they meet the values; everything else is f32. Queries, keys and values come by the copy
 // engine; where it cannot walk them, by each thread's copies in the background if they lie on 8 bytes, else half by half.
-#include "attention.cuh"
-#include "attention_panels.cuh"
-#include "attention_sums.cuh"
-#include "run.cuh"
-
-struct AttentionWgmma {
-    TensorMap maps[4];         // queries, keys, values, mask: their last axis, rows, then the leading axes from the last on
-    View y;                    // [..,M,E]; as the other tensors from the chunk's first leading coordinates on
-    View queries;              // [..,M,D]
-    View keys;                 // [..,D,K]
-    View values;               // [..,K,E]
-    View mask;                 // [..,M,K], added to the scores; address 0 for none
-    Divisor leading[LEADING];  // extents of the chunk's leading axes
-    Divisor matrices;          // their product
-    Divisor slices;            // parts of a matrix along the elements of its values
-    u32 first_row;             // rows of the chunk
-    u32 rows;
-    u32 row_axis;
-    u32 depth;
-    u32 count;    // of keys
-    u32 width;
-    u32 segment;  // blocks of keys
-    u32 tiles;
-    float scale;
-    u32 mapped;  // bits: queries, keys, values have maps; the mask is a constant
-};
-
-static_assert(sizeof(AttentionWgmma) == 4 * 128 + 5 * 88 + 72 + 40 + 24, "mirrored in bind/attention/wgmma.rs");
-
-constexpr u32 QUERIES = 64;        // of a warpgroup
-constexpr u32 WARPGROUP = 128;     // threads
-// Keys of a last block that is worth less work: transformers of pictures have a few tokens beside a square of them.
-constexpr u32 FEW = 16;
-
-enum Input : u32 { QUERY, KEY, VALUE, MASK };
-
-// What a kernel is compiled for. `ANY` operator; `PLAIN` ones have maps of everything, no mask and a scale above zero, and registers to
-// spare; `MASKED` ones have maps of everything, and a mask.
-enum Form { ANY, PLAIN, MASKED };
-
-// A number that all threads of a warp have, so that the compiler knows, too.
-__device__ __forceinline__ u32 uniform(u32 x) { return __shfl_sync(0xffffffffu, x, 0); }
-
-template <u32 THREADS>
-__device__ __forceinline__ void meet(u32 barrier) {
-    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
-}
-
-// True if the copy engine brings an input.
-template <Form FORM>
-__device__ __forceinline__ bool mapped(const AttentionWgmma& p, Input input) {
-    return FORM != ANY || (p.mapped >> input & 1) != 0;
-}
-
-// Scales the scores of a block's first `KEYS` keys, and adds what a panel of the mask has for them in row `row` and eight below.
-template <u32 KEYS>
-__device__ __forceinline__ void mask_scores(float (&s)[BLOCK / 2], u32 panel, u32 row, u32 lane, float scale) {
-#pragma unroll
-    for (u32 n = 0; n < KEYS / 8; ++n) {
-#pragma unroll
-        for (u32 half = 0; half < 2; ++half) {
-            u32 bits;
-            asm volatile("ld.shared.b32 %0, [%1];" : "=r"(bits) : "r"(panel + place<QUERIES>(row + half * 8, n) + lane % 4 * 4) : "memory");
-            float& low = s[4 * n + 2 * half];
-            float& high = s[4 * n + 2 * half + 1];
-            low = __fmaf_rn(half_to_float(static_cast<u16>(bits)), LOG2_E, __fmul_rn(low, scale));
-            high = __fmaf_rn(half_to_float(static_cast<u16>(bits >> 16)), LOG2_E, __fmul_rn(high, scale));
-        }
-    }
-}
-
-// Lowers the scores of those of a block's first `KEYS` keys that are not among the `left` ones.
-template <u32 KEYS>
-__device__ __forceinline__ void leave_out(float (&s)[BLOCK / 2], u32 left, u32 lane) {
-#pragma unroll
-    for (u32 i = 0; i < KEYS / 2; ++i) s[i] = lane % 4 * 2 + i / 4 * 8 + i % 2 < left ? s[i] : lowest();
-}
+#include "attention_wgmma.cuh"
 
 // Weighs the first `KEYS` keys of a block by their scores: raises the maxima, rescales the sums where these grew, adds the weights and
 // leaves them in the `a` of a product, rounded. The others weigh nothing, with the same bits as if they were looked at. The products
 // of the block before, which read `a` and add to the sums, may still run until the maxima are known.
 template <u32 KEYS, u32 HEAD>
 __device__ __forceinline__ void weigh(u32 (&a)[BLOCK / 16][4], Sums<HEAD>& part, const float (&s)[BLOCK / 2], float unit, bool begun) {
-    float most[2];
+    float most[2], factor[2], shift[2], all[2];
+    find_greatest<KEYS>(most, s);
 #pragma unroll
     for (u32 half = 0; half < 2; ++half) {
-        float parts[4] = {lowest(), lowest(), lowest(), lowest()};
-#pragma unroll
-        for (u32 n = 0; n < KEYS / 8; ++n) {
-            const float greater = fmaxf(s[4 * n + 2 * half], s[4 * n + 2 * half + 1]);
-            parts[n % 4] = n < 4 ? greater : fmaxf(parts[n % 4], greater);
-        }
-        most[half] = fmaxf(fmaxf(parts[0], parts[1]), fmaxf(parts[2], parts[3]));
-        most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffffu, most[half], 1));
-        most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffffu, most[half], 2));
         most[half] = fmaxf(most[half], part.greatest[half]);
-    }
-    float factor[2], shift[2];
-#pragma unroll
-    for (u32 half = 0; half < 2; ++half) {
         const float base = finite(most[half]);
         factor[half] = begun ? power_of_two(__fmul_rn(__fsub_rn(part.greatest[half], base), unit)) : 0.0f;
         shift[half] = -__fmul_rn(base, unit);
@@ -123,20 +35,9 @@ __device__ __forceinline__ void weigh(u32 (&a)[BLOCK / 16][4], Sums<HEAD>& part,
     }
     products_wait<0>();
     settle(part.total);
+    weigh_keys<KEYS>(a, all, s, unit, shift);
 #pragma unroll
-    for (u32 half = 0; half < 2; ++half) {
-        float weights[4] = {};
-#pragma unroll
-        for (u32 n = 0; n < KEYS / 8; ++n) {
-            const float low = power_of_two(__fmaf_rn(s[4 * n + 2 * half], unit, shift[half]));
-            const float high = power_of_two(__fmaf_rn(s[4 * n + 2 * half + 1], unit, shift[half]));
-            const float both = __fadd_rn(low, high);
-            weights[n % 4] = n < 4 ? both : __fadd_rn(weights[n % 4], both);
-            a[n / 2][n % 2 * 2 + half] = two_rounded(low, high);
-        }
-        const float all = __fadd_rn(__fadd_rn(weights[0], weights[1]), __fadd_rn(weights[2], weights[3]));
-        part.sum[half] = begun ? __fmaf_rn(part.sum[half], factor[half], all) : all;
-    }
+    for (u32 half = 0; half < 2; ++half) part.sum[half] = begun ? __fmaf_rn(part.sum[half], factor[half], all[half]) : all[half];
 }
 
 extern __shared__ uint4 shared_pieces[];
@@ -164,6 +65,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     const u32 values_there = keys_there + STAGES * 8, masks_there = values_there + STAGES * 8;
     const bool leader = thread == 0;
     if (leader) {
+        if (strand == 0) prefetch_maps(p);
         if (strand == 0) barrier_init(queries_there, mapped<FORM>(p, QUERY) ? 1 : THREADS);
 #pragma unroll
         for (u32 i = 0; i < STAGES; ++i) {
@@ -188,23 +90,10 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     u32 fetched = 0;   // blocks of keys, and of values, before this tile's
     bool waited = false;
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        // Tiles with few rows come last.
-        const u32 strip = divide(tile, p.slices);
-        const u32 first_column = (tile - strip * p.slices.divisor) * HEAD;
-        const u32 step = divide(strip, p.matrices), first = step * ROWS;
-        const u32 matrix = strip - step * p.matrices.divisor;
-        const i64 row = p.first_row + first;
-        const u32 rows = p.rows - first, columns = p.width - first_column;
-        // The matrix's place along the leading axes of a map: axes that are not stepped along have one position.
-        const auto copy = [&](Input input, const View& view, u32 to, u32 barrier, u32 column, u32 first_of_rows) {
-            i32 at[MAPPED_LEADING];
-            u32 rest = matrix;
-#pragma unroll
-            for (u32 i = 0; i < MAPPED_LEADING; ++i) {
-                const u32 axis = MAPPED_LEADING - 1 - i, above = divide(rest, p.leading[axis]);
-                at[axis] = axis < row_axis && view.strides[axis] != 0 ? rest - above * p.leading[axis].divisor : 0;
-                rest = above;
-            }
+        const Spot spot(p, tile, ROWS, HEAD);
+        const u32 matrix = spot.matrix, rows = spot.rows, columns = spot.columns, first_column = spot.first_column;
+        const i64 row = p.first_row + spot.first;
+        const auto copy = [&](Input input, const i32 (&at)[MAPPED_LEADING], u32 to, u32 barrier, u32 column, u32 first_of_rows) {
 #pragma unroll
             for (u32 panel = 0; panel < (input == MASK ? 1 : PANELS); ++panel) {
                 copy_panel(to + panel * (input == QUERY ? GROUPS * BOX : BOX), &p.maps[input], barrier, column + panel * PANEL, first_of_rows, at);
@@ -215,7 +104,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             if (mapped<FORM>(p, KEY)) {
                 if (leader) {
                     barrier_arrive_expecting(barrier, SIDE);
-                    copy(KEY, p.keys, to, barrier, 0, (begin + turn) * BLOCK);
+                    copy(KEY, spot.at[KEY], to, barrier, 0, (begin + turn) * BLOCK);
                 }
             } else {
                 const Rows rows_of{p.keys.address + 2 * matrix_of(matrix, p.leading, p.keys), p.keys.strides[column_axis], p.keys.strides[row_axis], p.count, p.depth};
@@ -227,7 +116,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             if (mapped<FORM>(p, VALUE)) {
                 if (leader) {
                     barrier_arrive_expecting(barrier, SIDE);
-                    copy(VALUE, p.values, to, barrier, first_column, (begin + turn) * BLOCK);
+                    copy(VALUE, spot.at[VALUE], to, barrier, first_column, (begin + turn) * BLOCK);
                 }
             } else {
                 const i64 at = matrix_of(matrix, p.leading, p.values) + static_cast<i64>(first_column) * p.values.strides[column_axis];
@@ -239,7 +128,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             if (FORM == MASKED && leader) {
                 const u32 slot = (fetched + turn) % STAGES, barrier = masks_there + slot * 8;
                 barrier_arrive_expecting(barrier, BOX);
-                copy(MASK, p.mask, masks + slot * BOX, barrier, (begin + turn) * BLOCK, row);
+                copy(MASK, spot.at[MASK], masks + slot * BOX, barrier, (begin + turn) * BLOCK, row);
             }
         };
         const auto fetch_first_masks = [&] {
@@ -256,6 +145,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             // Nobody writes a constant, so it need not be waited for.
             const bool ahead = mapped<ANY>(p, MASK);
             if (ahead) fetch_first_masks();
+            settle(spot.found());
             wait_for_predecessors();
             release_successors();
             if (!ahead) fetch_first_masks();
@@ -269,7 +159,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             if (threadIdx.x == 0) {
                 barrier_arrive_expecting(queries_there, GROUPS * SIDE);
 #pragma unroll
-                for (u32 group = 0; group < GROUPS; ++group) copy(QUERY, p.queries, queries + group * BOX, queries_there, 0, row + group * QUERIES);
+                for (u32 group = 0; group < GROUPS; ++group) copy(QUERY, spot.at[QUERY], queries + group * BOX, queries_there, 0, row + group * QUERIES);
             }
         } else {
             const i64 at = matrix_of(matrix, p.leading, p.queries) + row * p.queries.strides[row_axis];
@@ -430,41 +320,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             }
         }
         if (!present) continue;
-        // In place of the warp's queries, then to memory in pieces.
-        const u32 own = STRANDS == 1 ? 0 : strand * OWN;
-#pragma unroll
-        for (u32 half = 0; half < 2; ++half) {
-            float sum = __fadd_rn(all.sum[half], __shfl_xor_sync(0xffffffffu, all.sum[half], 1));
-            sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
-            const float share = __frcp_rn(sum);
-            const u32 r = top + lane / 4 + half * 8;
-#pragma unroll
-            for (u32 n = 0; n < OWN; ++n) {
-                const u32 bits = two_rounded(__fmul_rn(all.total[4 * n + 2 * half], share), __fmul_rn(all.total[4 * n + 2 * half + 1], share));
-                asm volatile("st.shared.b32 [%0], %1;" ::"r"(queries + place<ROWS>(r, own + n) + lane % 4 * 4), "r"(bits) : "memory");
-            }
-        }
-        __syncwarp();
-        const i64 inner = p.y.strides[column_axis];
-        u16* const y = reinterpret_cast<u16*>(p.y.address) + matrix_of(matrix, p.leading, p.y) + row * p.y.strides[row_axis] + first_column * inner;
-#pragma unroll
-        for (u32 i = lane; i < 16 * OWN; i += 32) {
-            const u32 r = top + i / OWN, piece = own + i % OWN, column = piece * 8;
-            if (r >= rows || column >= columns) continue;
-            uint4 bits;
-            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
-                         : "r"(queries + place<ROWS>(r, piece))
-                         : "memory");
-            u16* const to = y + static_cast<i64>(r) * p.y.strides[row_axis] + column * inner;
-            if (inner == 1 && columns - column >= 8 && reinterpret_cast<u64>(to) % 16 == 0) {
-                *reinterpret_cast<uint4*>(to) = bits;
-                continue;
-            }
-            const u32 words[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll 1
-            for (u32 j = 0; j < 8 && column + j < columns; ++j) to[static_cast<i64>(j) * inner] = static_cast<u16>(words[j / 2] >> (j % 2 * 16));
-        }
+        store_results<ROWS, OWN>(p, spot, all.total, all.sum, queries, top, STRANDS == 1 ? 0 : strand * OWN, lane);
     }
 }
 

@@ -9,7 +9,7 @@
 #include "parameters.cuh"
 
 extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS) elementwise(const __grid_constant__ Elementwise p) {
-    bring_parameters<ELEMENTWISE_FRONT, ELEMENTWISE_BACK>(p);
+    bring_around(p, p.tail);
     wait_for_predecessors();
     release_successors();
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
@@ -26,6 +26,7 @@ extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS) elementwise(co
         }
         const u32 left = p.length - first, count = left < 8 ? left : 8;
         float a[8], v[8];
+        touch_operands(p.tail, [&](const TailOperand& o, auto touch_at) { touch_at(element_of(o.strides, at)); });
         tail_load(p.head.a, count, at, p.group, a);
         if (!p.copy) {
             if (p.head.function < TAIL_ADD) {

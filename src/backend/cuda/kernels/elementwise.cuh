@@ -19,7 +19,26 @@ struct Elementwise {
     u32 padding;
 };
 
-// What every launch needs: what stands before the tail's calls, and behind them.
-constexpr u32 ELEMENTWISE_FRONT = sizeof(View) + sizeof(TailCall) + 16, ELEMENTWISE_BACK = sizeof(Divisor) * MAX_RANK + 24;
-
 static_assert(sizeof(Elementwise) == 88 + 152 + 1080 + 72 + 24, "mirrored in bind/elementwise.rs");
+
+// Asks for the cache line of an element, so that it is near when somebody loads it.
+__device__ __forceinline__ void touch(u64 address) {
+    u16 unused;
+    asm volatile("ld.global.b16 %0, [%1];" : "=h"(unused) : "l"(address));
+}
+
+// Has what the calls behind the head read in memory asked for at once: a chain comes to one operand after the other, each far away.
+// `element_at` says where a thread's elements of an operand begin.
+template <typename ElementAt>
+__device__ __forceinline__ void touch_operands(const Tail& tail, ElementAt element_at) {
+#pragma unroll 1
+    for (u32 index = 0; index < tail.calls; ++index) {
+        const TailCall& call = tail.call[index];
+        if (call.function < TAIL_ADD) continue;
+        const auto ask = [&](const TailOperand& o) {
+            if (o.source == FROM_MEMORY) element_at(o, [&](i64 element) { touch(o.address + (o.dtype == F16 ? 2 : 4) * element); });
+        };
+        ask(call.a);
+        ask(call.b);
+    }
+}

@@ -95,6 +95,10 @@ __device__ __forceinline__ void elementwise_chain(const Elementwise& p, const Pl
     // Values that are read later than by the next call; most chains have none, and then this is never touched.
     float kept[MAX_TAIL][N];
     const bool stores_halves = p.y.dtype == F16;
+    touch_operands(p.tail, [&](const TailOperand& o, auto touch_at) {
+#pragma unroll
+        for (u32 r = 0; r < RUNS; ++r) touch_at(static_cast<i64>(place_of(o.strides, places, r)));
+    });
     load_runs(p.head.a, places, values);
     if (!p.copy) {
         if (p.head.function < TAIL_ADD) {
@@ -153,7 +157,7 @@ __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
         }
     };
     Places<RUNS, AXES> places;
-    bring_parameters<ELEMENTWISE_FRONT, ELEMENTWISE_BACK>(p);
+    bring_around(p, p.tail);
     find(blockIdx.x, places);
     wait_for_predecessors();
     release_successors();

@@ -2,6 +2,7 @@
 // their pictures, and a block's residual.
 #include "chain.cuh"
 #include "generic.cuh"
+#include "parameters.cuh"
 
 struct GatherSum {
     Generic common;  // the box and the strides in pieces
@@ -17,6 +18,7 @@ static_assert(sizeof(GatherSum) == sizeof(Generic) + 2 * 88 + 16 + 88, "mirrored
 
 // Negative indices count from the end; indices outside are clamped.
 extern "C" __global__ void __launch_bounds__(GENERIC_THREADS) gather_sum(const __grid_constant__ GatherSum p) {
+    bring_around(p, p.common.tail);
     wait_for_predecessors();
     release_successors();
     const Generic& g = p.common;

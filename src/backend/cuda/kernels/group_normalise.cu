@@ -17,6 +17,7 @@
 #include "cluster.cuh"
 #include "group_normalise.cuh"
 #include "mma.cuh"
+#include "parameters.cuh"
 
 constexpr u32 MAX_PARTS = 8;
 constexpr u32 TOGETHER = 4;         // pieces that a thread reads at once where they are not kept
@@ -46,6 +47,7 @@ __device__ __forceinline__ void group_normalise(const GroupNormalise& p) {
     if constexpr (SHARED) rank = cluster_rank();
     const u32 row = divide(threadIdx.x, p.pieces), piece = threadIdx.x - row * p.pieces.divisor;
     if constexpr (SHARED) cluster_arrive_relaxed();
+    bring_around(p, p.tail);
     wait_for_predecessors();
     release_successors();
     bool begun = false;
@@ -177,6 +179,7 @@ extern "C" __global__ void __launch_bounds__(FLOAT_THREADS) group_normalise_floa
     __shared__ float buffer[BUFFERED];
     __shared__ float found;
     static_assert(BUFFERED % LANES == 0, "a lane's positions go on from buffer to buffer");
+    bring_around(p, p.tail);
     wait_for_predecessors();
     release_successors();
     const u32 elements = p.group.divisor * p.pixels.divisor;

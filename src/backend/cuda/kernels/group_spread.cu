@@ -8,6 +8,7 @@
 // cluster take to meet twice, and it takes no room that others must leave.
 
 #include "group_normalise.cuh"
+#include "parameters.cuh"
 
 constexpr u32 HELD = 2;          // pieces of a part that a thread reads at once, and keeps
 constexpr u32 MAX_SPREAD = 128;  // parts of a sample
@@ -83,6 +84,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) group_moments(const __g
     __shared__ float values[VALUES];
     __shared__ float means[MAX_GROUPS];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    bring_around(p, p.tail);
     wait_for_predecessors();
     release_successors();
 #pragma unroll 1
@@ -118,6 +120,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) group_moments(const __g
 extern "C" __global__ void __launch_bounds__(THREADS, 2) group_moments_whole(const __grid_constant__ GroupNormalise p) {
     __shared__ float sums[2][WARPS];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    bring_around(p, p.tail);
     wait_for_predecessors();
     release_successors();
 #pragma unroll 1
@@ -160,6 +163,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) group_spread(const __gr
     __shared__ float means[MAX_GROUPS], factors[MAX_GROUPS];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const float pixels = __fdiv_rn(1.0f, static_cast<float>(p.pixels.divisor)), channels = static_cast<float>(p.group.divisor);
+    bring_around(p, p.tail);
     wait_for_predecessors();
     release_successors();
 #pragma unroll 1

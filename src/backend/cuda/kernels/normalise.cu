@@ -11,6 +11,7 @@
 #include "chain.cuh"
 #include "generic.cuh"
 #include "normalise_order.cuh"
+#include "parameters.cuh"
 
 struct Normalise {
     Generic common;  // the box has one position along the axis, and along that of rows side by side; tiles are what a block takes
@@ -182,6 +183,7 @@ __device__ __forceinline__ Moments of_columns(const Normalise& p, i64 from, floa
 
 extern "C" __global__ void __launch_bounds__(LONG_THREADS) normalise(const __grid_constant__ Normalise p) {
     __shared__ float shared[EACH * EACH * NORMALISE_THREADS];
+    bring_around(p, p.common.tail);
     wait_for_predecessors();
     release_successors();
     const Generic& g = p.common;

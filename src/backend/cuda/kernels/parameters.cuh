@@ -29,3 +29,22 @@ __device__ __forceinline__ void bring_parameters(const P& p) {
     settle(reinterpret_cast<const u32*>(&p)[line * (PARAMETER_LINE / 4)]);
 #endif
 }
+
+// Asks for `bytes` of the parameters from byte `from` on, up to 32 lines: what a launch needs of those that not every one does.
+template <typename P>
+__device__ __forceinline__ void bring_more(const P& p, u32 from, u32 bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    const u32 lane = threadIdx.x % 32, first = from / PARAMETER_LINE, end = (from + bytes + PARAMETER_LINE - 1) / PARAMETER_LINE;
+    if (bytes > 0) settle(reinterpret_cast<const u32*>(&p)[(first + lane < end ? first + lane : first) * (PARAMETER_LINE / 4)]);
+#endif
+}
+
+// Asks for all parameters but the calls of a tail that it does not have.
+template <typename P, typename T>
+__device__ __forceinline__ void bring_around(const P& p, const T& tail) {
+    const u32 calls = static_cast<u32>(reinterpret_cast<const u8*>(&tail.call) - reinterpret_cast<const u8*>(&p));
+    const u32 behind = calls + static_cast<u32>(sizeof(tail.call));
+    bring_more(p, 0, calls);
+    bring_more(p, behind, static_cast<u32>(sizeof(P)) - behind);
+    bring_more(p, calls, tail.calls * static_cast<u32>(sizeof(tail.call[0])));
+}

@@ -10,6 +10,7 @@
 // are moved as they are unless the types differ.
 #include "chain.cuh"
 #include "divide.cuh"
+#include "parameters.cuh"
 #include "view.cuh"
 
 constexpr u32 PERMUTE_THREADS = 256;
@@ -108,6 +109,7 @@ __device__ __forceinline__ void move(u32 rows, u32 columns, u32 lanes, const Fro
 template <typename From, typename To>
 __device__ __forceinline__ void permute(const Permute& p) {
     __shared__ To tile[PERMUTE_TILE];
+    bring_more(p, 0, sizeof(p));
     wait_for_predecessors();
     release_successors();
     for (u32 index = blockIdx.x; index < p.tiles; index += gridDim.x) {
@@ -156,6 +158,7 @@ __device__ __forceinline__ void store_piece(void* to, uint4 piece) {
 template <typename T>
 __device__ __forceinline__ void permute_pieces(const Permute& p) {
     constexpr u32 N = 16 / sizeof(T);
+    bring_more(p, 0, sizeof(p));
     wait_for_predecessors();
     release_successors();
     const u32 lane = threadIdx.x % 32;
@@ -181,6 +184,7 @@ template <typename T, u32 PLANES>
 __device__ __forceinline__ void permute_planes(const Permute& p) {
     constexpr u32 N = 16 / sizeof(T);
     __shared__ uint4 staged[PERMUTE_WARPS][32 * PLANES];
+    bring_more(p, 0, sizeof(p));
     wait_for_predecessors();
     release_successors();
     const u32 lane = threadIdx.x % 32;

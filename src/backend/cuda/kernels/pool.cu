@@ -2,6 +2,7 @@
 #include "chain.cuh"
 #include "groups.cuh"
 #include "maxima.cuh"
+#include "parameters.cuh"
 #include "pool_taps.cuh"
 
 struct Pool {
@@ -127,6 +128,7 @@ __device__ __forceinline__ void pool_any(const Pool& p, const Spot& s, float (&v
 }
 
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) pool(const __grid_constant__ Pool p) {
+    bring_around(p, p.frame.tail);
     wait_for_predecessors();
     release_successors();
     const bool quick = in_whole_groups(p.x, p.frame.channels);

@@ -6,6 +6,7 @@
 #include "chain.cuh"
 #include "groups.cuh"
 #include "mma.cuh"
+#include "parameters.cuh"
 #include "pool_taps.cuh"
 
 constexpr u32 LOT = 16;    // groups of channels of a block, a channel for each thread
@@ -27,6 +28,7 @@ static_assert(sizeof(PoolLong) == sizeof(PixelFrame) + 48 + 64 + 24, "mirrored i
 static_assert(LOT_CHANNELS == PIXEL_THREADS, "a thread has a channel");
 
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) pool_long(const __grid_constant__ PoolLong p) {
+    bring_around(p, p.frame.tail);
     wait_for_predecessors();
     release_successors();
     __shared__ uint4 pixels[STEPS][STEP][LOT];

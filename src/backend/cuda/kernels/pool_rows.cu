@@ -6,6 +6,7 @@
 #include "chain.cuh"
 #include "groups.cuh"
 #include "maxima.cuh"
+#include "parameters.cuh"
 #include "window.cuh"
 
 struct PoolRows {
@@ -107,6 +108,7 @@ __device__ __forceinline__ void pool_down(const PoolRows& p) {
 }
 
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) pool_rows(const __grid_constant__ PoolRows p) {
+    bring_around(p, p.frame.tail);
     wait_for_predecessors();
     release_successors();
     if (p.window.stride[0] == 1) {

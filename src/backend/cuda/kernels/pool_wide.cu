@@ -7,6 +7,7 @@
 #include "groups.cuh"
 #include "maxima.cuh"
 #include "mma.cuh"
+#include "parameters.cuh"
 #include "window.cuh"
 
 constexpr u32 WIDE_THREADS = 256;
@@ -34,6 +35,7 @@ __device__ __forceinline__ uint4 greatest(const uint4* from, u32 count, u32 step
 }
 
 extern "C" __global__ void __launch_bounds__(WIDE_THREADS) pool_wide(const __grid_constant__ PoolWide p) {
+    bring_around(p, p.frame.tail);
     wait_for_predecessors();
     release_successors();
     extern __shared__ __align__(128) u8 memory[];

@@ -4,6 +4,7 @@
 // later one a fused multiply-add. Of a nearest resize each output has one tap of weight 1.
 #include "chain.cuh"
 #include "groups.cuh"
+#include "parameters.cuh"
 
 struct ResizeTap {
     i32 position;  // -1 for an output outside a cropped input
@@ -24,6 +25,7 @@ struct Resize {
 static_assert(sizeof(Resize) == sizeof(PixelFrame) + 48 + 32, "mirrored in bind/resize.rs");
 
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) resize(const __grid_constant__ Resize p) {
+    bring_around(p, p.frame.tail);
     wait_for_predecessors();
     release_successors();
     every_spot(p.frame, 1, [&](const Spot& s) {
@@ -58,6 +60,7 @@ constexpr u32 PAIRS_RUN = 4;
 // The same for two taps along either axis of f16 in whole groups: a thread reads an input pixel once for all its outputs that
 // lie between the same pixels.
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) resize_pairs(const __grid_constant__ Resize p) {
+    bring_around(p, p.frame.tail);
     wait_for_predecessors();
     release_successors();
     every_spot(p.frame, PAIRS_RUN, [&](const Spot& s) {

@@ -6,6 +6,7 @@
 // shared memory and stored 16 bytes at a time; planes, of halves or of f32 rounded to them, are stored as they come.
 #include "chain.cuh"
 #include "groups.cuh"
+#include "parameters.cuh"
 
 constexpr u32 THREADS = 256;
 constexpr u32 RUN = 4;                           // outputs of a thread
@@ -190,18 +191,21 @@ __device__ __forceinline__ void resize_pieces(const ResizeRows& p) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) resize_rows(const __grid_constant__ ResizeRows p) {
+    bring_more(p, 0, sizeof(p));
     wait_for_predecessors();
     release_successors();
     resize_pieces<u16, false>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) resize_planes(const __grid_constant__ ResizeRows p) {
+    bring_more(p, 0, sizeof(p));
     wait_for_predecessors();
     release_successors();
     resize_pieces<float, true>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) resize_half_planes(const __grid_constant__ ResizeRows p) {
+    bring_more(p, 0, sizeof(p));
     wait_for_predecessors();
     release_successors();
     resize_pieces<u16, true>(p);

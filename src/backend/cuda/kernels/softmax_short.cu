@@ -4,6 +4,7 @@
 // halves. Positions behind the row's end add zeros there, which change nothing.
 #include "chain.cuh"
 #include "generic.cuh"
+#include "parameters.cuh"
 
 struct SoftmaxShort {
     Generic common;  // the box has one position along the axis; tiles are of GENERIC_THREADS rows; floats, without a tail
@@ -47,6 +48,7 @@ __device__ __forceinline__ void store_words(const u32 (&words)[WORDS], u64 addre
 template <u32 N>
 __device__ __forceinline__ void softmax_short(const SoftmaxShort& p) {
     constexpr u32 SUMS = N < PARTIALS ? N : PARTIALS;
+    bring_around(p, p.common.tail);
     wait_for_predecessors();
     release_successors();
     const Generic& g = p.common;

@@ -5,6 +5,7 @@
 // order, and each input channel, ascending; what is outside the input counts as zero.
 #include "chain.cuh"
 #include "groups.cuh"
+#include "parameters.cuh"
 #include "window.cuh"
 
 constexpr u32 TRANSPOSE_RUN = 4;
@@ -33,6 +34,7 @@ __device__ __forceinline__ bool meets(const Transpose& p, u32 axis, u32 at, u32 
 }
 
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) conv_transpose(const __grid_constant__ Transpose p) {
+    bring_around(p, p.frame.tail);
     wait_for_predecessors();
     release_successors();
     every_spot(p.frame, 1, [&](const Spot& run) {

@@ -1,4 +1,4 @@
-//! Attention by warpgroup products: `kernels/attention_wgmma.cu`.
+//! Attention by warpgroup products: `kernels/attention_wgmma.cu`, and of few keys `kernels/attention_abreast.cu`.
 
 use super::super::views::{DeviceView, Divisor, PIECE};
 use super::super::{Addresses, BindError, Kernel, Launch, Packer, Swizzle, TensorMap, TiledMap};
@@ -97,7 +97,7 @@ fn stages(head: u32, team: Team, form: Form) -> u32 {
 }
 
 /// The team that serves a tactic's in a form for so many keys: with few maps every warpgroup has queries of its own and registers for
-/// more, and with a mask queries of its own. Crowds with masks have one block of keys.
+/// more, and with a mask queries of its own. Crowds with masks have one block of keys. Strands that have a block each need maps.
 fn team(named: Team, form: Form, keys: u32) -> Team {
     match form {
         Form::Plain => named,
@@ -107,21 +107,30 @@ fn team(named: Team, form: Form, keys: u32) -> Team {
             ..named
         },
         Form::Any => Team {
+            strands: if named.abreast { 1 } else { named.strands },
             groups: 1,
             crowded: false,
-            ..named
+            abreast: false,
         },
     }
 }
 
-/// What a kernel's name ends with.
-fn suffix(form: Form, team: Team) -> String {
+/// The unit of a team's kernel in a form, and the kernel's name.
+fn function(head: u32, team: Team, form: Form) -> (&'static str, String) {
+    let (panels, Team { strands, groups, .. }) = (head / BOX, team);
     let form = match form {
         Form::Any => "",
         Form::Plain => "_plain",
         Form::Masked => "_masked",
     };
-    format!("{form}{}", if team.crowded { "_crowded" } else { "" })
+    if team.abreast {
+        return ("attention_abreast", format!("attention_abreast_{panels}{form}"));
+    }
+    let crowded = if team.crowded { "_crowded" } else { "" };
+    (
+        "attention_wgmma",
+        format!("attention_wgmma_{panels}_{strands}_{groups}{form}{crowded}"),
+    )
 }
 
 /// The map of an input whose rows lie along axis `rows` and are runs along axis `run`, from the chunk's first matrices on;
@@ -209,18 +218,10 @@ impl Kernel for AttentionWgmma {
             mapped,
             padding: [0; 6],
         };
-        let (panels, Team { strands, groups, .. }) = (head / BOX, team);
-        let suffix = suffix(form, team);
+        let (unit, function) = function(head, team, form);
         Ok(vec![Launch {
             shared: shared(head, team, form, count.div_ceil(segment * WGMMA_KEYS)),
-            ..Launch::new(
-                "attention_wgmma",
-                format!("attention_wgmma_{panels}_{strands}_{groups}{suffix}"),
-                tiles,
-                width,
-                team.threads(),
-                &params,
-            )
+            ..Launch::new(unit, function, tiles, width, team.threads(), &params)
         }])
     }
 }
@@ -273,16 +274,20 @@ mod tests {
 
     #[test]
     fn every_team_has_its_kernels() {
-        let source = include_str!("../../kernels/attention_wgmma.cu");
+        let sources = [
+            include_str!("../../kernels/attention_wgmma.cu"),
+            include_str!("../../kernels/attention_abreast.cu"),
+        ];
         for (head, named, form) in kernels() {
             let (panels, it) = (head / BOX, team(named, form, WGMMA_KEYS));
             let (Team { strands, groups, .. }, stages) = (it, stages(head, it, form));
-            let line = format!(
-                "(attention_wgmma_{panels}_{strands}_{groups}{}, {panels}, {strands}, {groups}, {stages}, {}, ",
-                suffix(form, it),
-                format!("{form:?}").to_uppercase()
-            );
-            assert!(source.contains(&line), "{line}");
+            let (unit, name) = function(head, it, form);
+            let form = format!("{form:?}").to_uppercase();
+            let line = match unit {
+                "attention_wgmma" => format!("({name}, {panels}, {strands}, {groups}, {stages}, {form}, "),
+                _ => format!("({name}, {panels}, {form}, "),
+            };
+            assert!(sources.iter().any(|source| source.contains(&line)), "{line}");
         }
     }
 
