@@ -1,12 +1,21 @@
-//! Reductions over one axis or several: `kernels/reduce.cu`, and of few elements `kernels/reduce_short.cu`.
+//! Reductions over one axis or several. `kernels/reduce.cu` takes them all. What follows is faster where it can be used:
+//!
+//! | unit | what it takes |
+//! |---|---|
+//! | `reduce_few` | neighbours that are kept, of elements in one range, and maxima of few |
+//! | `reduce_sums` | few neighbours that are kept, of halves in 32 ranges, or in many by clusters |
+//! | `reduce_lanes` | rows of halves side by side, in 32 ranges |
+//! | `reduce_short` | other rows of few elements |
+//!
+//! All but the last know tails of one function at most.
 
 use super::frame::{ElementBox, Frame};
 use super::generic::reduce_number;
 use super::operands::{check, head, input, output};
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, Kernel, Launch, count};
+use super::{Addresses, BindError, Kernel, Launch, blocks, count};
 use crate::limits::MAX_RANK;
-use crate::plan::format::Operator;
+use crate::plan::format::{Operand, Operator};
 use crate::plan::tactic::reduction::{FEWEST_ORDERED, MAX_PARTS, Walk, walk};
 use crate::primitive::{Primitive, ReduceKind, Region};
 use crate::tensor::DType;
@@ -28,6 +37,21 @@ const SHORT: u32 = 64;
 const SHORT_THREADS: u32 = 128;
 /// Outputs of a block whose elements are taken in one range.
 const ORDERED: u32 = 32;
+/// Threads of a block that take all elements each, and most elements of a maximum where such threads leave multiprocessors idle.
+const FEW_THREADS: u32 = 128;
+const FEW_ELEMENTS: u32 = 16;
+/// Neighbours of a block whose threads take two, and elements of each that a thread has in flight at once, few or many.
+const SUMS: u32 = 16;
+const SUMS_PAIR: u32 = 2;
+const SUMS_BATCH: u32 = 8;
+/// Greatest distance of elements for that.
+const SUMS_STEP: i64 = 1 << 30;
+/// Warps of a block of rows, and elements that a thread has in flight.
+const LANES_WARPS: u32 = 4;
+const LANES_LOADS: u32 = 16;
+/// Threads of a block of a long row, and its most elements.
+const LONG_THREADS: u32 = 512;
+const LONG_MOST: u32 = 4096;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -47,6 +71,47 @@ struct Params {
     kind: u32,
     whole: u32,
     used: u32,
+}
+
+impl Params {
+    /// The same in so many tiles.
+    fn tiled(self, tiles: u32) -> Params {
+        Params {
+            frame: Frame { tiles, ..self.frame },
+            ..self
+        }
+    }
+
+    /// The same with neighbours in groups of `each`, whose elements lie so or not.
+    fn grouped(self, each: u32, whole: bool) -> Params {
+        Params {
+            groups: Divisor::new(self.neighbours.div_ceil(each)),
+            whole: u32::from(whole),
+            ..self
+        }
+    }
+}
+
+/// A kernel for a chunk.
+struct Chosen {
+    unit: &'static str,
+    function: String,
+    threads: u32,
+    /// Blocks of a cluster.
+    cluster: u32,
+    params: Params,
+}
+
+impl Chosen {
+    fn new(unit: &'static str, function: impl Into<String>, threads: u32, params: Params) -> Chosen {
+        Chosen {
+            unit,
+            function: function.into(),
+            threads,
+            cluster: 1,
+            params,
+        }
+    }
 }
 
 struct Reduce {
@@ -83,8 +148,9 @@ impl Reduce {
             (start, extent)
         };
         let (mut first, mut neighbours) = take(axis);
-        // A tail would look for its operands at coordinates that there are not.
-        let alone = self.operator.calls.len() == 1;
+        // A tail would look for tensors at coordinates that there are not.
+        let inner = |operand: &Operand| matches!(operand, Operand::Inner(_));
+        let alone = self.operator.calls.iter().skip(1).all(|call| call.inputs.iter().all(inner));
         let mut whole = y.extents[axis];
         while alone && neighbours == whole {
             let goes_on = |other: &usize| {
@@ -113,26 +179,34 @@ impl Reduce {
         (count.div_ceil(splits).max(1), splits)
     }
 
+    /// The tail is one function of one value, or none.
+    fn plain(&self) -> bool {
+        match &self.operator.calls[..] {
+            [_] => true,
+            [_, tail] => matches!(tail.primitive, Primitive::Unary(_) | Primitive::Copy),
+            _ => false,
+        }
+    }
+
+    /// The elements are halves.
+    fn halves(&self) -> Result<bool, BindError> {
+        Ok(input(&self.operator, 0)?.dtype == DType::F16)
+    }
+
     /// The parameters of a chunk of floats that are taken in one range; `None` where they are few, or come in several ranges.
     fn ordered(&self, at: &Addresses<'_>, outputs: ElementBox) -> Result<Option<Params>, BindError> {
         let params = self.params(at, outputs)?;
         let floats = input(&self.operator, 0)?.dtype == DType::F32;
         let long = params.splits == 1 && params.count >= FEWEST_ORDERED;
         let tiles = outputs.count.div_ceil(ORDERED);
-        Ok((floats && long).then_some(Params {
-            frame: Frame { tiles, ..params.frame },
-            ..params
-        }))
+        Ok((floats && long).then_some(params.tiled(tiles)))
     }
 
     /// The parameters of a chunk of rows that a thread takes each; `None` where they are long.
     fn short(&self, at: &Addresses<'_>, rows: ElementBox) -> Result<Option<Params>, BindError> {
         let params = self.params(at, rows)?;
         let tiles = rows.count.div_ceil(SHORT_THREADS);
-        Ok((params.count <= SHORT && params.splits <= MAX_SPLITS).then_some(Params {
-            frame: Frame { tiles, ..params.frame },
-            ..params
-        }))
+        Ok((params.count <= SHORT && params.splits <= MAX_SPLITS).then_some(params.tiled(tiles)))
     }
 
     /// The parameters of a chunk of rows, each an output.
@@ -162,34 +236,104 @@ impl Reduce {
         })
     }
 
-    /// The kernel of a chunk of which neighbours along `axis` are reduced together, and its parameters.
-    fn columns(&self, at: &Addresses<'_>, mut outputs: ElementBox, axis: usize) -> Result<(&'static str, Params), BindError> {
+    /// The kernel of a chunk of which neighbours along `axis` are reduced together.
+    fn columns(&self, at: &Addresses<'_>, mut outputs: ElementBox, axis: usize, width: u16) -> Result<Chosen, BindError> {
         let (first, neighbours) = self.beside(at, &mut outputs, axis)?;
-        let params = self.params(at, outputs)?;
-        let groups = if params.splits == THREADS { 1 } else { GROUPS };
-        let step = i64::from(GROUP);
-        let others = (0..params.x.strides.len()).filter(|&a| a != axis);
-        let grouped = others.map(|a| params.x.strides[a]).chain(params.steps).all(|s| s % step == 0);
-        let aligned = params.x.address.is_multiple_of(16) && [first, neighbours].iter().all(|n| n.is_multiple_of(GROUP));
-        let halves = input(&self.operator, 0)?.dtype == DType::F16;
-        let whole = halves && grouped && aligned;
-        let blocks = |each: u32| neighbours.div_ceil(groups * each);
-        let tiles = |each: u32| outputs.count.checked_mul(blocks(each)).ok_or(BindError::Large("a chunk"));
-        let (function, each) = match whole && tiles(GROUP)? < at.multiprocessors {
-            true => ("reduce_columns_twos", FEW),
-            false => ("reduce_columns_eights", GROUP),
-        };
-        let (tiles, blocks) = (tiles(each)?, blocks(each));
         let params = Params {
-            frame: Frame { tiles, ..params.frame },
-            groups: Divisor::new(blocks),
             axis: axis as u32,
             first,
             neighbours,
-            whole: u32::from(whole),
-            ..params
+            ..self.params(at, outputs)?
         };
-        Ok((function, params))
+        let groups = if params.splits == THREADS { 1 } else { GROUPS };
+        let halves = self.halves()?;
+        // Halves whose neighbours lie in runs of so many, each on as many bytes as it has.
+        let in_runs = |run: u32| {
+            let moves = |a: &usize| outputs.extents[*a].divisor > 1 || outputs.start[*a] > 0;
+            let others = (0..params.x.strides.len()).filter(moves);
+            let grouped = others
+                .map(|a| params.x.strides[a])
+                .chain(params.steps)
+                .all(|s| s % i64::from(run) == 0);
+            let aligned = params.x.address.is_multiple_of(2 * u64::from(run));
+            halves && grouped && aligned && [first, neighbours].iter().all(|n| n.is_multiple_of(run))
+        };
+        let whole = in_runs(GROUP);
+        let tiles = |each: u32| count([outputs.count, neighbours.div_ceil(each)], "a chunk");
+        let (few, one) = if whole {
+            ("reduce_few_eights", GROUP)
+        } else {
+            ("reduce_few_ones", 1)
+        };
+        let blocks = tiles(one)?.div_ceil(FEW_THREADS);
+        if self.takes_few(at, &params, blocks) {
+            let params = params.grouped(one, whole).tiled(blocks);
+            return Ok(Chosen::new("reduce_few", few, FEW_THREADS, params));
+        }
+        let idle = tiles(groups * GROUP)? < at.multiprocessors;
+        let sums = in_runs(SUMS_PAIR) && (idle || !whole);
+        if let Some(cluster) = self.sums(at, &params, width).filter(|_| sums) {
+            let kind = if self.kind == ReduceKind::Norm { "norms" } else { "sums" };
+            let batch = if params.share <= SUMS_BATCH { SUMS_BATCH } else { 2 * SUMS_BATCH };
+            let params = params.grouped(SUMS, true).tiled(tiles(SUMS)?);
+            return Ok(Chosen {
+                cluster,
+                ..Chosen::new("reduce_sums", format!("reduce_{kind}_{batch}"), THREADS, params)
+            });
+        }
+        let (function, each) = match whole && idle {
+            true => ("reduce_columns_twos", groups * FEW),
+            false => ("reduce_columns_eights", groups * GROUP),
+        };
+        let params = params.grouped(each, whole).tiled(tiles(each)?);
+        Ok(Chosen::new("reduce", function, THREADS, params))
+    }
+
+    /// True if a thread shall take all elements of its neighbours, of which there are so many blocks.
+    fn takes_few(&self, at: &Addresses<'_>, params: &Params, blocks: u32) -> bool {
+        let few = match self.kind {
+            ReduceKind::Max => params.count <= FEW_ELEMENTS || blocks >= at.rooms(),
+            ReduceKind::Mean | ReduceKind::Sum | ReduceKind::Norm => params.splits == 1,
+        };
+        few && self.plain()
+    }
+
+    /// Blocks of a cluster that sums pairs of neighbours, a run of ranges each; `None` where that does not serve, or has no room.
+    fn sums(&self, at: &Addresses<'_>, params: &Params, width: u16) -> Option<u32> {
+        let even = self.walk.parts.len() <= 1 && (0..SUMS_STEP).contains(&params.steps[0]);
+        let runs = match params.splits {
+            MAX_SPLITS => 1,
+            THREADS => params.used.div_ceil(MAX_SPLITS).max(1),
+            _ => return None,
+        };
+        let room = runs == 1 || at.clusters && (width == 0 || u32::from(width) >= runs);
+        (even && room && self.kind != ReduceKind::Max && self.plain()).then_some(runs)
+    }
+
+    /// The kernel of a chunk of rows, each an output.
+    fn rows(&self, at: &Addresses<'_>, rows: ElementBox) -> Result<Chosen, BindError> {
+        let params = self.params(at, rows)?;
+        let ranges = params.splits == MAX_SPLITS && self.kind != ReduceKind::Max;
+        if ranges && params.whole == 1 && self.halves()? && self.plain() {
+            if params.share <= LANES_LOADS {
+                let share = params.share.next_power_of_two().max(2);
+                let per_block = LANES_WARPS * (LANES_LOADS / share);
+                let params = params.tiled(rows.count.div_ceil(per_block));
+                return Ok(Chosen::new(
+                    "reduce_lanes",
+                    format!("reduce_lanes_{share}"),
+                    LANES_WARPS * 32,
+                    params,
+                ));
+            }
+            if params.count <= LONG_MOST && rows.count <= at.rooms().saturating_mul(2) {
+                return Ok(Chosen::new("reduce_lanes", "reduce_long", LONG_THREADS, params.tiled(rows.count)));
+            }
+        }
+        Ok(match self.short(at, rows)? {
+            Some(params) => Chosen::new("reduce_short", "reduce_short", SHORT_THREADS, params),
+            None => Chosen::new("reduce", "reduce_rows", THREADS, params),
+        })
     }
 }
 
@@ -199,18 +343,23 @@ impl Kernel for Reduce {
             return Ok(Vec::new());
         }
         let outputs = ElementBox::new(output(&self.operator, 0)?, region)?;
-        let (unit, function, threads, params) = match (self.ordered(at, outputs)?, self.walk.neighbours) {
-            (Some(params), _) => ("reduce", "reduce_ordered", THREADS, params),
-            (None, Some(axis)) => {
-                let (function, params) = self.columns(at, outputs, axis)?;
-                ("reduce", function, THREADS, params)
-            }
-            (None, None) => match self.short(at, outputs)? {
-                Some(params) => ("reduce_short", "reduce_short", SHORT_THREADS, params),
-                None => ("reduce", "reduce_rows", THREADS, self.params(at, outputs)?),
-            },
+        let chosen = match (self.ordered(at, outputs)?, self.walk.neighbours) {
+            (Some(params), _) => Chosen::new("reduce", "reduce_ordered", THREADS, params),
+            (None, Some(axis)) => self.columns(at, outputs, axis, width)?,
+            (None, None) => self.rows(at, outputs)?,
         };
-        Ok(vec![Launch::new(unit, function, params.frame.tiles, width, threads, &params)])
+        let Chosen {
+            unit,
+            function,
+            threads,
+            cluster,
+            params,
+        } = chosen;
+        let blocks = blocks(params.frame.tiles, width / cluster as u16) * cluster;
+        Ok(vec![Launch {
+            cluster,
+            ..Launch::new(unit, function, blocks, 0, threads, &params)
+        }])
     }
 }
 

@@ -12,6 +12,7 @@
 enum ReduceKind : u32 { REDUCE_MEAN = 0, REDUCE_MAX = 1, REDUCE_SUM = 2, REDUCE_NORM = 3 };
 
 constexpr u32 MAX_SPLITS = 32;
+constexpr u32 RUN_STEP = MAX_SPLITS + 4;            // from run to run in shared memory, where each is read in pieces of 16 bytes
 constexpr u32 GROUP = 8;                            // neighbours of a thread, or of a row that one load brings
 
 struct Reduce {
@@ -73,10 +74,23 @@ __device__ __forceinline__ u32 used_of(const Reduce& p, u32 first) {
     return left < MAX_SPLITS ? left : MAX_SPLITS;
 }
 
+__device__ __forceinline__ void store_value(const View& y, i64 element, float value) {
+    if (y.dtype == F16) {
+        *(reinterpret_cast<u16*>(y.address) + element) = float_to_half(value);
+    } else {
+        *(reinterpret_cast<float*>(y.address) + element) = value;
+    }
+}
+
+// The head's value from a total.
+__device__ __forceinline__ float value_of(const Reduce& p, float total) {
+    return p.kind == REDUCE_MEAN ? __fdiv_rn(total, static_cast<float>(p.count)) : p.kind == REDUCE_NORM ? __fsqrt_rn(total) : total;
+}
+
 // The head's value from a total, through the tail to where it belongs.
 __device__ __forceinline__ void finish(const Reduce& p, float total, const u32 (&at)[MAX_RANK]) {
     const Generic& g = p.common;
-    float v[1] = {p.kind == REDUCE_MEAN ? __fdiv_rn(total, static_cast<float>(p.count)) : p.kind == REDUCE_NORM ? __fsqrt_rn(total) : total};
+    float v[1] = {value_of(p, total)};
     const TailCall& only = g.tail.call[0];
     if (g.tail.calls == 1 && only.function < TAIL_ADD) {
         // What most tails are needs no operands.
@@ -85,10 +99,35 @@ __device__ __forceinline__ void finish(const Reduce& p, float total, const u32 (
     } else {
         tail_run(g.tail, v, 1, at, 0);
     }
-    const i64 to = element_of(g.y.strides, at);
-    if (g.y.dtype == F16) {
-        *(reinterpret_cast<u16*>(g.y.address) + to) = float_to_half(v[0]);
+    store_value(g.y, element_of(g.y.strides, at), v[0]);
+}
+
+// Values of the head through a tail of one function at most, of one value.
+template <u32 N>
+__device__ __forceinline__ void through_function(const Tail& tail, float (&v)[N]) {
+    if (tail.calls == 0) return;
+    tail_round(tail.head_rounded, v);
+    const TailCall& only = tail.call[0];
+    if (only.function == TAIL_CLIP) {
+        // What most are comes without the menu's jumps, whose targets lie far from here.
+#pragma unroll
+        for (u32 i = 0; i < N; ++i) v[i] = clip(v[i], only.first, only.second);
     } else {
-        *(reinterpret_cast<float*>(g.y.address) + to) = v[0];
+        tail_unary(only, v);
     }
+}
+
+// The sum of a run of ranges in order, on 16 bytes. Of a range without elements it is 0, and of none -0: it changes nothing.
+__device__ __forceinline__ float sum_of_run(const float* line) {
+    const float4* const fours = reinterpret_cast<const float4*>(line);
+    float4 v[MAX_SPLITS / 4];
+#pragma unroll
+    for (u32 i = 0; i < MAX_SPLITS / 4; ++i) v[i] = fours[i];
+    float total = v[0].x;
+#pragma unroll
+    for (u32 i = 0; i < MAX_SPLITS / 4; ++i) {
+        if (i > 0) total = __fadd_rn(total, v[i].x);
+        total = __fadd_rn(__fadd_rn(__fadd_rn(total, v[i].y), v[i].z), v[i].w);
+    }
+    return total;
 }

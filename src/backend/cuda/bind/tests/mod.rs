@@ -10,6 +10,7 @@ mod conv_narrow;
 mod conv_shallow;
 mod conv_warps;
 mod patch;
+mod reduce;
 mod squeeze;
 mod stream;
 
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::plan::format::{Family, Kernel, Operator};
 use crate::plan::tactic::{Target, arithmetic_class, menu};
-use crate::primitive::{ReduceKind, Region};
+use crate::primitive::Region;
 use crate::tensor::{DType, Shape};
 use bench::{Bench, Form, Random};
 use std::collections::{BTreeMap, BTreeSet};
@@ -274,29 +275,6 @@ fn rows_of_a_softmax_stay_in_registers_where_halves_come_of_them() {
     assert_eq!(function(8192, DType::F16), "softmax_wide");
     assert_eq!(function(8193, DType::F16), "softmax");
     assert_eq!(function(128, DType::F32), "softmax_wide", "no f16 hides what is left out");
-}
-
-#[test]
-fn reductions_take_neighbours_of_several_axes_together() {
-    let blocks = |last, tail| {
-        let (operator, launch) = first(&format!("sums of {last} positions of heads side by side of {}, {tail}", DType::F16));
-        assert_eq!(launch.function, "reduce_columns_eights");
-        (operator.class.split_k, launch.blocks)
-    };
-    // Of two samples sixty neighbours: eight groups of eight a block, or one with many ranges.
-    assert_eq!(blocks(40, 0), (32, 2));
-    assert_eq!(blocks(600, 0), (256, 2 * 8));
-    // Channels side by side are rows, and pixels no neighbours, whatever the order of the axes says.
-    let name = format!("{:?} 10 of [2, 600, 3, 5] {} {:?}", ReduceKind::Norm, DType::F16, Form::Pixels);
-    let (operator, launch) = first(&name);
-    assert_eq!((operator.class.split_k, &*launch.function, launch.blocks), (32, "reduce_rows", 4));
-    // Few of them have a thread a row.
-    let name = format!("{:?} 10 of [2, 16, 4, 63] {} {:?}", ReduceKind::Sum, DType::F16, Form::Pixels);
-    let (_, launch) = first(&name);
-    assert_eq!((&*launch.function, launch.blocks), ("reduce_short", (2 * 4 * 63u32).div_ceil(128)));
-    // With a tail the three heads of twenty are apart.
-    assert_eq!(blocks(40, 1), (32, 2 * 3));
-    assert_eq!(blocks(600, 1), (256, 2 * 3 * 3));
 }
 
 #[test]
