@@ -9,6 +9,7 @@
 //! | `depthwise` | channels convolved on their own, under every strip |
 //! | `grouped` | convolutions in groups that share patches: the bits of the processor |
 //! | `floats` | convolutions, products and reductions of floats: the bits of the processor |
+//! | `reductions` | reductions under every kernel: the same bits |
 //! | `networks` | whole networks in f16 against the processor in f32 |
 //! | `bits` | the same bits, however a plan is scheduled, submitted and confined |
 //! | `company` | operators that share a workspace |
@@ -41,6 +42,7 @@ mod permutes;
 mod pools;
 mod processor;
 mod recurrences;
+mod reductions;
 mod refused;
 mod road;
 mod rows;
