@@ -19,7 +19,7 @@ use super::conv_shallow::{self, ShallowTile};
 use super::conv_taps;
 use super::conv_warps::{self, Share, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
-use super::depthwise_strip::{self, Strip};
+use super::depthwise_strip;
 use super::forms::{before_copy, need};
 use super::product::Product;
 use super::prologue::Prologue;
@@ -149,12 +149,7 @@ fn candidates(plan: &Plan, operator: &Operator, units: u32) -> Vec<Tactic> {
     };
     let floats = conv_fma::product(plan, operator).map_or(Vec::new(), |p| conv_fma::menu(&p, units));
     let single = |kernels: &[Kernel]| kernels.iter().copied().map(Tactic::of).collect::<Vec<_>>();
-    let leading = depthwise_strip::leading(operator, units);
-    let strips = if leading.is_empty() {
-        Strip::tactics().collect()
-    } else {
-        Vec::new()
-    };
+    let (leading, strips) = depthwise_strip::menu(operator, units);
     [
         products,
         single(&[Kernel::Prepare, Kernel::Decode]),

@@ -1,24 +1,58 @@
-//! The strips of the kernels that convolve each channel of many pixels on its own, and what they demand: the class of
-//! `plain`'s depthwise kernels, for halves under small square windows.
+//! The strips of the kernels that convolve each channel on its own, and what they demand: the class of `plain`'s depthwise
+//! kernels, for halves under small windows.
 
 use super::Misfit;
+use super::depthwise_few as few;
 use super::forms::need;
 use super::product::Pixels;
 use crate::plan::format::{Call, Kernel, Operand, Operator, Tactic, View};
 use crate::primitive::{Primitive, Unary, Window};
 use crate::tensor::DType;
 
-/// One way to cut the output into strips, one for each thread: neighbouring outputs of a row, and rows that it walks down.
+/// How the pixels under a strip come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A thread walks down the strip's rows, of which one is on its way.
+    Walk,
+    /// A thread asks for all of them at once; the strip has one row.
+    Burst,
+    /// A block asks for all under a tile at once, runs of as many rows as the strip has, and keeps them in shared memory.
+    Patch,
+}
+
+/// One way to cut the output into strips: neighbouring outputs of a row, a thread's, and rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strip {
     /// Outputs along a row.
     pub run: u16,
     /// Rows.
     pub depth: u16,
+    /// How their pixels come.
+    pub way: Way,
 }
 
 const fn strip(run: u16, depth: u16) -> Strip {
-    Strip { run, depth }
+    Strip {
+        run,
+        depth,
+        way: Way::Walk,
+    }
+}
+
+const fn burst(run: u16) -> Strip {
+    Strip {
+        run,
+        depth: 1,
+        way: Way::Burst,
+    }
+}
+
+const fn patch(run: u16, depth: u16) -> Strip {
+    Strip {
+        run,
+        depth,
+        way: Way::Patch,
+    }
 }
 
 /// The menu. A tactic's `variant` is the place in it: only ever append, and keep what tables were measured with.
@@ -31,6 +65,14 @@ pub const MENU: &[Strip] = &[
     strip(2, 4),
     strip(2, 7),
     strip(2, 1),
+    burst(1),
+    burst(2),
+    patch(2, 1),
+    patch(2, 2),
+    patch(2, 4),
+    patch(4, 2),
+    patch(4, 4),
+    patch(4, 8),
 ];
 
 /// Channels that the other kernels load at once.
@@ -54,23 +96,38 @@ impl Strip {
         })
     }
 
-    /// The unit and the kernel in it for a window of so many taps, such a step and such a tail.
-    pub fn function(&self, (taps, step): (u32, u32), tail: Option<Unary>) -> (&'static str, String) {
-        let unit = if tail.is_some_and(is_curved) {
-            "depthwise_curved"
-        } else {
-            "depthwise_strip"
-        };
-        (unit, format!("{unit}_{taps}_{step}_{}", self.run))
+    /// The unit and the kernel in it for such a window and such a tail; `None` where there is none.
+    pub fn function(&self, window: &Window, tail: Option<Unary>) -> Option<(&'static str, String)> {
+        let run = self.run;
+        Some(match self.way {
+            Way::Walk => {
+                let (taps, step) = form(window)?;
+                let unit = if tail.is_some_and(is_curved) {
+                    "depthwise_curved"
+                } else {
+                    "depthwise_strip"
+                };
+                (unit, format!("{unit}_{taps}_{step}_{run}"))
+            }
+            Way::Burst => {
+                let (rows, columns, step) = few::burst(window)?;
+                ("depthwise_burst", format!("depthwise_burst_{rows}_{columns}_{step}_{run}"))
+            }
+            Way::Patch => ("depthwise_patch", format!("depthwise_patch_{}_{run}", few::patch(window)?)),
+        })
     }
 
     /// Channels of a thread: two words where weights and sums leave room for them.
     pub fn channels(&self, taps: u32) -> u32 {
-        if taps == 3 && self.run == 4 { 4 } else { 2 }
+        if self.way == Way::Walk && taps == 3 && self.run == 4 {
+            4
+        } else {
+            2
+        }
     }
 }
 
-/// Taps along either axis and the step from output to output, for the windows that have a kernel. Taps are as far apart along
+/// Taps along either axis and the step from output to output, for the windows under which threads walk. Taps are as far apart along
 /// the rows as along the columns.
 pub fn form(window: &Window) -> Option<(u32, u32)> {
     let [taps, columns, _] = window.kernel;
@@ -91,7 +148,10 @@ fn is_straight(function: Unary) -> bool {
 
 /// Those whose steps take registers: of a unit of their own.
 fn is_curved(function: Unary) -> bool {
-    matches!(function, Unary::LeakyRelu(..) | Unary::Silu | Unary::Gelu | Unary::GeluTanh)
+    matches!(
+        function,
+        Unary::LeakyRelu(..) | Unary::Silu | Unary::Gelu | Unary::GeluTanh | Unary::Sigmoid
+    )
 }
 
 /// The function behind the sums: none, or one of those that have a path.
@@ -114,8 +174,7 @@ pub fn fits(tactic: Tactic, operator: &Operator) -> Result<(), Misfit> {
     let (Primitive::Conv { window, .. }, [y]) = (&call.primitive, operator.outputs.as_slice()) else {
         return Err(Misfit::Primitive);
     };
-    let (taps, _) = form(window).ok_or(Misfit::Primitive)?;
-    tail(operator)?;
+    need(strip.function(window, tail(operator)?).is_some(), Misfit::Primitive)?;
     let view = |index: usize| match call.inputs.get(index) {
         Some(Operand::View(view)) => Ok(view),
         _ => Err(Misfit::Primitive),
@@ -123,12 +182,23 @@ pub fn fits(tactic: Tactic, operator: &Operator) -> Result<(), Misfit> {
     let (x, weights) = (view(0)?, view(1)?);
     let halves = [x, weights, y].iter().all(|v| v.dtype == DType::F16) && operator.calls.iter().all(|c| c.dtype == DType::F16);
     need(halves, Misfit::Type)?;
-    let channels = strip.channels(taps);
-    need(in_groups(x, channels) && in_groups(y, channels), Misfit::Layout)
+    let channels = strip.channels(window.kernel[0]);
+    let read = if strip.way == Way::Patch { GROUP } else { channels };
+    let near = strip.way != Way::Burst || Pixels::of(x).is_some_and(|p| i32::try_from(p.strides[2] * 2).is_ok());
+    need(in_groups(x, read) && in_groups(y, channels) && near, Misfit::Layout)
 }
 
-/// The tactics that come before the other kernels', best first: all where those for whole groups of channels do not take the operator.
-pub(super) fn leading(operator: &Operator, units: u32) -> Vec<Tactic> {
+/// The tactics that come before those of the other kernels, best first, and those that come after.
+pub(super) fn menu(operator: &Operator, units: u32) -> (Vec<Tactic>, Vec<Tactic>) {
+    let mut before = few::leading(operator, units);
+    let walks = leading(operator, units);
+    before.extend(walks.iter().filter(|t| !before.contains(t)).copied().collect::<Vec<_>>());
+    let after = Strip::tactics().filter(|t| !before.contains(t)).collect();
+    (before, after)
+}
+
+/// The tactics under which threads walk, best first, where the kernels for whole groups of channels do not take the operator.
+fn leading(operator: &Operator, units: u32) -> Vec<Tactic> {
     let x = operator.calls.first().and_then(|call| call.inputs.first());
     let (Some(Operand::View(x)), Some(y)) = (x, operator.outputs.first()) else {
         return Vec::new();
@@ -143,7 +213,8 @@ pub(super) fn leading(operator: &Operator, units: u32) -> Vec<Tactic> {
         let [rows, pixels] = [(2, t.tile.1), (3, t.tile.0)].map(|(axis, each)| u64::from(shape.dim(axis).div_ceil(u32::from(each))));
         rows * pixels * u64::from(shape.dim(1) / 2)
     };
-    let mut all: Vec<Tactic> = Strip::tactics().collect();
+    let walks = |t: &Tactic| Strip::of(*t).is_some_and(|s| s.way == Way::Walk);
+    let mut all: Vec<Tactic> = Strip::tactics().filter(walks).collect();
     all.sort_by_key(|t| match threads(t) {
         enough if enough >= occupied => (0, enough),
         few => (1, u64::MAX - few),
@@ -169,10 +240,14 @@ mod tests {
             include_str!("../../backend/cuda/kernels/depthwise_strip.cu"),
             include_str!("../../backend/cuda/kernels/depthwise_curved.cu"),
         ];
-        for (entry, form) in MENU.iter().flat_map(|e| [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1)].map(|w| (e, w))) {
+        let walks = MENU.iter().filter(|e| e.way == Way::Walk);
+        for (entry, (taps, step)) in walks.flat_map(|e| [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1)].map(|w| (e, w))) {
+            let window = Window {
+                stride: [step, step, 1],
+                ..Window::new(&[taps, taps])
+            };
             for (source, tail) in sources.iter().zip([None, Some(Unary::Silu)]) {
-                let (taps, step) = form;
-                let (_, function) = entry.function(form, tail);
+                let (_, function) = entry.function(&window, tail).unwrap();
                 let line = format!(
                     "\nDEPTHWISE_STRIP({function}, {taps}, {step}, {}, {}, ",
                     entry.run,

@@ -22,6 +22,7 @@ pub mod conv_wgmma;
 pub mod conv_wide;
 mod cpu;
 mod cuda;
+pub mod depthwise_few;
 pub mod depthwise_strip;
 mod forms;
 pub mod group_normalise;

@@ -15,7 +15,8 @@ use crate::plan::tactic::conv_patch::PatchTile;
 use crate::plan::tactic::conv_shallow::ShallowTile;
 use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
-use crate::plan::tactic::depthwise_strip::{Strip, form};
+use crate::plan::tactic::depthwise_few::{self, Patch};
+use crate::plan::tactic::depthwise_strip::{Strip, Way, form};
 use crate::plan::tactic::group_normalise::Slabs;
 use crate::plan::tactic::pair;
 use crate::plan::tactic::recurrent;
@@ -197,6 +198,14 @@ impl Footprint {
                 }
             }
             Kernel::ConvDepthwise => match Strip::of(tactic) {
+                Some(strip) if strip.way == Way::Patch => {
+                    let taps = window(operator).map_or(1, |w| w.kernel[0]);
+                    Tiles::Segments {
+                        rows: strip.depth.into(),
+                        pixels: Patch::of(strip, taps, shape(operator).dim(3)).width(strip).into(),
+                        channels: depthwise_few::LOT.into(),
+                    }
+                }
                 Some(strip) => {
                     let each = u64::from(strip.channels(window(operator).and_then(form).map_or(1, |(taps, _)| taps)));
                     Tiles::Strips {

@@ -18,7 +18,8 @@ use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_patch::PatchTile;
 use crate::plan::tactic::conv_warps::{self, Share, WarpsTile};
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, WgmmaTile};
-use crate::plan::tactic::depthwise_strip::{Strip, form};
+use crate::plan::tactic::depthwise_few::Patch;
+use crate::plan::tactic::depthwise_strip::{Strip, Way, form};
 use crate::plan::tactic::stem::StemTile;
 use crate::plan::tactic::stream_wgmma::StreamTile;
 
@@ -94,6 +95,17 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
             block(threads, registers, if tactic.tile.1 == 16 { 13 << 10 } else { 42 << 10 })
         }
         Kernel::ConvDepthwise => match Strip::of(tactic) {
+            Some(strip) if strip.way == Way::Burst => block(128, 104, 0),
+            Some(strip) if strip.way == Way::Patch => {
+                let taps = window(operator).map_or(7, |w| w.kernel[0]);
+                let tile = Patch::of(strip, taps, shape(operator).dim(3));
+                let registers = match taps {
+                    5 => 128,
+                    7 => 168,
+                    _ => 80,
+                };
+                block(tile.threads.into(), registers, tile.shared.into())
+            }
             Some(strip) => {
                 let taps = window(operator).and_then(form).map_or(5, |(taps, _)| taps);
                 let registers = match (taps, strip.run) {

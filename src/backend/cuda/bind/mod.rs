@@ -21,6 +21,7 @@ mod conv_warps;
 pub mod conv_wgmma;
 mod conv_wide;
 mod depthwise;
+mod depthwise_patch;
 mod depthwise_slab;
 mod depthwise_strip;
 mod depthwise_wide;

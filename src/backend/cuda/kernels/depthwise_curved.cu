@@ -1,6 +1,6 @@
 // Depthwise convolution of f16 as depthwise_strip.cu, with tails of many steps: kernels of their own, as these take registers.
 #include "depthwise_strip.cuh"
-#include "math_halves.cuh"
+#include "elementwise_halves.cuh"
 
 // The halves that a strip's sums end as.
 template <u32 COUNT>
@@ -13,6 +13,7 @@ __device__ __forceinline__ void finish(const DepthwiseStrip& p, const float (&su
         case STRIP_GELU: return all([](float x) { return gelu_of_half(x); });
         case STRIP_GELU_TANH: return all([](float x) { return gelu_tanh_of_half(x); });
         case STRIP_LEAKY_RELU: return all([&](float x) { return x < 0.0f ? __fmul_rn(x, p.first) : x; });
+        case STRIP_SIGMOID: return all([](float x) { return sigmoid_of_half(x); });
         default: return all([](float x) { return silu_of_half(x); });
     }
 }

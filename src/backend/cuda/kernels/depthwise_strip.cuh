@@ -50,6 +50,7 @@ enum StripTail : u32 {
     STRIP_SILU = 5,
     STRIP_GELU = 6,
     STRIP_GELU_TANH = 7,
+    STRIP_SIGMOID = 8,
 };
 
 constexpr u32 STRIP_THREADS = 128;

@@ -282,6 +282,25 @@ fn convolutions(all: &mut Cases) {
                 b.operator(head, &[x, weights, bias], &[Link::Of(Unary::Relu)], &[y])
             });
         }
+        for (kernel, pads, dims) in [
+            ([7, 7], [3, 3], [1, 128, 14, 14]),
+            ([9, 9], [4, 4], [1, 24, 8, 9]),
+            ([1, 5], [0, 2], [1, 72, 7, 7]),
+        ] {
+            all.add(format!("depthwise {kernel:?} of few pixels of {dtype}"), |b| {
+                let mut w = window(kernel, 1, 1, 0, 0);
+                w.pad_begin[..2].copy_from_slice(&pads);
+                w.pad_end[..2].copy_from_slice(&pads);
+                let (x, y) = (b.tensor(dtype, &dims, Form::Pixels), b.tensor(dtype, &dims, Form::Pixels));
+                let weights = b.constant(dtype, &[dims[1], 1, kernel[0], kernel[1]], &[0, 2, 3, 1]);
+                let bias = b.constant(dtype, &[dims[1]], &[0]);
+                let head = Primitive::Conv {
+                    window: w,
+                    groups: dims[1],
+                };
+                b.operator(head, &[x, weights, bias], &[Link::Of(Unary::Sigmoid)], &[y])
+            });
+        }
         for groups in [1, 2] {
             all.add(format!("convolution in {groups} groups of {dtype}"), |b| {
                 let w = window([3, 2], 2, 1, 1, 0);

@@ -222,9 +222,21 @@ fn depthwise_kernels_read_as_many_channels_at_once_as_there_are() {
             .1
             .unit
     };
-    assert_eq!(unit(22, Form::Pixels), "depthwise_strip");
-    assert_eq!(unit(20, Form::Pixels), "depthwise_strip");
+    assert_eq!(unit(22, Form::Pixels), "depthwise_burst");
+    assert_eq!(unit(20, Form::Pixels), "depthwise_burst");
     assert_eq!(unit(20, Form::OddSlice), "depthwise", "pixels lie 25 channels apart");
+}
+
+#[test]
+fn depthwise_kernels_of_few_pixels_ask_for_all_at_once() {
+    let of = |kernel: [u32; 2], dtype| {
+        let (_, launch) = first(&format!("depthwise {kernel:?} of few pixels of {dtype}"));
+        (launch.function, launch.threads, launch.shared > 0)
+    };
+    assert!(of([7, 7], DType::F16).0.starts_with("depthwise_patch_7_"));
+    assert!(of([9, 9], DType::F16).0.starts_with("depthwise_patch_9_") && of([9, 9], DType::F16).2);
+    assert_eq!(of([1, 5], DType::F16), ("depthwise_burst_1_5_1_1".to_owned(), 128, false));
+    assert_eq!(of([1, 5], DType::F32).0, "depthwise_any", "no halves");
 }
 
 #[test]
