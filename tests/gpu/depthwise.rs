@@ -38,9 +38,12 @@ const OTHERS: [([i64; 4], [i64; 2], [i64; 2]); 7] = [
     ([1, 8, 30, 31], [13, 13], [6, 6]),
 ];
 
-/// Few pixels: samples, channels, rows and columns; taps along either axis; step; padding along either axis. Channels in whole lots,
+/// Extents, taps along either axis, step, padding along either axis.
+type Few = ([i64; 4], [i64; 2], i64, [i64; 2]);
+
+/// Few pixels. Channels in whole lots,
 /// in eights and in pairs, maps that no tile divides or that are narrower than a run, windows that reach far outside or stay inside.
-const FEW: [([i64; 4], [i64; 2], i64, [i64; 2]); 21] = [
+const FEW: [Few; 21] = [
     ([1, 128, 14, 14], [7, 7], 1, [3, 3]),
     ([2, 72, 7, 9], [7, 7], 1, [3, 3]),
     ([1, 40, 29, 31], [7, 7], 1, [3, 3]),
@@ -49,7 +52,7 @@ const FEW: [([i64; 4], [i64; 2], i64, [i64; 2]); 21] = [
     ([1, 18, 9, 10], [7, 7], 1, [3, 3]),
     ([1, 304, 8, 8], [9, 9], 1, [4, 4]),
     ([2, 24, 21, 35], [9, 9], 1, [4, 4]),
-    ([1, 16, 1, 1], [9, 9], 1, [4, 4]),
+    ([1, 16, 2, 3], [9, 9], 1, [4, 4]),
     ([1, 96, 14, 14], [5, 5], 1, [2, 2]),
     ([2, 40, 9, 70], [5, 5], 1, [2, 2]),
     ([1, 10, 13, 7], [5, 5], 1, [2, 2]),
