@@ -5,6 +5,7 @@
 //! | `conformance` | operators: ONNX's own cases, in f32 and in f16 |
 //! | `permutes` | axes in other orders: the bits of the processor |
 //! | `pairs` | products of computed matrices, whose K is cut into ranges |
+//! | `chains` | elementwise functions: the bits of the processor |
 //! | `pools` | windows of every size: the bits of the processor |
 //! | `depthwise` | channels convolved on their own, under every strip |
 //! | `grouped` | convolutions in groups that share patches: the bits of the processor |
@@ -27,6 +28,7 @@
 
 mod attentions;
 mod bits;
+mod chains;
 mod company;
 mod conformance;
 mod depthwise;

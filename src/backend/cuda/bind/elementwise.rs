@@ -7,8 +7,8 @@ use super::tail::{FROM_MEMORY, Tail, TailCall, TailOperand};
 use super::views::{DeviceView, Divisor};
 use super::{Addresses, BindError, Kernel, Launch, count, permute};
 use crate::limits::MAX_RANK;
-use crate::plan::format::Operator;
-use crate::primitive::{Primitive, Region};
+use crate::plan::format::{Call, Operator};
+use crate::primitive::{Binary, Primitive, Region, Unary};
 use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block.
@@ -23,6 +23,12 @@ const NEAR: usize = 3;
 const SEVERAL: [(&str, u32, u32); 3] = [("elementwise_fours", 4, 4), ("elementwise_pairs", 2, 1), ("elementwise_ones", 1, 0)];
 /// The kernel where more axes are left, and its runs a thread.
 const FAR: (&str, u32) = ("elementwise_far_pairs", 2);
+/// The kernels of which there are short ones for brief chains, and those.
+const BRIEF: [(&str, &str); 3] = [
+    ("elementwise", "elementwise_brief"),
+    ("elementwise_ones", "elementwise_brief_ones"),
+    ("elementwise_pairs", "elementwise_brief_pairs"),
+];
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -71,6 +77,17 @@ fn every_tensor(p: &mut Params, mut change: impl FnMut(&mut u64, i64, &mut [i64;
 
 fn in_memory(operand: &TailOperand) -> bool {
     operand.source == FROM_MEMORY
+}
+
+/// True if all calls are sums, differences, products and bounds: those of `kernels/elementwise_brief.cuh`.
+fn is_brief(operator: &Operator) -> bool {
+    let brief = |call: &Call| match call.primitive {
+        Primitive::Binary(function) => matches!(function, Binary::Add | Binary::Sub | Binary::Mul),
+        Primitive::Unary(function) => matches!(function, Unary::Relu | Unary::Clip(..)),
+        Primitive::Copy => true,
+        _ => false,
+    };
+    operator.calls.iter().all(brief)
 }
 
 impl Kernel for Elementwise {
@@ -124,6 +141,8 @@ impl Kernel for Elementwise {
             Some((function, runs, _)) if near => ("elementwise_runs", function, runs),
             _ => ("elementwise_runs", FAR.0, FAR.1),
         };
+        let short = BRIEF.iter().find(|(long, _)| *long == function && is_brief(&self.operator));
+        let function = short.map_or(function, |&(_, short)| short);
         params.tiles = params.count.div_ceil(runs * THREADS);
         Ok(vec![Launch::new(unit, function, params.tiles, width, THREADS, &params)])
     }

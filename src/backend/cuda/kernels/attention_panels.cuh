@@ -60,7 +60,9 @@ __device__ __forceinline__ void store_half(u32 address, u32 half) {
 // Brings rows whose elements lie apart while rows lie side by side: WIDTH rows' elements at a time, on as many halves.
 template <u32 WIDTH, u32 ROWS, u32 PANELS, u32 THREADS>
 __device__ __forceinline__ void turn_panels(u32 shared, const Rows& from, u32 first, u32 thread) {
-    constexpr u32 ACROSS = PANELS * PANEL, WORDS = WIDTH / 2, ALL = ACROSS * (ROWS / WIDTH), BATCH = ALL < 4 * THREADS ? ALL / THREADS : 4;
+    constexpr u32 ACROSS = PANELS * PANEL, WORDS = WIDTH / 2, ALL = ACROSS * (ROWS / WIDTH);
+    // Loads in flight, as far as registers go.
+    constexpr u32 MOST = WORDS == 4 ? 4 : 8, BATCH = ALL < MOST * THREADS ? ALL / THREADS : MOST;
     static_assert(ALL % (THREADS * BATCH) == 0, "threads have whole batches between them");
 #pragma unroll 1
     for (u32 begin = thread; begin < ALL; begin += THREADS * BATCH) {

@@ -7,6 +7,7 @@
 #include "chain.cuh"
 #include "divide.cuh"
 #include "elementwise.cuh"
+#include "elementwise_brief.cuh"
 #include "elementwise_halves.cuh"
 #include "parameters.cuh"
 
@@ -95,10 +96,6 @@ __device__ __forceinline__ void elementwise_chain(const Elementwise& p, const Pl
     // Values that are read later than by the next call; most chains have none, and then this is never touched.
     float kept[MAX_TAIL][N];
     const bool stores_halves = p.y.dtype == F16;
-    touch_operands(p.tail, [&](const TailOperand& o, auto touch_at) {
-#pragma unroll
-        for (u32 r = 0; r < RUNS; ++r) touch_at(static_cast<i64>(place_of(o.strides, places, r)));
-    });
     load_runs(p.head.a, places, values);
     if (!p.copy) {
         if (p.head.function < TAIL_ADD) {
@@ -139,7 +136,7 @@ __device__ __forceinline__ void elementwise_chain(const Elementwise& p, const Pl
     }
 }
 
-template <u32 RUNS, u32 AXES>
+template <u32 RUNS, u32 AXES, bool BRIEF>
 __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
     const auto find = [&](u32 tile, Places<RUNS, AXES>& places) {
         places.present = 0;
@@ -164,7 +161,15 @@ __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
         if (tile != blockIdx.x) find(tile, places);
         float values[8 * RUNS];
-        elementwise_chain(p, places, values);
+        touch_operands(p.tail, [&](const TailOperand& o, auto touch_at) {
+#pragma unroll
+            for (u32 r = 0; r < RUNS; ++r) touch_at(static_cast<i64>(place_of(o.strides, places, r)));
+        });
+        if constexpr (BRIEF) {
+            brief_chain(p, [&](const TailOperand& o, float(&v)[8 * RUNS]) { load_runs(o, places, v); }, values);
+        } else {
+            elementwise_chain(p, places, values);
+        }
 #pragma unroll
         for (u32 r = 0; r < RUNS; ++r) {
             if (!(places.present >> r & 1)) continue;
@@ -176,12 +181,14 @@ __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
     }
 }
 
-#define ELEMENTWISE(NAME, RUNS, AXES, BLOCKS)                                                                       \
+#define ELEMENTWISE(NAME, RUNS, AXES, BRIEF, BLOCKS)                                                                \
     extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS, BLOCKS) NAME(const __grid_constant__ Elementwise p) { \
-        elementwise_runs<RUNS, AXES>(p);                                                                            \
+        elementwise_runs<RUNS, AXES, BRIEF>(p);                                                                     \
     }
 
-ELEMENTWISE(elementwise_ones, 1, NEAR, 1)
-ELEMENTWISE(elementwise_pairs, 2, NEAR, 2)
-ELEMENTWISE(elementwise_fours, 4, NEAR, 2)
-ELEMENTWISE(elementwise_far_pairs, 2, MAX_RANK, 2)
+ELEMENTWISE(elementwise_ones, 1, NEAR, false, 1)
+ELEMENTWISE(elementwise_pairs, 2, NEAR, false, 2)
+ELEMENTWISE(elementwise_fours, 4, NEAR, false, 2)
+ELEMENTWISE(elementwise_far_pairs, 2, MAX_RANK, false, 2)
+ELEMENTWISE(elementwise_brief_ones, 1, NEAR, true, 1)
+ELEMENTWISE(elementwise_brief_pairs, 2, NEAR, true, 2)

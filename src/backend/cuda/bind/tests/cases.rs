@@ -1,5 +1,6 @@
 //! Operators of every primitive that the plain kernels compute, in the layouts and types that networks have, and others.
 
+mod elementwise;
 mod floats;
 mod sums;
 
@@ -42,10 +43,7 @@ const FLOATS: [DType; 2] = [F32, F16];
 /// All cases.
 pub fn cases() -> Cases {
     let mut all = Cases(Vec::new());
-    functions(&mut all);
-    integers(&mut all);
-    chains(&mut all);
-    copies(&mut all);
+    elementwise::cases(&mut all);
     convolutions(&mut all);
     floats::cases(&mut all);
     transposed(&mut all);
@@ -71,168 +69,6 @@ fn window(kernel: [u32; 2], stride: u32, dilation: u32, begin: u32, end: u32) ->
 /// The output's extents of a forward window with `channels` channels.
 fn under(w: &Window, x: &[u32], channels: u32) -> Vec<u32> {
     vec![x[0], channels, w.output(0, x[2]).unwrap(), w.output(1, x[3]).unwrap()]
-}
-
-fn functions(all: &mut Cases) {
-    let unary = [
-        Unary::Relu,
-        Unary::LeakyRelu(scalar(0.1)),
-        Unary::Clip(scalar(-1.0), scalar(0.75)),
-        Unary::Sigmoid,
-        Unary::HardSigmoid(scalar(0.2), scalar(0.5)),
-        Unary::HardSwish,
-        Unary::Silu,
-        Unary::Tanh,
-        Unary::Exp,
-        Unary::Sqrt,
-        Unary::Neg,
-        Unary::Erf,
-        Unary::Gelu,
-        Unary::GeluTanh,
-        Unary::Round,
-        Unary::Log,
-        Unary::Abs,
-        Unary::Floor,
-        Unary::Ceil,
-    ];
-    for (dtype, kind) in FLOATS.into_iter().flat_map(|d| unary.map(|k| (d, k))) {
-        all.add(format!("{kind:?} of {dtype}"), |b| {
-            let (x, y) = (b.tensor(dtype, &[3, 1003], Form::Plain), b.tensor(dtype, &[3, 1003], Form::Plain));
-            b.operator(Primitive::Unary(kind), &[x], &[], &[y])
-        });
-    }
-    use Binary::*;
-    for (dtype, kind) in FLOATS
-        .into_iter()
-        .flat_map(|d| [Add, Sub, Mul, Div, Pow, Min, Max, PRelu].map(|k| (d, k)))
-    {
-        all.add(format!("{kind:?} of {dtype}"), |b| {
-            let dims = &[2, 19, 5, 7];
-            let (x, w) = (b.tensor(dtype, dims, Form::Slice), b.tensor(dtype, dims, Form::Channels));
-            let y = b.tensor(dtype, dims, Form::Pixels);
-            b.operator(Primitive::Binary(kind), &[x, w], &[], &[y])
-        });
-    }
-}
-
-fn integers(all: &mut Cases) {
-    let unary = [
-        Unary::Relu,
-        Unary::Neg,
-        Unary::Abs,
-        Unary::Ceil,
-        Unary::Clip(scalar(-3.5), scalar(7.5)),
-        Unary::Sqrt,
-    ];
-    use Binary::*;
-    for dtype in [I32, U8, Bool] {
-        for kind in unary {
-            all.add(format!("{kind:?} of {dtype}"), |b| {
-                let (x, y) = (b.tensor(dtype, &[3, 41], Form::Plain), b.tensor(dtype, &[3, 41], Form::Reversed));
-                b.operator(Primitive::Unary(kind), &[x], &[], &[y])
-            });
-        }
-        for kind in [Add, Sub, Mul, Div, Pow, Min, Max, PRelu] {
-            all.add(format!("{kind:?} of {dtype} with a tail"), |b| {
-                let make = |b: &mut Bench| b.tensor(dtype, &[3, 41], Form::Plain);
-                let (x, w, v, y) = (make(b), make(b), make(b), make(b));
-                let tail = [Link::With(Add, v), Link::Of(Unary::Relu), Link::Earlier(Sub, 0)];
-                b.operator(Primitive::Binary(kind), &[x, w], &tail, &[y])
-            });
-        }
-    }
-    all.add("power of floats to integers", |b| {
-        let (x, w) = (b.tensor(F32, &[41], Form::Plain), b.tensor(I32, &[41], Form::Plain));
-        let y = b.tensor(F32, &[41], Form::Plain);
-        b.operator(Primitive::Binary(Pow), &[x, w], &[], &[y])
-    });
-}
-
-/// Tails of every shape: chains, residuals, gates, values of earlier calls, tensors on the left.
-fn chains(all: &mut Cases) {
-    use Binary::*;
-    // Channels in whole runs are taken several runs a thread, the more the larger the tensor.
-    let sizes = [[2, 21, 6, 5], [2, 24, 6, 5], [2, 24, 80, 81], [2, 40, 120, 121]];
-    let forms = [Form::Pixels, Form::Slice, Form::OddSlice, Form::Plain];
-    for ((dims, dtype), form) in sizes
-        .iter()
-        .flat_map(|d| FLOATS.map(|t| (d, t)))
-        .flat_map(|it| forms.map(|f| (it, f)))
-    {
-        all.add(format!("a chain of {dtype} {dims:?} over {form:?}"), |b| {
-            let (x, residual) = (b.tensor(dtype, dims, form), b.tensor(dtype, dims, Form::Pixels));
-            let (scale, gate) = (b.tensor(dtype, dims, Form::Channels), b.tensor(dtype, dims, Form::Gate));
-            let y = b.tensor(dtype, dims, form);
-            let tail = [
-                Link::With(Mul, scale),
-                Link::Of(Unary::Sigmoid),
-                Link::Earlier(Mul, 1),
-                Link::Behind(Sub, residual),
-                Link::With(Mul, gate),
-                Link::Of(Unary::Gelu),
-                Link::Earlier(Max, 3),
-            ];
-            b.operator(Primitive::Unary(Unary::HardSwish), &[x], &tail, &[y])
-        });
-        all.add(format!("two of {dtype} {dims:?} over {form:?}"), |b| {
-            let (x, row) = (b.tensor(dtype, dims, form), b.tensor(dtype, dims, Form::Row));
-            let y = b.tensor(dtype, dims, form);
-            let tail = [
-                Link::Behind(Div, x),
-                Link::With(Add, x),
-                Link::Behind(Pow, row),
-                Link::Behind(Min, x),
-            ];
-            b.operator(Primitive::Binary(Mul), &[x, x], &tail, &[y])
-        });
-    }
-}
-
-fn copies(all: &mut Cases) {
-    for (from, to) in [
-        (F16, F32),
-        (F32, F16),
-        (F32, F32),
-        (F32, I32),
-        (F32, U8),
-        (F16, Bool),
-        (U8, I32),
-        (I32, U8),
-        (I32, F16),
-        (Bool, F16),
-    ] {
-        for (there, here) in [
-            (Form::Pixels, Form::Plain),
-            (Form::Plain, Form::OddSlice),
-            (Form::Slice, Form::Pixels),
-        ] {
-            all.add(format!("a copy of {from} {there:?} to {to} {here:?}"), |b| {
-                let dims = &[2, 11, 4, 9];
-                let (x, y) = (b.tensor(from, dims, there), b.tensor(to, dims, here));
-                b.operator(Primitive::Copy, &[x], &[], &[y])
-            });
-        }
-    }
-    // Neighbours along another axis: few planes and many, in whole pieces and not.
-    for (from, to) in [(F16, F16), (F32, F32), (F32, F16), (F16, F32)] {
-        for (dims, there, here) in [
-            ([2, 3, 16, 24], Form::Plain, Form::Pixels),
-            ([2, 4, 8, 72], Form::Plain, Form::Pixels),
-            ([2, 2, 40, 16], Form::Plain, Form::Pixels),
-            ([2, 3, 25, 23], Form::Plain, Form::Pixels),
-            ([2, 40, 12, 16], Form::Plain, Form::OddSlice),
-            ([2, 40, 12, 16], Form::Plain, Form::Pixels),
-            ([2, 72, 6, 8], Form::Slice, Form::Plain),
-            ([2, 21, 9, 11], Form::Pixels, Form::Plain),
-            ([1, 70, 7, 19], Form::OddSlice, Form::Plain),
-            ([3, 4, 9, 65], Form::Reversed, Form::Plain),
-        ] {
-            all.add(format!("{from} {dims:?} {there:?} turned to {to} {here:?}"), |b| {
-                let (x, y) = (b.tensor(from, &dims, there), b.tensor(to, &dims, here));
-                b.operator(Primitive::Copy, &[x], &[], &[y])
-            });
-        }
-    }
 }
 
 fn convolutions(all: &mut Cases) {

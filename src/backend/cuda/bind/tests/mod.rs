@@ -251,6 +251,23 @@ fn elementwise_functions_take_more_runs_a_thread_the_larger_the_tensor() {
 }
 
 #[test]
+fn chains_of_sums_and_bounds_have_short_kernels() {
+    let function = |dims: [u32; 4], form| first(&format!("a brief chain of {} {dims:?} over {form:?}", DType::F16)).1.function;
+    assert_eq!(function([2, 24, 6, 5], Form::Pixels), "elementwise_brief_ones");
+    assert_eq!(function([2, 24, 80, 81], Form::Slice), "elementwise_brief_pairs");
+    assert_eq!(
+        function([2, 40, 120, 121], Form::Pixels),
+        "elementwise_fours",
+        "their instructions are needed again and again"
+    );
+    assert_eq!(
+        function([2, 21, 6, 5], Form::Pixels),
+        "elementwise_brief",
+        "no whole runs of channels"
+    );
+}
+
+#[test]
 fn a_copy_turns_pieces_where_both_sides_have_them_and_takes_boxes_where_they_have_not() {
     let function = |from: DType, dims: [u32; 4], there: Form, to: DType, here: Form| {
         let (_, launch) = first(&format!("{from} {dims:?} {there:?} turned to {to} {here:?}"));
