@@ -8,6 +8,7 @@
 use super::group::Unit;
 use crate::plan::format::View;
 use crate::plan::tactic::pictures;
+use crate::plan::tactic::product::Pixels;
 use crate::planner::graph::{Graph, Op, Value, ValueId, ViewOp};
 use crate::planner::strided::{self, Strided, nested_as};
 use crate::primitive::Primitive;
@@ -170,12 +171,7 @@ pub fn convolves(primitive: &Primitive, dtype: DType, shape: Shape) -> bool {
 
 /// True for pixels that begin at multiples of [`ALIGNED`] elements of their buffer.
 pub fn in_pieces(pixels: &View) -> bool {
-    let (layout, aligned) = (&pixels.layout, u64::from(ALIGNED));
-    let steps = (0..layout.shape.rank()).filter(|&a| a != 1 && layout.shape.dim(a) > 1);
-    pixels.origin.is_multiple_of(aligned)
-        && steps
-            .map(|a| layout.stride(a).unsigned_abs())
-            .all(|step| step.is_multiple_of(aligned))
+    pixels.origin.is_multiple_of(ALIGNED.into()) && Pixels::of(pixels).is_some_and(|at| at.wide())
 }
 
 /// True for rows along the last axis of which kernels find neither the elements nor whole groups of rows side by side.
