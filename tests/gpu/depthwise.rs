@@ -114,32 +114,37 @@ fn followed(graph: Graph, i: usize, tail: &str) -> Graph {
     }
 }
 
+/// Layer `i` of a graph, whose result is called `to`: an input of such extents, each channel of which is convolved on its own.
+fn convolved(graph: Graph, i: usize, (dims, window, step, [rows, columns]): Few, to: &str, random: &mut Chance) -> Graph {
+    let taps = (window[0] * window[1]) as f32;
+    graph
+        .input(&format!("x{i}"), &dims)
+        .constant(&format!("w{i}"), &[dims[1], 1, window[0], window[1]], || {
+            2.0 * random.signed() / taps.sqrt()
+        })
+        .constant(&format!("b{i}"), &[dims[1]], || random.signed())
+        .node(
+            "Conv",
+            &format!("x{i} w{i} b{i}"),
+            &format!("{to}{i}"),
+            &[
+                ints("strides", &[step; 2]),
+                ints("pads", &[rows, columns, rows, columns]),
+                int("group", dims[1]),
+            ],
+        )
+}
+
 /// The layers of few pixels side by side; layer `i` has tail `i + first`.
 fn few(first: usize) -> Vec<u8> {
     let mut random = Chance::new(17);
     let mut graph = Graph::default();
-    for (i, (dims, window, step, [rows, columns])) in FEW.into_iter().enumerate() {
-        let names = |parts: &[&str]| parts.iter().map(|p| format!("{p}{i}")).collect::<Vec<_>>().join(" ");
-        let taps = (window[0] * window[1]) as f32;
+    for (i, layer) in FEW.into_iter().enumerate() {
         graph = graph
-            .input(&format!("x{i}"), &dims)
-            .constant(&format!("w{i}"), &[dims[1], 1, window[0], window[1]], || {
-                2.0 * random.signed() / taps.sqrt()
-            })
-            .constant(&format!("b{i}"), &[dims[1]], || random.signed())
             .constant(&format!("l{i}"), &[], || -0.5)
             .constant(&format!("h{i}"), &[], || 0.75)
-            .node(
-                "Conv",
-                &names(&["x", "w", "b"]),
-                &names(&["c"]),
-                &[
-                    ints("strides", &[step; 2]),
-                    ints("pads", &[rows, columns, rows, columns]),
-                    int("group", dims[1]),
-                ],
-            )
             .output(&format!("y{i}"));
+        graph = convolved(graph, i, layer, "c", &mut random);
         graph = followed(graph, i, TAILS[(i + first) % TAILS.len()]);
     }
     graph.file()
@@ -247,22 +252,8 @@ fn few_pixels_asked_for_at_once_have_the_processors_bits_in_every_share() {
 fn windows_without_strips_have_the_processors_bits() {
     let mut random = Chance::new(12);
     let mut graph = Graph::default();
-    for (i, (dims, window, [rows, columns])) in OTHERS.into_iter().enumerate() {
-        let names = |parts: &[&str]| parts.iter().map(|p| format!("{p}{i}")).collect::<Vec<_>>().join(" ");
-        let taps = (window[0] * window[1]) as f32;
-        graph = graph
-            .input(&format!("x{i}"), &dims)
-            .constant(&format!("w{i}"), &[dims[1], 1, window[0], window[1]], || {
-                2.0 * random.signed() / taps.sqrt()
-            })
-            .constant(&format!("b{i}"), &[dims[1]], || random.signed())
-            .node(
-                "Conv",
-                &names(&["x", "w", "b"]),
-                &names(&["y"]),
-                &[ints("pads", &[rows, columns, rows, columns]), int("group", dims[1])],
-            )
-            .output(&format!("y{i}"));
+    for (i, (dims, window, pads)) in OTHERS.into_iter().enumerate() {
+        graph = convolved(graph, i, (dims, window, 1, pads), "y", &mut random).output(&format!("y{i}"));
     }
     check_bits(
         "gpu_windows_without_strips_have_the_processors_bits",
