@@ -5,7 +5,7 @@
 //! stand one after another in `frames.bin` (u8, [frames, 720, 1280, 3]) and all label maps in `labels.bin`
 //! (u8, [frames, 720, 1280]).
 
-use crate::replay::names::{of_frames, remove_all};
+use crate::replay::folder::{FolderError, claim};
 use crate::replay::picture::{Picture, WriteError, write_map};
 use crate::scenes::{Class, Drive, Frame, HEIGHT, Object, Renderer, WIDTH};
 use clap::ValueEnum;
@@ -15,6 +15,8 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+/// The list of what the folder holds.
+const TRUTH: &str = "truth.jsonl";
 /// Finished frames that each worker holds ready for the writer.
 const AHEAD: usize = 2;
 
@@ -127,6 +129,9 @@ pub enum DatasetError {
         /// Why.
         source: std::io::Error,
     },
+    /// The folder is not to be had.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     /// A picture or a label map.
     #[error(transparent)]
     Picture(#[from] WriteError),
@@ -221,12 +226,10 @@ impl Writer {
             std::fs::create_dir_all(&path).map_err(|source| DatasetError::Write { path, source })?;
         }
         // Nothing in the folder is of another drive than its truth.
-        let old = ["frames", "labels"].iter().flat_map(|part| of_frames(&folder.join(part)));
-        let raw = ["frames.bin", "labels.bin"].map(|name| folder.join(name));
-        remove_all(old.chain(raw)).map_err(|(path, source)| DatasetError::Write { path, source })?;
+        let truth = claim(folder, TRUTH, &["frames.bin", "labels.bin"], &["frames", "labels"])?;
         let open = |name: &str| Output::create(folder.join(name));
         Ok(Writer {
-            truth: open("truth.jsonl")?,
+            truth: Output::over(folder.join(TRUTH), truth),
             raw: match selection.format {
                 Format::Png => None,
                 Format::Raw => Some([open("frames.bin")?, open("labels.bin")?]),
@@ -263,11 +266,15 @@ struct Output {
 impl Output {
     fn create(path: PathBuf) -> Result<Output, DatasetError> {
         match File::create(&path) {
-            Ok(file) => Ok(Output {
-                path,
-                file: BufWriter::new(file),
-            }),
+            Ok(file) => Ok(Output::over(path, file)),
             Err(source) => Err(DatasetError::Write { path, source }),
+        }
+    }
+
+    fn over(path: PathBuf, file: File) -> Output {
+        Output {
+            path,
+            file: BufWriter::new(file),
         }
     }
 

@@ -33,8 +33,9 @@ Examples:
   platoon replay --input synthetic:7 --score --out out/    a drive that is rendered, and how right the results are
 
 The input is a JPEG or PNG file, or a folder of them in order of their names; with several cameras, a folder
-with a subfolder for each, named like the camera. A picture that does not decode or is too large is reported; its
-tenants repeat their old results, the replay goes on and ends with exit code 1.
+with a subfolder for each, named like the camera: pictures of one name are one frame, or where no names are alike, the
+first of each, the second, and so on. A picture that does not decode or is too large is reported; its tenants repeat
+their old results, the replay goes on and ends with exit code 1.
 synthetic:SEED is a drive through the synthetic camera, 1280 x 720, for task sets that look through one camera;
 synthetic:1-30@40 looks at the drives 1 to 30 by turns, each time 40 frames (4 seconds) further on. The ground truth
 is known: --score counts fresh results only and gives each tenant's mean average precision (boxes), mean
@@ -149,6 +150,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
     let count = source.frames(arguments.frames.map(NonZeroUsize::get));
     let score = arguments.score.then(|| Score::new(&plan)).transpose()?;
+    if let (Some(out), Input::Recorded(input)) = (&arguments.out, &arguments.input) {
+        keeps_apart(input, out)?;
+    }
     let sink = arguments.out.as_deref().map(|out| sink(out, arguments, &plan, count)).transpose()?;
     ctrlc::set_handler(|| {
         // A second one does not wait for the frame.
@@ -249,6 +253,22 @@ fn needs_room(plan: &Plan) -> anyhow::Result<()> {
 fn cameras(plan: &Plan) -> Vec<(&str, bool)> {
     let used = |index: usize| plan.tenants.iter().any(|t| t.cameras.iter().any(|c| c.index() == index));
     plan.cameras.iter().enumerate().map(|(i, c)| (c.name.as_str(), used(i))).collect()
+}
+
+/// Refuses pictures that lie where a replay removes those of the one before.
+fn keeps_apart(input: &Path, out: &Path) -> anyhow::Result<()> {
+    let real = |path: PathBuf| path.canonicalize().ok();
+    let written = ["overlay", "masks"].iter().filter_map(|part| real(out.join(part)));
+    let read = real(input.to_path_buf());
+    if let Some(folder) = written.into_iter().find(|w| read.as_ref().is_some_and(|r| r.starts_with(w))) {
+        bail!(
+            "{}: a replay into {} replaces the pictures in {}: give another folder with --out",
+            input.display(),
+            out.display(),
+            folder.display()
+        );
+    }
+    Ok(())
 }
 
 fn sink(out: &Path, arguments: &Arguments, plan: &Plan, frames: usize) -> anyhow::Result<Sink> {

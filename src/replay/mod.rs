@@ -12,9 +12,11 @@
 //! | [`score`] | the records held against the ground truth |
 //! | [`overlay`] | records drawn on pictures |
 //! | [`report`] | latencies and counts |
+//! | [`folder`] | one writer of a folder at a time |
 //! | [`sink`] | the folder all that is written to |
 //! | [`trace`] | when each segment ran, for trace viewers |
 pub mod drives;
+pub mod folder;
 pub mod labels;
 pub mod names;
 pub mod overlay;

@@ -28,12 +28,12 @@ pub fn unused(name: &str, taken: &mut BTreeSet<String>) -> String {
 }
 
 /// The pictures of frames in a folder, by their names: four or more digits, whatever follows a dot, and `.png`. A folder that is
-/// not there, or cannot be read, holds none.
+/// not there, or cannot be read, holds none; folders are no pictures.
 pub fn of_frames(folder: &Path) -> Vec<PathBuf> {
     let is_one = |path: &PathBuf| {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         let number = name.split('.').next().unwrap_or_default();
-        number.len() >= 4 && number.bytes().all(|b| b.is_ascii_digit()) && name.ends_with(".png")
+        number.len() >= 4 && number.bytes().all(|b| b.is_ascii_digit()) && name.ends_with(".png") && !path.is_dir()
     };
     let entries = std::fs::read_dir(folder).into_iter().flatten();
     entries.filter_map(|e| Some(e.ok()?.path())).filter(is_one).collect()

@@ -1,6 +1,7 @@
 //! The folder that a replay writes: results, timing, masks, overlays, summary.
 
-use super::names::{file_parts, of_frames, remove_all};
+use super::folder::{FolderError, claim};
+use super::names::file_parts;
 use super::overlay::{self, contact::ContactSheet};
 use super::picture::{self, Picture, WriteError};
 use super::report::Summary;
@@ -10,6 +11,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+
+const RESULTS: &str = "results.jsonl";
 
 /// What is written besides results, timing and summary.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +34,9 @@ pub enum SinkError {
         /// Why.
         source: std::io::Error,
     },
+    /// The folder is not to be had.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     /// A picture.
     #[error(transparent)]
     Picture(#[from] WriteError),
@@ -60,10 +66,14 @@ impl Lines {
             path: path.clone(),
             source,
         })?;
-        Ok(Lines {
+        Ok(Lines::over(path, file))
+    }
+
+    fn over(path: PathBuf, file: File) -> Lines {
+        Lines {
             path,
             file: BufWriter::new(file),
-        })
+        }
     }
 
     fn push(&mut self, line: &Value) -> Result<(), SinkError> {
@@ -90,9 +100,11 @@ impl Sink {
         for (_, path) in wanted.into_iter().filter(|w| w.0) {
             std::fs::create_dir_all(&path).map_err(|source| SinkError::Write { path, source })?;
         }
-        remove_earlier(folder)?;
+        // Nothing in the folder is of other frames than its results.
+        let others = ["score.json", "summary.json", "trace.json", "overlay/contact.png"];
+        let results = claim(folder, RESULTS, &others, &["overlay", "masks"])?;
         Ok(Sink {
-            results: Lines::create(folder.join("results.jsonl"))?,
+            results: Lines::over(folder.join(RESULTS), results),
             timing: Lines::create(folder.join("timing.jsonl"))?,
             folder: folder.to_path_buf(),
             extras,
@@ -152,18 +164,6 @@ impl Sink {
         }
         write_json(self.folder.join("summary.json"), &summary.to_json())
     }
-}
-
-/// Removes what an earlier replay left, so that nothing in the folder is of other frames than its results; other files stay.
-fn remove_earlier(folder: &Path) -> Result<(), SinkError> {
-    let mut old = vec![
-        folder.join("score.json"),
-        folder.join("summary.json"),
-        folder.join("trace.json"),
-        folder.join("overlay/contact.png"),
-    ];
-    old.extend(["overlay", "masks"].iter().flat_map(|part| of_frames(&folder.join(part))));
-    remove_all(old).map_err(|(path, source)| SinkError::Write { path, source })
 }
 
 fn write_json(path: PathBuf, value: &Value) -> Result<(), SinkError> {

@@ -3,6 +3,8 @@
 use super::drives::{Drives, DrivesError};
 use super::picture::{Picture, PictureError};
 use crate::scenes::{Drive, Frame, HEIGHT, Object, Renderer, WIDTH};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -34,16 +36,17 @@ impl FromStr for Input {
 /// The pictures of every camera, frame by frame.
 ///
 /// A folder gives its JPEG and PNG files in the order of their names. Where a task set looks through several cameras,
-/// the folder has one subfolder for each, named like the camera; the n-th picture of each belongs to frame n. The synthetic
-/// camera is one camera: it feeds task sets that look through one.
+/// the folder has one subfolder for each, named like the camera. Pictures whose names but for their endings are alike belong to one frame,
+/// and a camera that has none of a name has no picture there; where no two cameras share a name, the n-th picture of each belongs to
+/// frame n. The synthetic camera is one camera: it feeds task sets that look through one.
 pub struct Source {
     pictures: Pictures,
     cameras: usize,
 }
 
 enum Pictures {
-    /// The files of each camera.
-    Recorded(Vec<Vec<PathBuf>>),
+    /// The files of each camera, frame by frame.
+    Recorded(Vec<Vec<Option<PathBuf>>>),
     /// Drives, and which camera sees them.
     Synthetic { drives: Drives, camera: usize },
 }
@@ -90,6 +93,14 @@ pub enum SourceError {
         /// The cameras' names.
         cameras: String,
     },
+    /// Nobody knows which pictures of several cameras belong together.
+    #[error("{path}: the cameras have different numbers of pictures ({counts}) and no names in common: name those of one moment alike", path = .path.display())]
+    Uneven {
+        /// The folder.
+        path: PathBuf,
+        /// Cameras and numbers.
+        counts: String,
+    },
     /// The synthetic camera cannot feed several cameras.
     #[error("the synthetic camera is one camera; the task set looks through {cameras}: give a folder of pictures, or another --task-set")]
     Synthetic {
@@ -122,8 +133,8 @@ impl Source {
         })
     }
 
-    /// The number of frames where `asked` are wanted at most: of recorded pictures as many as the camera with the most of
-    /// them has, of a synthetic drive as many as asked for, by default [`DEFAULT_FRAMES`].
+    /// The number of frames where `asked` are wanted at most: of recorded pictures as many as there
+    /// are, of a synthetic drive as many as asked for, by default [`DEFAULT_FRAMES`].
     pub fn frames(&self, asked: Option<usize>) -> usize {
         match &self.pictures {
             Pictures::Recorded(files) => {
@@ -145,7 +156,7 @@ impl Source {
     pub fn name(&self, frame: usize, camera: usize) -> Option<String> {
         match &self.pictures {
             Pictures::Recorded(files) => {
-                let name = files.get(camera)?.get(frame)?.file_name()?;
+                let name = files.get(camera)?.get(frame)?.as_ref()?.file_name()?;
                 Some(name.to_string_lossy().into_owned())
             }
             Pictures::Synthetic { drives, camera: own } => (camera == *own).then(|| {
@@ -158,7 +169,7 @@ impl Source {
     /// Where `camera`'s picture in `frame` is, for messages: a file with its folders; else its name.
     pub fn place(&self, frame: usize, camera: usize) -> Option<String> {
         match &self.pictures {
-            Pictures::Recorded(files) => Some(files.get(camera)?.get(frame)?.display().to_string()),
+            Pictures::Recorded(files) => Some(files.get(camera)?.get(frame)?.as_ref()?.display().to_string()),
             Pictures::Synthetic { .. } => self.name(frame, camera),
         }
     }
@@ -169,7 +180,7 @@ impl Source {
         let mut drive: Option<Drive> = None;
         (0..count).map(move |frame| match &self.pictures {
             Pictures::Recorded(files) => Shot {
-                pictures: files.iter().map(|of| of.get(frame).map(|file| Picture::read(file))).collect(),
+                pictures: files.iter().map(|of| of.get(frame)?.as_deref().map(Picture::read)).collect(),
                 truth: None,
             },
             Pictures::Synthetic { drives, camera } => {
@@ -198,7 +209,7 @@ impl Source {
 }
 
 /// The picture files of every camera; `used` are those that tenants look through.
-fn recorded(input: &Path, cameras: &[(&str, bool)], used: &[&str]) -> Result<Vec<Vec<PathBuf>>, SourceError> {
+fn recorded(input: &Path, cameras: &[(&str, bool)], used: &[&str]) -> Result<Vec<Vec<Option<PathBuf>>>, SourceError> {
     let unreadable = |source| SourceError::Read {
         path: input.into(),
         source,
@@ -214,7 +225,7 @@ fn recorded(input: &Path, cameras: &[(&str, bool)], used: &[&str]) -> Result<Vec
                 true => pictures(input)?,
             };
             let camera = cameras.iter().position(|c| c.1).unwrap_or(0);
-            all[camera] = files;
+            all[camera] = files.into_iter().map(Some).collect();
         }
         names if !is_folder => {
             return Err(SourceError::Single {
@@ -222,13 +233,47 @@ fn recorded(input: &Path, cameras: &[(&str, bool)], used: &[&str]) -> Result<Vec
                 cameras: names.join(", "),
             });
         }
-        _ => {
-            for (files, (name, _)) in all.iter_mut().zip(cameras).filter(|(_, c)| c.1) {
-                *files = pictures(&input.join(name))?;
-            }
+        names => {
+            let folders = names.iter().map(|name| pictures(&input.join(name)));
+            let of_used = side_by_side(folders.collect::<Result<_, _>>()?).map_err(|counts| SourceError::Uneven {
+                path: input.into(),
+                counts: names
+                    .iter()
+                    .zip(counts)
+                    .map(|(name, count)| format!("{name} {count}"))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            })?;
+            let places = all.iter_mut().zip(cameras).filter(|(_, camera)| camera.1);
+            places.zip(of_used).for_each(|((place, _), files)| *place = files);
         }
     }
     Ok(all)
+}
+
+/// The pictures of several cameras, frame by frame: see [`Source`]. The cameras' numbers of pictures where nothing says which belong together.
+fn side_by_side(cameras: Vec<Vec<PathBuf>>) -> Result<Vec<Vec<Option<PathBuf>>>, Vec<usize>> {
+    // A name may stand twice in a folder, with two endings.
+    let mut frames: BTreeMap<(OsString, usize), Vec<Option<PathBuf>>> = BTreeMap::new();
+    for (camera, files) in cameras.iter().enumerate() {
+        let mut earlier: BTreeMap<OsString, usize> = BTreeMap::new();
+        for file in files {
+            let name = file.file_stem().unwrap_or_default().to_owned();
+            let count = earlier.entry(name.clone()).or_default();
+            frames.entry((name, *count)).or_insert_with(|| vec![None; cameras.len()])[camera] = Some(file.clone());
+            *count += 1;
+        }
+    }
+    if frames.len() < cameras.iter().map(Vec::len).sum() {
+        return Ok((0..cameras.len())
+            .map(|c| frames.values().map(|f| f[c].clone()).collect())
+            .collect());
+    }
+    let counts: Vec<usize> = cameras.iter().map(Vec::len).collect();
+    match counts.windows(2).all(|pair| pair[0] == pair[1]) {
+        true => Ok(cameras.into_iter().map(|files| files.into_iter().map(Some).collect()).collect()),
+        false => Err(counts),
+    }
 }
 
 /// The JPEG and PNG files of a folder, by name. One that cannot be read, a dangling link for instance, keeps its frame, in which it
@@ -300,8 +345,33 @@ mod tests {
         let source = open(dir.path(), &cameras).unwrap();
         assert_eq!((source.frames(None), names(&source, 0).len(), names(&source, 1).len()), (2, 2, 1));
         assert!(source.shots(2).nth(1).unwrap().pictures[1].is_none());
+        // What one camera has lost leaves a gap there, and moves nothing.
+        touch(&dir.path().join("rear"), &["2.jpg"]);
+        touch(&dir.path().join("front"), &["2.png", "2.jpg"]);
+        let source = open(dir.path(), &cameras).unwrap();
+        let frames = |camera: usize| (0..source.frames(None)).map(|f| source.name(f, camera)).collect::<Vec<_>>();
+        let named = |names: [&str; 4]| names.map(|n| (!n.is_empty()).then(|| n.to_owned())).to_vec();
+        assert_eq!(frames(0), named(["0.png", "1.png", "2.jpg", "2.png"]));
+        assert_eq!(frames(1), named(["0.png", "", "2.jpg", ""]));
         let single = refused(open(&dir.path().join("front/0.png"), &cameras));
         assert!(matches!(single, SourceError::Single { .. }));
+    }
+
+    #[test]
+    fn pictures_without_common_names_are_paired_where_there_are_as_many() {
+        let dir = tempfile::tempdir().unwrap();
+        let cameras = [("front", true), ("side", false), ("rear", true)];
+        touch(&dir.path().join("front"), &["17.00.png", "17.04.png"]);
+        touch(&dir.path().join("rear"), &["17.01.png", "17.05.png"]);
+        let source = open(dir.path(), &cameras).unwrap();
+        assert_eq!(
+            (names(&source, 0), names(&source, 1).len()),
+            (vec!["17.00.png".into(), "17.04.png".into()], 0)
+        );
+        assert_eq!(names(&source, 2), ["17.01.png", "17.05.png"]);
+        touch(&dir.path().join("rear"), &["17.09.png"]);
+        let uneven = refused(open(dir.path(), &cameras)).to_string();
+        assert!(uneven.contains("front 2, rear 3"), "{uneven}");
     }
 
     #[test]
