@@ -6,10 +6,12 @@
 //! | file | idea |
 //! |---|---|
 //! | this one | the types of values, the borders of the network |
+//! | [`growth`] | what quotients, roots and logarithms bring back, which is f32 |
 //! | [`islands`] | coordinates and counts, which stay f32 |
 //! | [`numbers`] | what f16 makes of constants |
 //! | [`sums`] | sums that f16 does not hold, of squares, of exponentials, and before they are scaled |
 
+mod growth;
 mod islands;
 mod numbers;
 mod sums;
@@ -40,6 +42,8 @@ pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
     let mut kept = islands::find(graph, &attached.results, ports);
     let wide = sums::settle(graph, &kept);
     kept.extend(wide);
+    let growing = growth::find(graph, &kept);
+    kept.extend(growing);
     let results = results(graph, &attached.results);
     numbers::settle_comparisons(graph, &kept);
     let casts = casts(graph);

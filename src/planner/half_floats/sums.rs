@@ -46,7 +46,7 @@ pub fn settle(graph: &mut Graph, kept: &BTreeSet<ValueId>) -> BTreeSet<ValueId> 
 }
 
 /// What `value` looks at, and the nodes that look, the first one last.
-fn behind_views(graph: &Graph, index: &Index, value: ValueId) -> (ValueId, Vec<usize>) {
+pub(super) fn behind_views(graph: &Graph, index: &Index, value: ValueId) -> (ValueId, Vec<usize>) {
     let (mut value, mut views) = (value, Vec::new());
     while let Some(node) = index.producers[value.index()].filter(|&node| matches!(graph.nodes[node].op, Op::View(_))) {
         views.push(node);

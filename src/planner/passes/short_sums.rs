@@ -1,9 +1,11 @@
 //! Sums of few elements become additions in their order: kernels of additions read whole runs of neighbours, and functions of the
 //! sum join them. The halves of split attention (Zhang et al. 2020, section 3.1) are summed so, and the stacked maps of a feature
-//! pyramid. Sums of floats keep their bits; halves are rounded after each addition.
+//! pyramid. Sums of floats keep their bits; halves are rounded after each addition, so what they may not hold of a sum stays one: sums of
+//! squares and what is scaled or has its logarithm taken behind (half_floats).
 
+use super::rewrite::Index;
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
-use crate::primitive::{Binary, Primitive, ReduceKind};
+use crate::primitive::{Binary, Primitive, ReduceKind, Unary};
 
 /// Most elements of a sum.
 const MOST: u32 = 8;
@@ -27,11 +29,42 @@ fn short_axis(graph: &Graph, node: &Node) -> Option<(usize, u32)> {
     else {
         return None;
     };
+    if outgrows_halves(graph, node) {
+        return None;
+    }
     let shape = graph.value(node.inputs[0]).shape;
     let axis = axes.trailing_zeros() as usize;
     let alone = axes.count_ones() == 1 && axis + 1 < shape.rank();
     let count = alone.then(|| shape.dim(axis))?;
     (2..=MOST).contains(&count).then_some((axis, count))
+}
+
+/// True for sums of which half_floats makes others.
+fn outgrows_halves(graph: &Graph, node: &Node) -> bool {
+    let index = Index::of(graph);
+    let mut from = node.inputs[0];
+    while let Some(view) = index.producers[from.index()].filter(|&n| matches!(graph.nodes[n].op, Op::View(_))) {
+        from = graph.nodes[view].inputs[0];
+    }
+    let mut seen = vec![node.outputs[0]];
+    let mut at = 0;
+    while let Some(&value) = seen.get(at) {
+        at += 1;
+        for reader in graph.nodes.iter().filter(|n| n.inputs.contains(&value)) {
+            match reader.op {
+                Op::View(_) => seen.push(reader.outputs[0]),
+                Op::Primitive(Primitive::Unary(Unary::Log)) => return true,
+                Op::Primitive(Primitive::Binary(Binary::Mul | Binary::Div)) if scales(graph, &index, reader, value) => return true,
+                _ => {}
+            }
+        }
+    }
+    index.root(graph, from).is_some()
+}
+
+/// True where a product or quotient has a number beside `value`.
+fn scales(graph: &Graph, index: &Index, node: &Node, value: ValueId) -> bool {
+    node.inputs.iter().any(|&v| v != value && index.scalar(graph, v).is_some())
 }
 
 /// Puts slices and additions in the place of a sum; how many nodes there are now.
