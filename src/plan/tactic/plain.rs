@@ -155,11 +155,13 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(reduced(x, *axes) < LONGEST_REDUCTION, Misfit::Layout)?;
             need(splits <= SPLITS || splits == MANY_SPLITS, Misfit::Class)?;
             let walk = reduction::walk(x, *axes)?;
-            // One range of few elements, or of halves, has one thread: only the generic kernel's outputs lie as thick.
+            // One range of few elements, or of halves, has one thread: where its results have no neighbours, only the generic kernel's lie
+            // as thick.
             let ordered = x.dtype == DType::F32 && reduced(x, *axes) >= u64::from(reduction::FEWEST_ORDERED);
             let ranged = splits > 1 || *kind == ReduceKind::Max || ordered;
             let row = axes.is_power_of_two() && walk.parts.first().is_none_or(|&(_, step)| step == 1);
-            need(ranged || row || (over_pixels(x, *axes) && pixels(x, y).is_ok()), Misfit::Layout)
+            let beside = walk.neighbours.is_some() || (over_pixels(x, *axes) && pixels(x, y).is_ok());
+            need(ranged || row || beside, Misfit::Layout)
         }
         _ if !whole => Err(Misfit::Class),
         (Kernel::Elementwise, P::Unary(_) | P::Binary(_)) | (Kernel::Copy, P::Copy) => runs(y),
