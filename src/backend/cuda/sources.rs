@@ -168,7 +168,7 @@ pub const HEADERS: &[Header] = &[
     header!("depthwise_strip.cuh"),
     header!("divide.cuh"),
     header!("elementwise.cuh"),
-    header!("elementwise_brief.cuh"),
+    header!("elementwise_chain.cuh"),
     header!("elementwise_halves.cuh"),
     header!("epilogue.cuh"),
     header!("generic.cuh"),

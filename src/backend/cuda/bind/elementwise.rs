@@ -79,7 +79,7 @@ fn in_memory(operand: &TailOperand) -> bool {
     operand.source == FROM_MEMORY
 }
 
-/// True if all calls are sums, differences, products and bounds: those of `kernels/elementwise_brief.cuh`.
+/// True if all calls are sums, differences, products and bounds: `Brief` of `kernels/elementwise_chain.cuh`.
 fn is_brief(operator: &Operator) -> bool {
     let brief = |call: &Call| match call.primitive {
         Primitive::Binary(function) => matches!(function, Binary::Add | Binary::Sub | Binary::Mul),

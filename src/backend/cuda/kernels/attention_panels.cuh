@@ -1,6 +1,7 @@
 // Panels of 64 halves of rows in shared memory, swizzled as the copy engine swizzles them: where a piece lies, and who brings it.
 #pragma once
 
+#include "copy_single.cuh"
 #include "hopper.cuh"
 #include "view.cuh"
 
@@ -40,11 +41,6 @@ struct Rows {
 template <u32 ROWS>
 __device__ __forceinline__ u32 place(u32 row, u32 piece) {
     return piece / PIECES * (ROWS * ROW_BYTES) + row * ROW_BYTES + (piece % PIECES ^ row % 8) * PIECE;
-}
-
-// Eight bytes in the background, or zeros.
-__device__ __forceinline__ void copy_8(u32 shared, u64 address, bool there) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(address), "r"(there ? 8 : 0) : "memory");
 }
 
 // Arrives for this thread once what it copies in the background is there.
@@ -104,8 +100,8 @@ __device__ __forceinline__ void gather_panels(u32 shared, const Rows& from, u32 
         for (u32 turn = 0; turn < ROWS / DOWN; ++turn) {
             const u32 to = shared + place<ROWS>(row, piece), length = first + row < from.rows ? from.length : 0;
             const bool low = piece * 8 < length, high = piece * 8 + 4 < length;
-            copy_8(to, low ? address : from.address, low);
-            copy_8(to + 8, high ? address + 8 : from.address, high);
+            copy_8(to, low ? address : from.address, low ? 8 : 0);
+            copy_8(to + 8, high ? address + 8 : from.address, high ? 8 : 0);
             row += DOWN, address += step;
         }
         return arrive_behind_copies(barrier);

@@ -6,6 +6,7 @@
 #include "chain.cuh"
 #include "copy_single.cuh"
 #include "divide.cuh"
+#include "mma.cuh"
 #include "tail.cuh"
 
 constexpr u32 FLOATS = 4;  // that one copy brings

@@ -6,7 +6,7 @@
 // threads go along axis 0: they read the same lines, and write whole ones.
 #include "chain.cuh"
 #include "elementwise.cuh"
-#include "elementwise_brief.cuh"
+#include "elementwise_chain.cuh"
 #include "parameters.cuh"
 
 __device__ __forceinline__ void apply_head(const Elementwise& p, u32 count, const u32 (&at)[MAX_RANK], float (&a)[8]) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ void elementwise_any(const Elementwise& p) {
         float a[8];
         touch_operands(p.tail, [&](const TailOperand& o, auto touch_at) { touch_at(element_of(o.strides, at)); });
         if constexpr (BRIEF) {
-            brief_chain(p, [&](const TailOperand& o, float(&v)[8]) { tail_load(o, count, at, p.group, v); }, a);
+            walk_chain(p, [&](const TailOperand& o, float(&v)[8]) { tail_load(o, count, at, p.group, v); }, Brief(), a);
         } else {
             apply_head(p, count, at, a);
             tail_run(p.tail, a, count, at, p.group);

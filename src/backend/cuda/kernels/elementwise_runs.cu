@@ -7,7 +7,7 @@
 #include "chain.cuh"
 #include "divide.cuh"
 #include "elementwise.cuh"
-#include "elementwise_brief.cuh"
+#include "elementwise_chain.cuh"
 #include "elementwise_halves.cuh"
 #include "parameters.cuh"
 
@@ -63,80 +63,31 @@ __device__ __forceinline__ void load_runs(const TailOperand& o, const Places<RUN
     }
 }
 
-template <u32 N>
-__device__ __forceinline__ void copy(const float (&from)[N], float (&to)[N]) {
+// Any function. Each is a loop of its own: what it is, is asked once.
+struct Any {
+    template <u32 N>
+    __device__ __forceinline__ void operator()(const TailCall& call, bool halves, float (&a)[N], const float (&b)[N]) const {
+        if (call.function < TAIL_ADD) return chain_unary(call, halves, a);
+        const auto each = [&](auto f) {
 #pragma unroll
-    for (u32 i = 0; i < N; ++i) to[i] = from[i];
-}
-
-// `a` becomes the function of both. Every function is a loop of its own: what it is, is asked once.
-template <u32 N>
-__device__ __forceinline__ void apply_binary(u32 function, float (&a)[N], const float (&b)[N]) {
-    const auto each = [&](auto f) {
-#pragma unroll
-        for (u32 i = 0; i < N; ++i) a[i] = f(a[i], b[i]);
-    };
-    switch (function) {
-        case TAIL_ADD: return each([](float x, float y) { return __fadd_rn(x, y); });
-        case TAIL_SUB: return each([](float x, float y) { return __fsub_rn(x, y); });
-        case TAIL_MUL: return each([](float x, float y) { return __fmul_rn(x, y); });
-        case TAIL_DIV: return each([](float x, float y) { return __fdiv_rn(x, y); });
-        default: {
-            float v[N];
-            tail_binary(function, a, b, v);
-            copy(v, a);
-        }
-    }
-}
-
-template <u32 RUNS, u32 AXES>
-__device__ __forceinline__ void elementwise_chain(const Elementwise& p, const Places<RUNS, AXES>& places, float (&values)[8 * RUNS]) {
-    constexpr u32 N = 8 * RUNS;
-    float other[N];
-    // Values that are read later than by the next call; most chains have none, and then this is never touched.
-    float kept[MAX_TAIL][N];
-    const bool stores_halves = p.y.dtype == F16;
-    load_runs(p.head.a, places, values);
-    if (!p.copy) {
-        if (p.head.function < TAIL_ADD) {
-            chain_unary(p.head, p.tail.calls == 0 ? stores_halves : p.tail.head_rounded != 0, values);
-        } else {
-            load_runs(p.head.b, places, other);
-            apply_binary(p.head.function, values, other);
-        }
-    }
-    if (p.tail.calls == 0) return;
-    tail_round(p.tail.head_rounded, values);
-    if (p.tail.head_kept) copy(values, kept[0]);
-#pragma unroll 1
-    for (u32 index = 0; index < p.tail.calls; ++index) {
-        const TailCall& call = p.tail.call[index];
-        const auto read = [&](const TailOperand& o, float(&v)[N]) {
-            if (o.source == FROM_MEMORY) {
-                load_runs(o, places, v);
-            } else {
-                copy(kept[o.source], v);
-            }
+            for (u32 i = 0; i < N; ++i) a[i] = f(a[i], b[i]);
         };
-        const bool running = call.a.source == index;  // the first operand is the value before it
-        if (call.function < TAIL_ADD) {
-            if (!running) read(call.a, values);
-            chain_unary(call, index + 1 == p.tail.calls ? stores_halves : call.rounded != 0, values);
-        } else {
-            if (call.b.source == index) {
-                copy(values, other);
-            } else {
-                read(call.b, other);
+        switch (call.function) {
+            case TAIL_ADD: return each([](float x, float y) { return __fadd_rn(x, y); });
+            case TAIL_SUB: return each([](float x, float y) { return __fsub_rn(x, y); });
+            case TAIL_MUL: return each([](float x, float y) { return __fmul_rn(x, y); });
+            case TAIL_DIV: return each([](float x, float y) { return __fdiv_rn(x, y); });
+            default: {
+                float v[N];
+                tail_binary(call.function, a, b, v);
+#pragma unroll
+                for (u32 i = 0; i < N; ++i) a[i] = v[i];
             }
-            if (!running) read(call.a, values);
-            apply_binary(call.function, values, other);
         }
-        tail_round(call.rounded, values);
-        if (call.kept && index + 1 < MAX_TAIL) copy(values, kept[index + 1]);
     }
-}
+};
 
-template <u32 RUNS, u32 AXES, bool BRIEF>
+template <u32 RUNS, u32 AXES, typename Functions>
 __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
     const auto find = [&](u32 tile, Places<RUNS, AXES>& places) {
         places.present = 0;
@@ -165,11 +116,7 @@ __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
 #pragma unroll
             for (u32 r = 0; r < RUNS; ++r) touch_at(static_cast<i64>(place_of(o.strides, places, r)));
         });
-        if constexpr (BRIEF) {
-            brief_chain(p, [&](const TailOperand& o, float(&v)[8 * RUNS]) { load_runs(o, places, v); }, values);
-        } else {
-            elementwise_chain(p, places, values);
-        }
+        walk_chain(p, [&](const TailOperand& o, float(&v)[8 * RUNS]) { load_runs(o, places, v); }, Functions(), values);
 #pragma unroll
         for (u32 r = 0; r < RUNS; ++r) {
             if (!(places.present >> r & 1)) continue;
@@ -181,14 +128,14 @@ __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
     }
 }
 
-#define ELEMENTWISE(NAME, RUNS, AXES, BRIEF, BLOCKS)                                                                \
+#define ELEMENTWISE(NAME, RUNS, AXES, FUNCTIONS, BLOCKS)                                                                \
     extern "C" __global__ void __launch_bounds__(ELEMENTWISE_THREADS, BLOCKS) NAME(const __grid_constant__ Elementwise p) { \
-        elementwise_runs<RUNS, AXES, BRIEF>(p);                                                                     \
+        elementwise_runs<RUNS, AXES, FUNCTIONS>(p);                                                                 \
     }
 
-ELEMENTWISE(elementwise_ones, 1, NEAR, false, 1)
-ELEMENTWISE(elementwise_pairs, 2, NEAR, false, 2)
-ELEMENTWISE(elementwise_fours, 4, NEAR, false, 2)
-ELEMENTWISE(elementwise_far_pairs, 2, MAX_RANK, false, 2)
-ELEMENTWISE(elementwise_brief_ones, 1, NEAR, true, 1)
-ELEMENTWISE(elementwise_brief_pairs, 2, NEAR, true, 2)
+ELEMENTWISE(elementwise_ones, 1, NEAR, Any, 1)
+ELEMENTWISE(elementwise_pairs, 2, NEAR, Any, 2)
+ELEMENTWISE(elementwise_fours, 4, NEAR, Any, 2)
+ELEMENTWISE(elementwise_far_pairs, 2, MAX_RANK, Any, 2)
+ELEMENTWISE(elementwise_brief_ones, 1, NEAR, Brief, 1)
+ELEMENTWISE(elementwise_brief_pairs, 2, NEAR, Brief, 2)

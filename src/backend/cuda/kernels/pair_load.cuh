@@ -2,16 +2,12 @@
 // once, and stepped forward.
 #pragma once
 
+#include "copy_single.cuh"
 #include "turned.cuh"
 
 // Elements of an operand's block of DEPTH K in shared memory: SIDE lines of K, or K lines of SIDE where it is turned.
 template <u32 SIDE, u32 DEPTH, bool TURNED>
 constexpr u32 BLOCK = TURNED ? DEPTH * (SIDE + ROW_GAP) : SIDE * (DEPTH + ROW_GAP);
-
-// Copies 8 bytes from device to shared memory in the background; `bytes` of them are read, the rest is zero.
-__device__ __forceinline__ void copy_8(u32 shared, u64 address, u32 bytes) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(address), "r"(bytes) : "memory");
-}
 
 // A choice that stands when a kernel is compiled.
 template <bool OF>

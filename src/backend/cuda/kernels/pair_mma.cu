@@ -46,9 +46,6 @@ struct PairMma {
     u32 rounds;
 };
 
-// What every launch needs: what stands before the tail's second call, and behind its last.
-constexpr u32 PAIR_FRONT = 4 * sizeof(View) + 16 + sizeof(TailCall), PAIR_BACK = 152;
-
 static_assert(sizeof(PairMma) == 4 * 88 + 1080 + 24 + 72 + 24 + 32, "mirrored in bind/pair_mma.rs");
 
 extern __shared__ uint4 shared_pieces[];
@@ -139,7 +136,7 @@ __device__ __forceinline__ void pair(const PairMma& p) {
     const u64 addends_of = adds_first ? one.address : other.address;
     const i64 addend_row = adds_first ? one.strides[p.row_axis] : other.strides[p.row_axis];
     const u32 turns = (p.range + DEPTH - 1) / DEPTH;
-    bring_parameters<PAIR_FRONT, PAIR_BACK>(p);
+    bring_around(p, p.tail);
     const u32 first_tile = blockIdx.x / MATES;
     for (u32 tile = first_tile; tile < p.tiles; tile += gridDim.x / MATES) {
         const u32 strip = divide(tile, p.tiles_across);

@@ -16,21 +16,7 @@ __device__ __forceinline__ void settle(u32 value) {
 #endif
 }
 
-// Asks for the first FRONT and the last BACK bytes of the parameters: what every launch of a kernel needs. Each line costs its time, waited
-// for or not.
-template <u32 FRONT, u32 BACK, typename P>
-__device__ __forceinline__ void bring_parameters(const P& p) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    constexpr u32 LINES = (sizeof(P) + PARAMETER_LINE - 1) / PARAMETER_LINE;
-    constexpr u32 FIRST = (FRONT + PARAMETER_LINE - 1) / PARAMETER_LINE, LAST = (sizeof(P) - BACK) / PARAMETER_LINE;
-    static_assert(FIRST <= LAST && FIRST + LINES - LAST <= 32, "a line a lane");
-    const u32 lane = threadIdx.x % 32, behind = lane - FIRST + LAST;
-    const u32 line = lane < FIRST ? lane : behind < LINES ? behind : 0;
-    settle(reinterpret_cast<const u32*>(&p)[line * (PARAMETER_LINE / 4)]);
-#endif
-}
-
-// Asks for `bytes` of the parameters from byte `from` on, up to 32 lines: what a launch needs of those that not every one does.
+// Asks for `bytes` of the parameters from byte `from` on, up to 32 lines. Each line costs its time, waited for or not.
 template <typename P>
 __device__ __forceinline__ void bring_more(const P& p, u32 from, u32 bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

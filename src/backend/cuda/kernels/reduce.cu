@@ -1,5 +1,6 @@
 // Mean, sum, maximum and Euclidean norm over one axis or several, of floats in any layout, in the order of reduce.cuh.
 #include "copy_single.cuh"
+#include "mma.cuh"
 #include "reduce.cuh"
 
 constexpr u32 REDUCE_GROUPS = 8;                    // of neighbours in a block
@@ -111,7 +112,7 @@ __device__ __forceinline__ void reduce_columns(const Reduce& p) {
         from = element_of(p.x.strides, at) + p.first + front + group * N;
     };
     u32 at[MAX_RANK], front;
-    bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
+    bring_around(p, p.common.tail);
     i64 from;
     find(blockIdx.x, at, front, from);
     settle(static_cast<u32>(from));
@@ -197,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_rows(const _
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 range = many ? threadIdx.x : lane;
     const auto place = [&](u32 row, u32(&at)[MAX_RANK]) { coordinates(g.box, row < g.box.count ? row : 0, at); };
-    bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
+    bring_around(p, p.common.tail);
     wait_for_predecessors();
     release_successors();
     for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {
@@ -235,7 +236,7 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_ordered(cons
     const u32 steps = (p.count + ORDERED_STEP - 1) / ORDERED_STEP;
     // Threads that are neighbours read neighbours in memory.
     const u32 side = p.whole ? ORDERED_STEP : ORDERED, along = threadIdx.x % side, across = threadIdx.x / side;
-    bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
+    bring_around(p, p.common.tail);
     wait_for_predecessors();
     release_successors();
     for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {

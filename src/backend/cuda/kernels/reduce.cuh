@@ -35,9 +35,6 @@ struct Reduce {
 
 static_assert(sizeof(Reduce) == sizeof(Generic) + 88 + 24 + 36 + 36, "mirrored in bind/reduce.rs");
 
-// What every launch needs of its parameters: what stands before the tail's calls, and behind them.
-constexpr u32 REDUCE_FRONT = 88 + 104 + 16, REDUCE_BACK = 8 + 88 + 24 + 36 + 36;
-
 // The first NaN stays.
 __device__ __forceinline__ float larger(float best, float x) { return x > best || (x != x && best == best) ? x : best; }
 

@@ -81,7 +81,7 @@ __device__ __forceinline__ void reduce_neighbours(const Reduce& p) {
         from = element_of(p.x.strides, at) + neighbour;
         to = element_of(g.y.strides, at) + neighbour * apart;
     };
-    bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
+    bring_around(p, p.common.tail);
     find(blockIdx.x);
     settle(static_cast<u32>(from) + static_cast<u32>(to));
     wait_for_predecessors();

@@ -17,6 +17,35 @@ __device__ __forceinline__ u32 own_elements(const Reduce& p, u32 first) {
     return first < p.count ? (p.count - first < p.share ? p.count - first : p.share) : 0;
 }
 
+// Where a row begins, and where its result goes, in elements.
+struct RowPlaces {
+    u64 from;
+    i64 to;
+
+    // Of the row with the number `row`, of those behind the last the last's.
+    __device__ __forceinline__ void find(const Reduce& p, u32 row) {
+        const Generic& g = p.common;
+        u32 at[MAX_RANK];
+        coordinates(g.box, row < g.box.count ? row : g.box.count - 1, at);
+        from = p.x.address + 2 * static_cast<u64>(element_of(p.x.strides, at));
+        to = element_of(g.y.strides, at);
+    }
+
+    // The first ones, before the launch waits.
+    __device__ __forceinline__ void find_first(const Reduce& p, u32 row) {
+        bring_around(p, p.common.tail);
+        find(p, row);
+        settle(static_cast<u32>(from) + static_cast<u32>(to));
+    }
+};
+
+// Stores what the ranges of a row have come to.
+__device__ __forceinline__ void finish_row(const Reduce& p, const float* partials, i64 to) {
+    float v[1] = {value_of(p, sum_of_run(partials))};
+    through_function(p.common.tail, v);
+    store_value(p.common.y, to, v[0]);
+}
+
 // Where ranges have SHARE elements at most.
 template <u32 SHARE>
 __device__ __forceinline__ void reduce_lanes(const Reduce& p) {
@@ -25,19 +54,10 @@ __device__ __forceinline__ void reduce_lanes(const Reduce& p) {
     const Generic& g = p.common;
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 first = lane * p.share, own = own_elements(p, first);
-    u32 row;
-    u64 from;  // of the row that the lane finishes, and of its result
-    i64 to;
-    const auto find = [&](u32 tile) {
-        row = (tile * LANES_WARPS + warp) * ROWS + lane % ROWS;
-        u32 at[MAX_RANK];
-        coordinates(g.box, row < g.box.count ? row : g.box.count - 1, at);
-        from = p.x.address + 2 * static_cast<u64>(element_of(p.x.strides, at));
-        to = element_of(g.y.strides, at);
-    };
-    bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
-    find(blockIdx.x);
-    settle(static_cast<u32>(from) + static_cast<u32>(to));
+    // The lane finishes one of the rows.
+    const auto row_of = [&](u32 tile) { return (tile * LANES_WARPS + warp) * ROWS + lane % ROWS; };
+    RowPlaces places;
+    places.find_first(p, row_of(blockIdx.x));
     wait_for_predecessors();
     release_successors();
     const bool squares = p.kind == REDUCE_NORM;
@@ -46,7 +66,7 @@ __device__ __forceinline__ void reduce_lanes(const Reduce& p) {
         u16 halves[ROWS][SHARE];
 #pragma unroll
         for (u32 r = 0; r < ROWS; ++r) {
-            const u64 begin = __shfl_sync(0xffffffff, from, r) + 2 * first;
+            const u64 begin = __shfl_sync(0xffffffff, places.from, r) + 2 * first;
 #pragma unroll
             for (u32 j = 0; j < SHARE; ++j) halves[r][j] = j < own ? half_at(begin + 2 * j) : static_cast<u16>(0);
         }
@@ -58,14 +78,10 @@ __device__ __forceinline__ void reduce_lanes(const Reduce& p) {
             partials[warp][r][lane] = sum;
         }
         __syncwarp();
-        if (lane < ROWS && row < g.box.count) {
-            float v[1] = {value_of(p, sum_of_run(partials[warp][lane]))};
-            through_function(g.tail, v);
-            store_value(g.y, to, v[0]);
-        }
+        if (lane < ROWS && row_of(tile) < g.box.count) finish_row(p, partials[warp][lane], places.to);
         tile += gridDim.x;
         if (tile < g.tiles) {
-            find(tile);
+            places.find(p, row_of(tile));
             __syncwarp();
         }
     }
@@ -85,17 +101,8 @@ extern "C" __global__ void __launch_bounds__(LONG_THREADS) reduce_long(const __g
     __shared__ __align__(16) float partials[MAX_SPLITS];
     const Generic& g = p.common;
     const u32 first = threadIdx.x % 32 * p.share, own = own_elements(p, first);
-    u64 from;
-    i64 to;
-    const auto find = [&](u32 tile) {
-        u32 at[MAX_RANK];
-        coordinates(g.box, tile, at);
-        from = p.x.address + 2 * static_cast<u64>(element_of(p.x.strides, at));
-        to = element_of(g.y.strides, at);
-    };
-    bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
-    find(blockIdx.x);
-    settle(static_cast<u32>(from) + static_cast<u32>(to));
+    RowPlaces places;
+    places.find_first(p, blockIdx.x);
     wait_for_predecessors();
     release_successors();
     const bool squares = p.kind == REDUCE_NORM;
@@ -104,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(LONG_THREADS) reduce_long(const __g
 #pragma unroll
         for (u32 i = 0; i < LONG_LOADS; ++i) {
             const u32 element = i * LONG_THREADS + threadIdx.x;
-            if (element < p.count) halves[i] = half_at(from + 2 * element);
+            if (element < p.count) halves[i] = half_at(places.from + 2 * element);
         }
 #pragma unroll
         for (u32 i = 0; i < LONG_LOADS; ++i) {
@@ -124,15 +131,11 @@ extern "C" __global__ void __launch_bounds__(LONG_THREADS) reduce_long(const __g
             }
             partials[threadIdx.x] = sum;
             __syncwarp();
-            if (threadIdx.x == 0) {
-                float v[1] = {value_of(p, sum_of_run(partials))};
-                through_function(g.tail, v);
-                store_value(g.y, to, v[0]);
-            }
+            if (threadIdx.x == 0) finish_row(p, partials, places.to);
         }
         tile += gridDim.x;
         if (tile < g.tiles) {
-            find(tile);
+            places.find(p, tile);
             __syncthreads();
         }
     }

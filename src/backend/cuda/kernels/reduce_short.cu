@@ -51,7 +51,7 @@ __device__ __forceinline__ float reduce_row(const Reduce& p, i64 from) {
 
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) reduce_short(const __grid_constant__ Reduce p) {
     const Generic& g = p.common;
-    bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
+    bring_around(p, p.common.tail);
     wait_for_predecessors();
     release_successors();
     for (u32 tile = blockIdx.x; tile < g.tiles; tile += gridDim.x) {

@@ -49,7 +49,7 @@ __device__ __forceinline__ void reduce_sums(const Reduce& p) {
                static_cast<u64>(first) * step;
         to = element_of(g.y.strides, at) + (p.first + neighbour + threadIdx.x % SUMS_NEIGHBOURS) * g.y.strides[p.axis];
     };
-    bring_parameters<REDUCE_FRONT, REDUCE_BACK>(p);
+    bring_around(p, p.common.tail);
     find(begin);
     settle(static_cast<u32>(from) + static_cast<u32>(to));
     wait_for_predecessors();
