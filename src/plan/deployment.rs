@@ -204,14 +204,8 @@ impl Deployment {
     /// Bytes that the deployment takes: one arena and one set of slots for all plans, each plan's persistent memory, and
     /// every weight file once. `None` on overflow.
     pub fn memory_bytes(&self) -> Option<u64> {
-        let most = |bytes: fn(&Plan) -> u64| self.plans.iter().map(|p| bytes(p)).max().unwrap_or(0);
-        let images = self.table.cameras.iter().try_fold(0u64, |sum, c| sum.checked_add(c.bytes))?;
-        let slot = images.checked_add(most(|p| p.input_bytes))?.checked_add(most(|p| p.output_bytes))?;
-        let persistent = self.plans.iter().try_fold(0u64, |sum, p| sum.checked_add(p.persistent_bytes))?;
-        slot.checked_mul(self.table.slots.into())?
-            .checked_add(most(|p| p.arena_bytes))?
-            .checked_add(persistent)?
-            .checked_add(self.weights.total_bytes())
+        let plans: Vec<&Plan> = self.plans.iter().map(|p| &**p).collect();
+        memory_bytes(&self.table, &plans, self.weights.total_bytes())
     }
 
     fn within_budget(self, table: &Path) -> Result<Deployment, LoadError> {
@@ -221,6 +215,19 @@ impl Deployment {
         }
         Ok(self)
     }
+}
+
+/// Bytes that plans take under a table, with weight files of `weights` bytes: what [`Deployment::memory_bytes`] gives of a whole
+/// deployment.
+pub fn memory_bytes(table: &Table, plans: &[&Plan], weights: u64) -> Option<u64> {
+    let most = |bytes: fn(&Plan) -> u64| plans.iter().map(|p| bytes(p)).max().unwrap_or(0);
+    let images = table.cameras.iter().try_fold(0u64, |sum, c| sum.checked_add(c.bytes))?;
+    let slot = images.checked_add(most(|p| p.input_bytes))?.checked_add(most(|p| p.output_bytes))?;
+    let persistent = plans.iter().try_fold(0u64, |sum, p| sum.checked_add(p.persistent_bytes))?;
+    slot.checked_mul(table.slots.into())?
+        .checked_add(most(|p| p.arena_bytes))?
+        .checked_add(persistent)?
+        .checked_add(weights)
 }
 
 /// Checks one plan, on its own and against its table.

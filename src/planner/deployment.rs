@@ -3,11 +3,11 @@
 use super::{Compiled, PlannerError};
 use crate::board::BoardRecord;
 use crate::limits::MAX_PLAN_FILE;
-use crate::plan::deployment::plan_bytes;
+use crate::plan::deployment::{memory_bytes, plan_bytes};
 use crate::plan::format::{Digest, Plan};
 use crate::plan::table::{Entry, Table};
 use crate::plan::{file, regular};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -34,16 +34,21 @@ pub fn table(compiled: &[Compiled], board: &BoardRecord, default: &str, slots: u
 /// Writes plans, weights, the table and reports into `dir` (`plans/<board>`); gives the names of task sets whose plans went.
 ///
 /// Plans of other task sets that the directory's table holds for the same board and cameras stay, with their files, if
-/// `keep` names them; what the table does not need is removed. An unchanged file stays untouched. One writer is at work at a
-/// time, others wait for it. Plans lie beside the old ones ([`Entry::awaiting`]) when the table is replaced, and get their names
-/// afterwards: whoever is stopped in between leaves the old deployment or the new one.
+/// `keep` names them; what the table does not need is removed. Plans that together do not fit the board are refused before
+/// anything is written. An unchanged file stays untouched. One writer is at work at a time, others wait for it. Plans lie beside
+/// the old ones ([`Entry::awaiting`]) when the table is replaced, and get their names afterwards: whoever is stopped in between
+/// leaves the old deployment or the new one.
 pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String]) -> Result<Vec<String>, PlannerError> {
+    let new: Vec<&Plan> = compiled.iter().map(|c| &c.plan).collect();
+    within_budget(&table, &new)?;
     let weights = dir.join("weights");
     std::fs::create_dir_all(&weights).map_err(failed(&weights))?;
     let folder = lock(dir)?;
     let mut needed_weights = BTreeSet::new();
     let old = old_table(dir);
-    for (entry, plan) in kept(dir, old.as_ref(), &table, keep) {
+    let kept = kept(dir, old.as_ref(), &table, keep);
+    within_budget(&table, &[new, kept.iter().map(|(_, plan)| plan).collect()].concat())?;
+    for (entry, plan) in kept {
         needed_weights.extend(plan.weight_files.iter().map(|f| f.digest.to_string()));
         // The task file's default comes first in `keep`.
         if keep.first() == Some(&entry.task_set) {
@@ -90,6 +95,23 @@ pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String
     let gone = |name: &String| !table.entries.iter().any(|e| e.task_set == *name);
     let before = old.into_iter().flat_map(|old| old.entries).map(|e| e.task_set);
     Ok(before.filter(gone).collect())
+}
+
+/// Refuses plans that the board has no memory for (P5): whoever loads them would.
+fn within_budget(table: &Table, plans: &[&Plan]) -> Result<(), PlannerError> {
+    let files: BTreeMap<Digest, u64> = plans.iter().flat_map(|p| &p.weight_files).map(|f| (f.digest, f.bytes)).collect();
+    let weights = files.values().try_fold(0u64, |sum, &bytes| sum.checked_add(bytes));
+    let needed = weights.and_then(|weights| memory_bytes(table, plans, weights)).unwrap_or(u64::MAX);
+    let budget = table.board.memory_budget;
+    if needed > budget {
+        return Err(PlannerError::Budget {
+            task_sets: plans.iter().map(|p| p.task_set.as_str()).collect::<Vec<_>>().join(", "),
+            board: table.board.name.clone(),
+            needed,
+            budget,
+        });
+    }
+    Ok(())
 }
 
 /// The directory, held by this process alone until the file is dropped. Where a file system has no locks, writers are not kept

@@ -136,6 +136,21 @@ pub enum PlannerError {
     /// The buffers do not fit.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// The plans of a table do not fit their board.
+    #[error(
+        "the plans of task sets {task_sets} take {needed} bytes (arena, slots, persistent memory and weights), board {board} has {budget}: \
+         give the task file fewer `slots`, smaller cameras or networks, or fewer task sets"
+    )]
+    Budget {
+        /// The task sets of the table.
+        task_sets: String,
+        /// The board.
+        board: String,
+        /// Bytes needed.
+        needed: u64,
+        /// The board's memory budget.
+        budget: u64,
+    },
     /// The emitted plan breaks an invariant: a bug.
     #[error("the emitted plan does not pass its own checks: report this bug")]
     Check(#[source] Box<CheckError>),

@@ -2,10 +2,12 @@
 
 use super::nets::random;
 use super::oracle::{board, compile};
+use crate::board::BoardRecord;
 use crate::plan::deployment::{Deployment, Reason};
 use crate::plan::file;
+use crate::plan::format::Digest;
 use crate::plan::table::Entry;
-use crate::planner::{CompileOptions, Compiled, deployment, source_digest, tasks::Tasks};
+use crate::planner::{CompileOptions, Compiled, PlannerError, deployment, source_digest, tasks::Tasks};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -119,6 +121,43 @@ fn a_kept_plan_without_its_weights_is_dropped() {
     std::fs::remove_file(folder.path().join("weights").join(night.weight_files[0].0.to_string())).unwrap();
     write(folder.path(), &[day], &["day", "night"]);
     assert_eq!(Deployment::load(folder.path()).unwrap().plans.len(), 1);
+}
+
+#[test]
+fn plans_that_do_not_fit_the_board_leave_the_old_ones_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let (day, night, third) = (named("day", 1), named("night", 2), named("third", 3));
+    let needed = {
+        let plain = tempfile::tempdir().unwrap();
+        write(plain.path(), &[day.clone(), night.clone()], &[]);
+        Deployment::load(plain.path()).unwrap().memory_bytes().unwrap()
+    };
+    let small = BoardRecord {
+        memory_budget: needed,
+        ..board()
+    };
+    let write = |dir: &Path, compiled: &[Compiled], slots: u16| {
+        let mut compiled = compiled.to_vec();
+        compiled.iter_mut().for_each(|c| c.plan.board = Digest::of_board(&small));
+        let table = deployment::table(&compiled, &small, "day", slots).unwrap();
+        deployment::write(dir, table, &compiled, &["day", "night", "third"].map(str::to_owned))
+    };
+    let budget = |refused: Result<Vec<String>, PlannerError>| match refused {
+        Err(PlannerError::Budget { needed, budget, .. }) => (needed, budget),
+        other => panic!("{other:?}"),
+    };
+    // All that there is, and a slot more: of a folder that is not there none is made.
+    let none = folder.path().join("none");
+    let (found, had) = budget(write(&none, &[day.clone(), night.clone()], 3));
+    assert!(found > needed && had == needed && !none.exists());
+    write(folder.path(), &[day, night], 2).unwrap();
+    // One that fits alone and not beside those that stay.
+    let before = std::fs::read(folder.path().join("table")).unwrap();
+    budget(write(folder.path(), &[third], 2));
+    assert_eq!(std::fs::read(folder.path().join("table")).unwrap(), before);
+    assert_eq!(Deployment::load(folder.path()).unwrap().plans.len(), 2);
+    let expected = ["day.plan", "day.report.json", "night.plan", "night.report.json", "table", "weights"];
+    assert_eq!(files(folder.path()), expected.map(str::to_owned).into());
 }
 
 #[test]
