@@ -34,10 +34,11 @@ pub fn table(compiled: &[Compiled], board: &BoardRecord, default: &str, slots: u
 /// Writes plans, weights, the table and reports into `dir` (`plans/<board>`); gives the names of task sets whose plans went.
 ///
 /// Plans of other task sets that the directory's table holds for the same board and cameras stay, with their files, if
-/// `keep` names them; what the table does not need is removed. Plans that together do not fit the board are refused before
-/// anything is written. An unchanged file stays untouched. One writer is at work at a time, others wait for it. Plans lie beside
-/// the old ones ([`Entry::awaiting`]) when the table is replaced, and get their names afterwards: whoever is stopped in between
-/// leaves the old deployment or the new one.
+/// `keep` names them; what the old table or a stopped writer put there and the new table does not need is removed. Files that
+/// neither accounts for stay, and without an old table that can be read nothing goes but what stopped writers left. Plans that
+/// together do not fit the board are refused before anything is written. An unchanged file stays untouched. One writer is at work
+/// at a time, others wait for it. Plans lie beside the old ones ([`Entry::awaiting`]) when the table is replaced, and get their
+/// names afterwards: whoever is stopped in between leaves the old deployment or the new one.
 pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String]) -> Result<Vec<String>, PlannerError> {
     let new: Vec<&Plan> = compiled.iter().map(|c| &c.plan).collect();
     within_budget(&table, &new)?;
@@ -60,14 +61,16 @@ pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String
     for file in std::iter::once("table".to_string()).chain(table.entries.iter().flat_map(|e| [e.file.clone(), report_of(&e.file)])) {
         not_a_folder(&dir.join(file))?;
     }
+    let replaced = Replaced::of(dir, old.as_ref());
     for compiled in compiled {
-        for (digest, bytes) in &compiled.weight_files {
-            replace(&weights.join(digest.to_string()), bytes)?;
-            needed_weights.insert(digest.to_string());
-        }
+        // The plan first: where this is stopped, the next writer knows by it whose the weights are.
         let (entry, bytes) = (Entry::of(&compiled.plan), file::encode(&compiled.plan));
         if !holds(&dir.join(&entry.file), &bytes) {
             replace(&dir.join(entry.awaiting()), &bytes)?;
+        }
+        for (digest, bytes) in &compiled.weight_files {
+            replace(&weights.join(digest.to_string()), bytes)?;
+            needed_weights.insert(digest.to_string());
         }
     }
     folder.sync_all().map_err(failed(dir))?;
@@ -86,11 +89,10 @@ pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String
     }
     let needed: BTreeSet<String> = table.entries.iter().flat_map(|e| [e.file.clone(), report_of(&e.file)]).collect();
     sweep(&weights, |name| {
-        is_left_over(name) || Digest::from_hex(name).is_some() && !needed_weights.contains(name)
+        is_left_over(name) || replaced.weights.contains(name) && !needed_weights.contains(name)
     })?;
     sweep(dir, |name| {
-        let ours = name.ends_with(".plan") || name.ends_with(".report.json");
-        is_left_over(name) || ours && !needed.contains(name)
+        is_left_over(name) || replaced.files.contains(name) && !needed.contains(name)
     })?;
     let gone = |name: &String| !table.entries.iter().any(|e| e.task_set == *name);
     let before = old.into_iter().flat_map(|old| old.entries).map(|e| e.task_set);
@@ -129,8 +131,38 @@ fn lock(dir: &Path) -> Result<File, PlannerError> {
 fn is_left_over(name: &str) -> bool {
     let part = name.strip_suffix(".tmp").and_then(|n| n.rsplit_once('.'));
     let process = part.is_some_and(|(_, process)| process.parse::<u32>().is_ok());
+    process || awaits_its_name(name)
+}
+
+/// True for plans that lie beside the one whose name they are to get ([`Entry::awaiting`]).
+fn awaits_its_name(name: &str) -> bool {
     let plan = name.rsplit_once('.').filter(|(plan, _)| plan.ends_with(".plan"));
-    process || plan.is_some_and(|(_, digest)| Digest::from_hex(digest).is_some())
+    plan.is_some_and(|(_, digest)| Digest::from_hex(digest).is_some())
+}
+
+/// What a folder's table accounts for, with what a stopped writer put beside it.
+#[derive(Default)]
+struct Replaced {
+    /// Plans and reports.
+    files: BTreeSet<String>,
+    /// Weight files of these plans, and of those that never got their names.
+    weights: BTreeSet<String>,
+}
+
+impl Replaced {
+    fn of(dir: &Path, old: Option<&Table>) -> Replaced {
+        let Some(old) = old else { return Replaced::default() };
+        let files: BTreeSet<String> = old.entries.iter().flat_map(|e| [e.file.clone(), report_of(&e.file)]).collect();
+        let waiting = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let waiting = waiting.filter_map(|entry| entry.file_name().into_string().ok());
+        let waiting = waiting.filter(|name| awaits_its_name(name));
+        let plans = files.iter().cloned().chain(waiting).filter_map(|name| {
+            let bytes = regular::read(&dir.join(name), MAX_PLAN_FILE + file::HEADER as u64).ok()?;
+            file::decode(&bytes).ok()
+        });
+        let weights = plans.flat_map(|plan| plan.weight_files).map(|f| f.digest.to_string()).collect();
+        Replaced { files, weights }
+    }
 }
 
 fn report_of(plan: &str) -> String {

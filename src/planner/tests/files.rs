@@ -95,6 +95,43 @@ fn whoever_is_stopped_while_writing_leaves_a_deployment_that_loads() {
 }
 
 #[test]
+fn files_that_no_table_accounts_for_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let weights = |compiled: &Compiled| at("weights").join(compiled.weight_files[0].0.to_string());
+    let (old, new, stopped) = (named("day", 1), named("day", 2), named("day", 3));
+    write(folder.path(), std::slice::from_ref(&old), &[]);
+    let strangers = [at("a-backup.plan"), at("mine.report.json"), at("weights").join("ab".repeat(32))];
+    for stranger in &strangers {
+        std::fs::write(stranger, b"somebody's").unwrap();
+    }
+    // A writer that was stopped before its table: its plan and its weights go, as the old ones do.
+    std::fs::write(at(&Entry::of(&stopped.plan).awaiting()), file::encode(&stopped.plan)).unwrap();
+    std::fs::write(weights(&stopped), &stopped.weight_files[0].1).unwrap();
+    write(folder.path(), std::slice::from_ref(&new), &[]);
+    for stranger in &strangers {
+        assert_eq!(std::fs::read(stranger).unwrap(), b"somebody's", "{}", stranger.display());
+    }
+    assert!(weights(&new).is_file() && !weights(&old).exists() && !weights(&stopped).exists());
+    let expected = [
+        "a-backup.plan",
+        "day.plan",
+        "day.report.json",
+        "mine.report.json",
+        "table",
+        "weights",
+    ];
+    assert_eq!(files(folder.path()), expected.map(str::to_owned).into());
+
+    // Without a table that can be read nothing is known of the plans, and only left-overs go.
+    std::fs::write(at("table"), b"none").unwrap();
+    std::fs::write(at("table.4711.tmp"), b"half").unwrap();
+    write(folder.path(), &[named("night", 4)], &["night"]);
+    assert!(at("day.plan").is_file() && weights(&new).is_file() && !at("table.4711.tmp").exists());
+    assert_eq!(Deployment::load(folder.path()).unwrap().plans.len(), 1);
+}
+
+#[test]
 fn several_writers_at_once_leave_what_the_last_one_wrote() {
     let folder = tempfile::tempdir().unwrap();
     let sets: Vec<Compiled> = (0..3).map(|seed| named("day", seed)).collect();
