@@ -113,6 +113,11 @@ impl Session {
             })?;
         }
         let slots = usize::from(options.slots.unwrap_or(engine.deployment().table.slots));
+        let shelves = (0..slots).map(|_| shelves(&engine)).collect::<Result<_, _>>();
+        let shelves = shelves.map_err(|error| {
+            log.say(LOG_ERROR, &error.to_string());
+            Failure::new(Status::Prepare, format_args!("{error}"))
+        })?;
         let session = Session {
             names: Names::of(engine.deployment()),
             facts: Facts {
@@ -124,7 +129,7 @@ impl Session {
             inner: Mutex::new(Inner {
                 tickets: [const { None }; MAX_SLOTS],
                 draft: None,
-                shelves: (0..slots).map(|_| shelves(&engine)).collect(),
+                shelves,
                 engine: Some(engine),
             }),
             log,

@@ -9,6 +9,7 @@ use super::guard::layout::Address;
 use super::guard::types::{ClassScore, Detection, LabelMap, Result as View, Tensor};
 use super::names::TenantNames;
 use super::values;
+use crate::backend::PrepareError;
 use crate::ids::{PlanId, TenantId};
 use crate::plan::format::{Role, Tenant};
 use crate::runtime::{Engine, TenantResult};
@@ -75,7 +76,7 @@ impl Room {
 }
 
 /// The shelves of one slot, one for each tenant of the plan with the most tenants.
-pub(super) fn shelves(engine: &Engine) -> Vec<Shelf> {
+pub(super) fn shelves(engine: &Engine) -> Result<Vec<Shelf>, PrepareError> {
     let plans = &engine.deployment().plans;
     let tenants = plans.iter().map(|p| p.tenants.len()).max().unwrap_or(0);
     let room = |t: usize| {
@@ -86,6 +87,16 @@ pub(super) fn shelves(engine: &Engine) -> Vec<Shelf> {
         each.fold(Room::default(), Room::both)
     };
     (0..tenants).map(|t| Shelf::with(room(t))).collect()
+}
+
+/// An empty array with room for so many entries; an error if the system has not that much memory.
+fn taken<T>(entries: usize) -> Result<Vec<T>, PrepareError> {
+    let mut array = Vec::new();
+    array.try_reserve_exact(entries).map_err(|_| PrepareError::Memory {
+        what: "results as C reads them",
+        bytes: (entries as u64).saturating_mul(size_of::<T>() as u64),
+    })?;
+    Ok(array)
 }
 
 /// Adds an entry if there is room: arrays never grow.
@@ -111,12 +122,14 @@ fn detection(found: crate::runtime::Detection, image: usize, row: usize) -> Dete
 }
 
 impl Shelf {
-    fn with(room: Room) -> Shelf {
-        Shelf {
-            settled: Page::with(room),
-            stand_in: Page::with(room),
-            copy: vec![0; room.bytes],
-        }
+    fn with(room: Room) -> Result<Shelf, PrepareError> {
+        let mut copy = taken(room.bytes)?;
+        copy.resize(room.bytes, 0);
+        Ok(Shelf {
+            settled: Page::with(room)?,
+            stand_in: Page::with(room)?,
+            copy,
+        })
     }
 
     /// The ticket was released: what was handed out is no more.
@@ -149,17 +162,17 @@ impl Shelf {
 }
 
 impl Page {
-    fn with(room: Room) -> Page {
-        Page {
+    fn with(room: Room) -> Result<Page, PrepareError> {
+        Ok(Page {
             written: false,
             currency: Currency::None,
             of_frame: 0,
-            detections: Vec::with_capacity(room.detections),
-            crops: Vec::with_capacity(room.crops),
-            scores: Vec::with_capacity(room.scores),
-            maps: Vec::with_capacity(room.maps),
-            tensors: Vec::with_capacity(room.tensors),
-        }
+            detections: taken(room.detections)?,
+            crops: taken(room.crops)?,
+            scores: taken(room.scores)?,
+            maps: taken(room.maps)?,
+            tensors: taken(room.tensors)?,
+        })
     }
 
     fn view(&self, head: View) -> View {
@@ -239,5 +252,23 @@ impl Page {
             let image = image as u32;
             put(&mut self.scores, ClassScore { image, class_index, score });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_that_is_not_to_be_had_is_an_error() {
+        assert_eq!(taken::<u64>(3).unwrap().capacity(), 3);
+        for entries in [usize::MAX / 16, usize::MAX] {
+            assert!(matches!(taken::<u64>(entries), Err(PrepareError::Memory { .. })));
+        }
+        let room = Room {
+            detections: usize::MAX / 64,
+            ..Room::default()
+        };
+        assert!(Shelf::with(Room::default()).is_ok() && Shelf::with(room).is_err());
     }
 }

@@ -28,7 +28,8 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if metadata.len() > most {
         return Err(too_large(metadata.len()));
     }
-    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(metadata.len() as usize)?;
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
         length if length > most => Err(too_large(length)),

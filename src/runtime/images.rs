@@ -4,8 +4,8 @@
 //! copied from there; only when that slot's image memory is about to be written by hand is it saved in a spare room. An image
 //! that was given in the device's memory stays there, and is copied on the device.
 
-use crate::backend::Prepared;
 use crate::backend::cpu::arena::ImageParams;
+use crate::backend::{PrepareError, Prepared};
 use crate::error::{ImageFault, RunError};
 use crate::ids::{CameraId, SlotId};
 use crate::limits::MAX_CAMERAS;
@@ -71,21 +71,28 @@ enum NewestPlace {
     Device(SlotId, ImageParams),
 }
 
-/// Zeros whose pages are at hand: written, so that no frame pays for them.
-pub(super) fn touched(bytes: usize) -> Box<[u8]> {
-    let mut zeros = vec![0; bytes].into_boxed_slice();
+/// Zeros whose pages are at hand: written, so that no frame pays for them. Refused where the system has not that much; `what`
+/// they are for.
+pub(super) fn touched(what: &'static str, bytes: u64) -> Result<Box<[u8]>, PrepareError> {
+    let refused = || PrepareError::Memory { what, bytes };
+    let length = usize::try_from(bytes).map_err(|_| refused())?;
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(length).map_err(|_| refused())?;
+    zeros.resize(length, 0);
+    let mut zeros = zeros.into_boxed_slice();
     // Hidden from the compiler, which would take the writing for done.
     std::hint::black_box(&mut zeros).fill(0);
-    zeros
+    Ok(zeros)
 }
 
 impl Newest {
-    pub(super) fn new(cameras: &[Camera]) -> Newest {
-        Newest {
+    pub(super) fn new(cameras: &[Camera]) -> Result<Newest, PrepareError> {
+        let spare = cameras.iter().map(|c| touched("newest images", c.bytes));
+        Ok(Newest {
             place: [NewestPlace::Nowhere; MAX_CAMERAS],
-            spare: cameras.iter().map(|c| touched(c.bytes as usize)).collect(),
+            spare: spare.collect::<Result<_, _>>()?,
             cameras: cameras.to_vec(),
-        }
+        })
     }
 
     /// The parameters and the length of an image with this header, if it fits the camera.
@@ -195,4 +202,25 @@ fn image_bytes(params: &ImageParams) -> usize {
         .format
         .and_then(|f| f.image_bytes(params.width, params.height, params.stride));
     bytes.and_then(|b| usize::try_from(b).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_to_be_had_is_an_error() {
+        assert_eq!(touched("results", 3).unwrap()[..], [0; 3]);
+        for bytes in [1 << 62, u64::MAX] {
+            let refused = touched("results", bytes);
+            assert!(matches!(refused, Err(PrepareError::Memory { what: "results", bytes: b }) if b == bytes));
+        }
+        let camera = |bytes| Camera {
+            name: "front".into(),
+            max_width: 16,
+            max_height: 16,
+            bytes,
+        };
+        assert!(Newest::new(&[camera(1 << 10)]).is_ok() && Newest::new(&[camera(1 << 10), camera(1 << 62)]).is_err());
+    }
 }

@@ -6,7 +6,7 @@
 
 use super::images::touched;
 use super::result::{Place, Source};
-use crate::backend::Prepared;
+use crate::backend::{PrepareError, Prepared};
 use crate::error::RunError;
 use crate::ids::{SlotId, TenantId};
 use crate::limits::{MAX_SLOTS, MAX_TENANTS};
@@ -23,12 +23,12 @@ pub(super) struct Latest {
 
 impl Latest {
     /// None yet; room for a slot's results.
-    pub(super) fn new(bytes: usize) -> Latest {
-        Latest {
+    pub(super) fn new(bytes: u64) -> Result<Latest, PrepareError> {
+        Ok(Latest {
             of_frame: [None; MAX_TENANTS],
             in_slot: [0; MAX_SLOTS],
-            saved: touched(bytes),
-        }
+            saved: touched("latest results", bytes)?,
+        })
     }
 
     /// Forgets all of them.

@@ -4,7 +4,7 @@
 //! through pointers into the input, so nothing is unfolded; taps in the padding point to zeros. Where a kernel row is
 //! contiguous in the input (few channels, no dilation), it counts as one long tap: the order over K stays the same.
 
-use super::packing::{Form, Packings, floats};
+use super::packing::{Form, Packings, floats, room};
 use super::parts::Parts;
 use super::site::Pixels;
 use super::tail::{self, Tail};
@@ -51,9 +51,10 @@ struct Conv {
     zeros: Block,
 }
 
-/// `[O, I, kh, kw]` in C order to `[O][tap][I]`, the order that panels are packed from.
-fn taps_inside(source: &[f32], outputs: usize, inputs: usize, taps: usize) -> Vec<f32> {
-    let mut ordered = vec![0.0; source.len()];
+/// `[O, I, kh, kw]` in C order to `[O][tap][I]`, the order that panels are packed from; `None` if memory is short.
+fn taps_inside(source: &[f32], outputs: usize, inputs: usize, taps: usize) -> Option<Vec<f32>> {
+    let mut ordered = room(source.len())?;
+    ordered.resize(source.len(), 0.0);
     for o in 0..outputs {
         for i in 0..inputs {
             for t in 0..taps {
@@ -61,7 +62,7 @@ fn taps_inside(source: &[f32], outputs: usize, inputs: usize, taps: usize) -> Ve
             }
         }
     }
-    ordered
+    Some(ordered)
 }
 
 /// Compiles a convolution; see the module.
@@ -131,11 +132,12 @@ fn pack(
     let one = packed_len(k, cout);
     let form = Form::Panels { groups: groups as u32 };
     packings.get(context, w, form, one * groups, |source, packed| {
-        let ordered = taps_inside(source, cout * groups, cin, taps);
+        let ordered = taps_inside(source, cout * groups, cin, taps)?;
         for g in 0..groups {
             let rows = &ordered[g * cout * k..(g + 1) * cout * k];
             context.kernels.pack(rows, k, cout, &mut packed[g * one..(g + 1) * one]);
         }
+        Some(())
     })
 }
 

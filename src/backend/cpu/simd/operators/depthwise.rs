@@ -53,7 +53,10 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
         weights,
         Form::Depthwise,
         depthwise_packed_len(taps, c),
-        |source, packed| pack_depthwise(source, taps, c, packed),
+        |source, packed| {
+            pack_depthwise(source, taps, c, packed);
+            Some(())
+        },
     )?;
     Some(Box::new(Depthwise {
         kernels: context.kernels,

@@ -111,6 +111,7 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
     let packed = if constant {
         Some(packings.get(context, right, Form::Matrix, packed_len(k, n), |source, packed| {
             context.kernels.pack_b(&source[..k * n], (n, 1), (k, n), 0..n, packed);
+            Some(())
         })?)
     } else {
         None

@@ -49,14 +49,14 @@ impl Packings {
     }
 
     /// The packing of a constant view in `form`: from the cache, or `floats` floats filled by `fill` from the view's
-    /// elements in C order. `None` if the view is not constant or memory is short.
+    /// elements in C order. `None` if the view is not constant, if `fill` says so, or if memory is short.
     pub fn get(
         &mut self,
         context: &Context<'_>,
         view: &View,
         form: Form,
         floats: usize,
-        fill: impl FnOnce(&[f32], &mut [f32]),
+        fill: impl FnOnce(&[f32], &mut [f32]) -> Option<()>,
     ) -> Option<Arc<Block>> {
         let site = Site::of(context.plan, view)?;
         let Space::Weights(id) = context.plan.buffers.get(view.buffer.index())?.space else {
@@ -78,11 +78,18 @@ impl Packings {
         }
         let source = site.gather(context.sections)?;
         let mut block = Block::new(floats.checked_mul(4)?)?;
-        fill(&source, bytemuck::cast_slice_mut(block.bytes_mut()));
+        fill(&source, bytemuck::cast_slice_mut(block.bytes_mut()))?;
         let block = Arc::new(block);
         self.made.insert(key, block.clone());
         Some(block)
     }
+}
+
+/// An empty array with room for so many floats; `None` if memory is short.
+pub fn room(floats: usize) -> Option<Vec<f32>> {
+    let mut array = Vec::new();
+    array.try_reserve_exact(floats).ok()?;
+    Some(array)
 }
 
 /// The packed floats of a block.

@@ -59,6 +59,7 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
     let (k, n) = (hidden, 4 * hidden);
     let weights = packings.get(context, recurrence, Form::Recurrence, packed_len(k, n), |source, packed| {
         context.kernels.pack_b(source, (1, k), (k, n), 0..n, packed);
+        Some(())
     })?;
     Some(Box::new(Recurrent {
         kernels: context.kernels,

@@ -1,5 +1,6 @@
 //! A view resolved to memory: where its origin is, how far it reaches, and its strides.
 
+use super::packing::room;
 use crate::backend::cpu::arena::Memory;
 use crate::plan::format::{Operand, Plan, Space, View};
 use crate::tensor::{DType, Shape};
@@ -72,13 +73,13 @@ impl Site {
         matches!(self.space, Space::Weights(_))
     }
 
-    /// The elements of a constant view in C order of its shape.
+    /// The elements of a constant view in C order of its shape; `None` for another, and if memory is short.
     pub fn gather(&self, sections: &[crate::backend::cpu::arena::ReadSpan<'_>]) -> Option<Vec<f32>> {
         let Space::Weights(section) = self.space else { return None };
         let all: &[f32] = bytemuck::try_cast_slice(sections.get(section.index())?.bytes()).ok()?;
         let all = all.get(self.first..self.first.checked_add(self.reach)?)?;
         let rank = self.shape.rank();
-        let mut values = Vec::with_capacity(self.shape.elements() as usize);
+        let mut values = room(self.shape.elements() as usize)?;
         let mut index = [0u32; crate::limits::MAX_RANK];
         for _ in 0..self.shape.elements() {
             let offset: i64 = (0..rank).map(|a| i64::from(index[a]) * self.strides[a]).sum();

@@ -3,7 +3,7 @@
 //! Outputs whose position plus padding leaves the same remainder by the stride meet the same taps: a phase. A tile is an
 //! output row of an image and group; its phases across are products of their own with weights packed per phase.
 
-use super::packing::{Form, Packings, floats};
+use super::packing::{Form, Packings, floats, room};
 use super::parts::Parts;
 use super::site::Pixels;
 use super::tail::{self, Tail};
@@ -85,7 +85,7 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
             let one = packed_len(k, cout);
             for g in 0..groups {
                 // `[C, O/g, kh, kw]` to `[O/g][tap][C/g]`.
-                let mut ordered = Vec::with_capacity(cout * k);
+                let mut ordered = room(cout * k)?;
                 for o in 0..cout {
                     for &(ky, kx) in &phase.taps {
                         ordered.extend((0..cin).map(|i| source[(((g * cin + i) * cout + o) * kh + ky as usize) * kw + kx as usize]));
@@ -95,6 +95,7 @@ pub fn compile(context: &Context<'_>, operator: &Operator, packings: &mut Packin
                 context.kernels.pack(&ordered, k, cout, &mut packed[first..first + one]);
             }
         }
+        Some(())
     })?;
     let zeros = Block::new(cin * 4)?;
     let group = (cin, cout);
