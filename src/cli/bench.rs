@@ -101,6 +101,10 @@ pub struct Arguments {
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let board = common.board()?;
+    let written = [&arguments.json, arguments.zoo.written(), &arguments.table.zones];
+    for file in written.into_iter().flatten() {
+        output::spares(file, arguments.zoo.read().chain([common.task_file()]))?;
+    }
     let options = CompileOptions {
         best_effort: true,
         ..arguments.compile.options(&board)?

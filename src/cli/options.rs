@@ -181,6 +181,11 @@ impl Common {
         boards::machine(self.board.as_deref().unwrap_or(&board.name)).ok()
     }
 
+    /// Where the task file is.
+    pub fn task_file(&self) -> &Path {
+        &self.tasks
+    }
+
     /// The task file, with its cards.
     pub fn tasks(&self) -> anyhow::Result<Tasks> {
         let tasks = Tasks::load(&self.tasks);

@@ -1,7 +1,10 @@
 //! What goes where: results to stdout, everything else to stderr.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use std::fs::Metadata;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Writes a result to stdout, ending in a line break.
 pub fn print(text: &str) -> anyhow::Result<()> {
@@ -16,6 +19,23 @@ pub fn complain(text: &str) {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     // Where even stderr is closed there is nobody to tell.
     let _ = writeln!(io::stderr(), "platoon: {line}");
+}
+
+/// Refuses, before any work, to write a file over one that the command reads.
+pub fn spares<'a>(file: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
+    let identity = |path: &Path| {
+        let metadata = path.metadata().ok().filter(Metadata::is_file)?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let Some(own) = identity(file) else { return Ok(()) };
+    match inputs.into_iter().find(|input| identity(input) == Some(own)) {
+        Some(input) => bail!(
+            "{}: it is what this command reads ({}): write to another file",
+            file.display(),
+            input.display()
+        ),
+        None => Ok(()),
+    }
 }
 
 /// A use of the program that clap cannot tell to be wrong; it ends with code 2.
@@ -114,6 +134,22 @@ mod tests {
         assert_eq!(chain(&Error::Untold(cause())), "no plan: disk full");
         let outer = anyhow::Error::new(Error::Told(cause())).context("urban");
         assert_eq!(chain(outer.as_ref()), "urban: no plan: disk full");
+    }
+
+    #[test]
+    fn files_that_are_read_are_not_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("a.plan"), b"a").unwrap();
+        std::fs::write(at("b.svg"), b"b").unwrap();
+        std::os::unix::fs::symlink("a.plan", at("link")).unwrap();
+        let inputs = [at("none"), at("a.plan")];
+        let spares = |file: &str| spares(&at(file), inputs.iter().map(|i| i.as_path()));
+        assert!(spares("b.svg").is_ok() && spares("none").is_ok());
+        for file in ["a.plan", "link", "./a.plan"] {
+            let refused = spares(file).unwrap_err().to_string();
+            assert!(refused.contains("a.plan") && refused.contains("another file"), "{refused}");
+        }
     }
 
     #[test]

@@ -108,6 +108,16 @@ impl ZooArguments {
         self.torch.mode()
     }
 
+    /// The file of Markdown that is written.
+    pub fn written(&self) -> &Option<PathBuf> {
+        &self.gaps
+    }
+
+    /// The files of earlier runs that are read.
+    pub fn read(&self) -> impl Iterator<Item = &Path> {
+        [&self.from, &self.before].into_iter().flatten().map(PathBuf::as_path)
+    }
+
     /// What was asked for.
     pub fn groups(&self, batch: Option<u32>) -> Result<Vec<Group>, BenchError> {
         let all = || ALL.iter().map(|n| n.name);

@@ -51,6 +51,25 @@ fn zones_are_drawn_of_a_plan_that_was_made() {
 }
 
 #[test]
+fn a_file_that_is_read_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    task_file(dir, &[("one", 1)]);
+    assert_eq!(platoon(dir, &["plan", "--tasks", "tasks.toml"]).status.code(), Some(0));
+    std::os::unix::fs::symlink("plans/host/day.plan", dir.join("link.svg")).unwrap();
+    let plan = std::fs::read(dir.join("plans/host/day.plan")).unwrap();
+    for (option, file) in [("--svg", "plans/host/day.plan"), ("--zones", "link.svg")] {
+        let refused = complaint(&platoon(dir, &["inspect", "plans/host/day.plan", option, file]));
+        assert!(refused.contains(file) && refused.contains("another file"), "{refused}");
+    }
+    assert_eq!(std::fs::read(dir.join("plans/host/day.plan")).unwrap(), plan);
+    let tasks = std::fs::read(dir.join("tasks.toml")).unwrap();
+    let bench = ["bench", "--tasks", "tasks.toml", "--peer", "none", "--json", "tasks.toml"];
+    assert!(complaint(&platoon(dir, &bench)).contains("tasks.toml"));
+    assert_eq!(std::fs::read(dir.join("tasks.toml")).unwrap(), tasks);
+}
+
+#[test]
 fn a_task_set_that_falls_behind_the_cameras_is_refused_with_who_and_by_how_much() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
