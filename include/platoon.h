@@ -507,7 +507,8 @@ platoon_status platoon_draft_input(platoon_engine engine, platoon_draft draft, u
 platoon_status platoon_draft_device_input(platoon_engine engine, platoon_draft draft, uint32_t tenant, uint32_t input,
                                           const platoon_device_tensor *tensor);
 
-/* Submits the draft's frame; the draft is spent, also on failure. Threads: any, after everything was written. */
+/* Submits the draft's frame; the draft is spent, also on failure, be it for a null `ticket`. Threads: any, after everything was
+ * written. */
 platoon_status platoon_draft_submit(platoon_engine engine, platoon_draft draft, platoon_ticket *ticket);
 
 /* Drops the draft: everything is as it was before it. Threads: any. */

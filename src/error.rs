@@ -96,12 +96,20 @@ pub enum ImageFault {
     /// NV12 with an odd side.
     #[error("NV12 has an even width and an even height")]
     Odd,
-    /// Too few bytes for its size, or with its stride too many for the camera's memory.
+    /// Too few bytes for its size.
     #[error("{found} bytes where {needed} are needed")]
     Bytes {
         /// Bytes at hand.
         found: u64,
         /// Bytes needed.
+        needed: u64,
+    },
+    /// With its stride too many bytes for the camera's memory.
+    #[error("it takes {needed} bytes, the camera's memory has {room}: give it a smaller stride")]
+    Room {
+        /// Bytes of the camera's memory.
+        room: u64,
+        /// Bytes that the image takes.
         needed: u64,
     },
     /// What was given as memory or event of the device is none, or there is no device.
@@ -124,8 +132,8 @@ pub enum RunError {
     /// The ticket was released, or is another engine's.
     #[error("the ticket was released or belongs to another engine")]
     Ticket,
-    /// There is no such tenant, camera or task set.
-    #[error("no such tenant, camera or task set")]
+    /// There is no such tenant, camera, task set or port.
+    #[error("no such tenant, camera, task set, input or output")]
     Unknown,
     /// An image does not fit its camera.
     #[error("image of camera {0}: {1}")]

@@ -255,7 +255,11 @@ impl Inner {
     /// Takes up the draft of this number; it is spent.
     fn resume(&mut self, id: u64) -> Result<Draft<'_>, Failure> {
         let engine = self.engine.as_mut().ok_or_else(closed_meanwhile)?;
-        let (_, held) = self.draft.take_if(|d| d.0 == id).ok_or(RunError::Ticket)?;
+        let open = self.draft.take_if(|d| d.0 == id);
+        let (_, held) = open.ok_or_else(|| {
+            let what = "the draft was submitted or dropped, or belongs to another engine: begin another";
+            Failure::new(Status::Ticket, format_args!("{what}"))
+        })?;
         Ok(engine.resume(held)?)
     }
 

@@ -5,7 +5,7 @@
 use super::guard::layout::Address;
 use super::guard::types::LogCallback;
 use super::names::{Names, text};
-use super::status::{Failure, Status};
+use super::status::{Failure, Status, plain};
 use super::values::{LOG_ERROR, LOG_INFO, LOG_WARNING};
 use super::views::{Shelf, shelves};
 use crate::backend::Wait;
@@ -31,7 +31,8 @@ pub(super) struct Log {
 impl Log {
     fn say(self, level: i32, message: &str) {
         if let Some(callback) = self.callback {
-            callback(self.context.raw().cast_mut(), level, text(message).as_ptr());
+            let line: String = message.chars().map(plain).collect();
+            callback(self.context.raw().cast_mut(), level, text(&line).as_ptr());
         }
     }
 }

@@ -88,7 +88,7 @@ impl From<RunError> for Status {
     }
 }
 
-/// A text of fixed room, always ended by a zero; what does not fit is cut off.
+/// A line of text of fixed room, always ended by a zero; what does not fit is cut off, and control characters become blanks.
 #[derive(Clone, Copy)]
 struct Text {
     bytes: [u8; MESSAGE],
@@ -104,16 +104,19 @@ impl Text {
 
 impl fmt::Write for Text {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = MESSAGE - 1 - self.len;
-        let mut fits = text.len().min(room);
-        while !text.is_char_boundary(fits) {
-            fits -= 1;
+        for c in text.chars().map(plain) {
+            let room = &mut self.bytes[self.len..MESSAGE - 1];
+            // Nothing may follow a text that was cut.
+            let room = room.get_mut(..c.len_utf8()).ok_or(fmt::Error)?;
+            self.len += c.encode_utf8(room).len();
         }
-        self.bytes[self.len..self.len + fits].copy_from_slice(&text.as_bytes()[..fits]);
-        self.len += fits;
-        // Nothing may follow a text that was cut.
-        if fits < text.len() { Err(fmt::Error) } else { Ok(()) }
+        Ok(())
     }
+}
+
+/// What a line for people shows of a character: blanks for what would break the line or steer a terminal.
+pub(super) fn plain(c: char) -> char {
+    if c.is_control() { ' ' } else { c }
 }
 
 /// Why a call failed. Takes no memory.
@@ -275,6 +278,13 @@ mod tests {
         assert_eq!(failure.message.len, MESSAGE - 1);
         assert_eq!(failure.message.bytes[MESSAGE - 1], 0);
         assert!(std::str::from_utf8(&failure.message.bytes[..failure.message.len]).is_ok());
+    }
+
+    #[test]
+    fn a_message_is_one_line_without_control_characters() {
+        let failure = Failure::new(Status::Load, format_args!("{}: none\0", "a\nb\x1b[31m\tc\u{9b}d"));
+        let text = std::str::from_utf8(&failure.message.bytes[..failure.message.len]).unwrap();
+        assert_eq!(text, "a b [31m c d: none ");
     }
 
     #[test]

@@ -14,11 +14,16 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     written.and_then(|()| stdout.flush()).context("results cannot be written to stdout")
 }
 
-/// Writes one line to stderr, with the program's name in front; line breaks in `text` become blanks.
+/// Writes one line to stderr, with the program's name in front.
 pub fn complain(text: &str) {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     // Where even stderr is closed there is nobody to tell.
-    let _ = writeln!(io::stderr(), "platoon: {line}");
+    let _ = writeln!(io::stderr(), "platoon: {}", line(text));
+}
+
+/// `text` as one line: line breaks and what else would steer a terminal become blanks.
+fn line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Refuses, before any work, to write a file over one that the command reads.
@@ -150,6 +155,11 @@ mod tests {
             let refused = spares(file).unwrap_err().to_string();
             assert!(refused.contains("a.plan") && refused.contains("another file"), "{refused}");
         }
+    }
+
+    #[test]
+    fn what_is_told_is_one_line_that_steers_no_terminal() {
+        assert_eq!(line(" a\n b\x1b[31mc\u{9b}d\0"), "a b [31mc d");
     }
 
     #[test]

@@ -196,11 +196,11 @@ impl Engine {
     fn write_image(&mut self, slot: SlotId, camera: CameraId, params: ImageParams, data: &[u8]) -> Result<(), RunError> {
         let prepared = self.prepared_mut()?;
         let room = prepared.image_mut(slot, camera)?;
-        let found = room.len() as u64;
+        let bytes = room.len() as u64;
         let room = room.get_mut(..data.len()).ok_or(RunError::Image(
             camera,
-            ImageFault::Bytes {
-                found,
+            ImageFault::Room {
+                room: bytes,
                 needed: data.len() as u64,
             },
         ))?;

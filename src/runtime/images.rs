@@ -191,8 +191,8 @@ fn fitting(limits: &Camera, header: &ImageHeader) -> Result<u64, ImageFault> {
     }
     let needed = format.image_bytes(width, height, stride).ok_or(ImageFault::Odd)?;
     if needed > limits.bytes {
-        let found = limits.bytes;
-        return Err(ImageFault::Bytes { found, needed });
+        let room = limits.bytes;
+        return Err(ImageFault::Room { room, needed });
     }
     Ok(needed)
 }
@@ -207,6 +207,29 @@ fn image_bytes(params: &ImageParams) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_whose_stride_is_too_large_is_told_of_the_cameras_room() {
+        let camera = Camera {
+            name: "front".into(),
+            max_width: 16,
+            max_height: 16,
+            bytes: 1024,
+        };
+        let image = |stride| ImageHeader {
+            width: 16,
+            height: 16,
+            stride,
+            format: PixelFormat::Rgb8,
+        };
+        assert_eq!(fitting(&camera, &image(48)), Ok(768));
+        let refused = fitting(&camera, &image(1 << 20)).unwrap_err();
+        assert!(
+            matches!(refused, ImageFault::Room { room: 1024, needed } if needed > 1 << 20),
+            "{refused}"
+        );
+        assert!(refused.to_string().contains("the camera's memory has 1024"), "{refused}");
+    }
 
     #[test]
     fn memory_that_is_not_to_be_had_is_an_error() {

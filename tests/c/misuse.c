@@ -64,6 +64,10 @@ static void opening(const char *plans) {
     options = options_for(plans);
     options.task_set = "no such set";
     EXPECT(PLATOON_UNKNOWN, platoon_open(&options, &engine));
+    options = options_for("no\nfolder\x1b[31m");
+    EXPECT(PLATOON_LOAD, platoon_open(&options, &engine));
+    OK(platoon_last_error(&error));
+    CHECK(strstr(error.message, "no folder [31m") && !strpbrk(error.message, "\n\x1b"));
     CHECK(engine.id == 77);
 }
 
@@ -233,6 +237,12 @@ static void frames(const char *plans) {
     EXPECT(PLATOON_TICKET, platoon_draft_drop(engine, draft));
     EXPECT(PLATOON_TICKET, platoon_draft_submit(engine, draft, &third));
     CHECK(third.id == 6);
+    OK(platoon_last_error(&error));
+    CHECK(strstr(error.message, "draft"));
+    /* A draft is spent by a submission that fails, too. */
+    OK(platoon_begin(engine, &draft));
+    EXPECT(PLATOON_NULL, platoon_draft_submit(engine, draft, NULL));
+    EXPECT(PLATOON_TICKET, platoon_draft_drop(engine, draft));
 
     EXPECT(PLATOON_UNKNOWN, platoon_select(engine, "no such set"));
     EXPECT(PLATOON_NULL, platoon_select(engine, NULL));

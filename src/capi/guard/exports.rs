@@ -225,7 +225,10 @@ exports! {
 
     /// Submits a draft.
     fn platoon_draft_submit(engine: Engine, draft: Draft, ticket: *mut Ticket) |caller| {
-        let out = caller.out(ticket, "platoon_ticket")?;
+        let out = caller.out(ticket, "platoon_ticket").inspect_err(|_| {
+            // The draft is spent all the same, if there is one.
+            let _ = table::find(engine.id).and_then(|engine| engine.draft_drop(draft.id));
+        })?;
         out.set(Ticket { id: table::find(engine.id)?.draft_submit(draft.id)? });
         Ok(())
     }
