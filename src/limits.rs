@@ -43,6 +43,9 @@ pub const MAX_CROPS: u32 = 1_024;
 pub const MAX_CROP_CANDIDATES: u32 = 65_536;
 /// Bytes of a name or a label.
 pub const MAX_NAME: usize = 512;
+/// Bytes of the name of a tenant, a camera, a model, a board or a label map in the files that people write: two of them, a frame's
+/// number and an ending make a file's name, of which file systems take 255 bytes.
+pub const MAX_FILE_PART: usize = 100;
 /// Labels of one tenant.
 pub const MAX_LABELS: usize = 65_536;
 /// Elements of one tensor.

@@ -217,7 +217,7 @@ fn parse(document: &Document) -> Result<BoardRecord, TomlError> {
     let reason = "`name` names folders: it must not hold `/` nor begin with a dot";
     document.need(plain, &table.name.span(), reason)?;
     Ok(BoardRecord {
-        name: document.name("name", table.name)?,
+        name: document.file_part("name", table.name)?,
         backend: table.backend,
         architecture,
         units,

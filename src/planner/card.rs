@@ -382,6 +382,18 @@ mod tests {
     }
 
     #[test]
+    fn names_of_models_and_maps_fit_in_a_files_name() {
+        let card = |name: usize| CARD.replace("\"n\"", &format!("\"{}\"", "q".repeat(name)));
+        assert!(load(&card(100)).is_ok() && refused(&card(101)).1.contains("1 to 100 bytes"));
+        let map = |output: usize, more: &str| {
+            let output = "q".repeat(output);
+            format!("{CARD}[segmentation]\nmaps = [{{ output = \"{output}\", axis = 1, labels = [\"a\"]{more} }}]\n")
+        };
+        assert!(load(&map(100, "")).is_ok() && load(&map(500, ", name = \"short\"")).is_ok());
+        assert!(refused(&map(101, "")).1.contains("give the map a `name`"));
+    }
+
+    #[test]
     fn an_altered_network_is_refused_with_both_digests() {
         let other = ABC.replace("ba78", "0000");
         let card = load(&format!("{CARD}digest = \"sha256:{other}\"\n")).unwrap();

@@ -1,6 +1,6 @@
 //! Documents that people write: TOML files read strictly, so that a typo is an error with file and line.
 
-use crate::limits::MAX_NAME;
+use crate::limits::{MAX_FILE_PART, MAX_NAME};
 use crate::plan::regular;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
@@ -91,13 +91,25 @@ impl Document {
         if ok { Ok(()) } else { Err(self.invalid(span, reason)) }
     }
 
-    /// A name as results, plans and file names carry it: 1 to [`MAX_NAME`] bytes without control characters.
+    /// A name as results and plans carry it: 1 to [`MAX_NAME`] bytes without control characters.
     pub(super) fn name(&self, key: &str, name: Spanned<String>) -> Result<String, TomlError> {
+        self.name_within(key, name, MAX_NAME, "")
+    }
+
+    /// A name that files are named by, too: of at most [`MAX_FILE_PART`] bytes.
+    pub(super) fn file_part(&self, key: &str, name: Spanned<String>) -> Result<String, TomlError> {
+        self.name_within(key, name, MAX_FILE_PART, ": files are named by it")
+    }
+
+    fn name_within(&self, key: &str, name: Spanned<String>, most: usize, why: &str) -> Result<String, TomlError> {
         let span = name.span();
         let name = name.into_inner();
-        let fits = (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
-        let reason = format!("`{key}` must have 1 to {MAX_NAME} bytes and no control characters");
-        self.need(fits, &span, reason)?;
+        let fits = (1..=most).contains(&name.len()) && !name.chars().any(char::is_control);
+        self.need(
+            fits,
+            &span,
+            format!("`{key}` must have 1 to {most} bytes and no control characters{why}"),
+        )?;
         Ok(name)
     }
 

@@ -198,7 +198,7 @@ fn cameras(document: &Document, tables: Vec<CameraTable>) -> Result<Vec<CameraSp
             let inside = (1..=MAX_IMAGE_SIDE).contains(side.get_ref());
             document.need(inside, &side.span(), format!("`{key}` must be in 1..={MAX_IMAGE_SIDE}"))?;
         }
-        let name = document.name("name", table.name)?;
+        let name = document.file_part("name", table.name)?;
         document.need(
             cameras.iter().all(|c| c.name != name),
             &place,
@@ -228,7 +228,7 @@ fn task_set(document: &Document, table: Spanned<SetTable>, cameras: &[CameraSpec
 
 fn tenant(document: &Document, table: TenantTable, cameras: &[CameraSpec], before: &[TenantSpec]) -> Result<TenantSpec, TomlError> {
     let place = table.name.span();
-    let name = document.name("name", table.name)?;
+    let name = document.file_part("name", table.name)?;
     document.need(
         before.iter().all(|t| t.name != name),
         &place,
@@ -319,6 +319,26 @@ mod tests {
         let long = refused(&"q".repeat(186));
         assert!(long.contains("at most 190 bytes") && long.contains("tasks.toml"), "{long}");
         assert!(load(&format!("{HEAD}{TENANT}{}", set(&"q".repeat(185)))).is_ok());
+    }
+
+    #[test]
+    fn names_that_would_not_fit_in_a_files_name_are_refused_where_they_stand() {
+        let named = |name: &str| {
+            let tenant = format!("{HEAD}{}", TENANT.replace("\"a\"", &format!("\"{name}\"")));
+            let camera = format!("{HEAD}{TENANT}").replace("front", name);
+            [tenant, camera]
+        };
+        for (text, line) in named(&"q".repeat(101)).iter().zip([7, 3]) {
+            let (found, reason) = refused(text);
+            assert_eq!(found, line, "{reason}");
+            assert!(
+                reason.contains("1 to 100 bytes") && reason.contains("files are named by it"),
+                "{reason}"
+            );
+        }
+        for text in named(&"q".repeat(100)) {
+            assert!(load(&text).is_ok());
+        }
     }
 
     fn load(text: &str) -> Result<Tasks, TomlError> {

@@ -1,7 +1,7 @@
 //! The card's tables as they stand in the file, and the checks that make a [`Card`] of them.
 
 use super::{Card, CardInput, CropCard, Decode, MAX_DETECTIONS, MapCard, Measured};
-use crate::limits::{MAX_CROPS, MAX_IMAGE_SIDE, MAX_LABELS, MAX_NAME, MAX_RANK};
+use crate::limits::{MAX_CROPS, MAX_FILE_PART, MAX_IMAGE_SIDE, MAX_LABELS, MAX_NAME, MAX_RANK};
 use crate::plan::format::Digest;
 use crate::planner::document::{Document, TomlError, read_text};
 use crate::primitive::{ColorOrder, Fit, MAX_CROP_MARGIN};
@@ -156,7 +156,7 @@ pub(super) fn parse(document: &Document) -> Result<Card, TomlError> {
     let reason = "a network over `crops` classifies them: it needs `[classification]`";
     document.need(crops.is_none() || classifies, &crops.unwrap_or(0..0), reason)?;
     Ok(Card {
-        name: document.name("name", table.name)?,
+        name: document.file_part("name", table.name)?,
         path: document.path().to_owned(),
         onnx: document.locate(table.onnx.get_ref(), &table.onnx.span())?,
         digest,
@@ -271,9 +271,12 @@ fn segmentation(document: &Document, table: Spanned<SegmentationTable>) -> Resul
         let place = map.name.as_ref().map_or(map.output.span(), |n| n.span());
         let output = document.name("output", map.output)?;
         let name = match map.name {
-            Some(name) => document.name("name", name)?,
+            Some(name) => document.file_part("name", name)?,
             None => output.clone(),
         };
+        let short = name.len() <= MAX_FILE_PART;
+        let reason = format!("the output's name has more than {MAX_FILE_PART} bytes: give the map a `name`, which files are named by");
+        document.need(short, &place, reason)?;
         document.need(maps.iter().all(|m| m.name != name), &place, format!("there are two maps `{name}`"))?;
         let rank = format!("`axis` must be below {MAX_RANK}");
         document.need(*map.axis.get_ref() < MAX_RANK, &map.axis.span(), rank)?;
