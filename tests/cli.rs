@@ -12,6 +12,8 @@ mod crops;
 mod folders;
 #[path = "cli/gpu.rs"]
 mod gpu;
+#[path = "cli/messages.rs"]
+mod messages;
 #[allow(dead_code)] // other binaries use other parts
 #[path = "common/onnx.rs"]
 mod onnx;
@@ -185,6 +187,14 @@ mod raw {
             value(11, "picture", 1, &[1, 3, 24, 32]),
             value(12, "shades", 1, &[1, 2, 24, 32]),
         ])
+    }
+
+    /// `y = x + x` over as many rows of 4 as one likes.
+    pub fn symbolic() -> Vec<u8> {
+        let dims = [bytes(1, &bytes(2, b"rows")), bytes(1, &number(1, 4))].concat();
+        let tensor = [number(1, 1), bytes(2, &dims)].concat();
+        let value = |field: u64, name: &[u8]| bytes(field, &[bytes(1, name), bytes(2, &bytes(1, &tensor))].concat());
+        model(&[node("Add", &["x", "x"], "y", &[]), value(11, b"x"), value(12, b"y")])
     }
 
     /// `y = reshape(x, shape)` with the shape as an input, and `double/y:0 = y + y`.

@@ -62,7 +62,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut fixed = BTreeMap::new();
     let mut shapes = BTreeMap::new();
     for input in &inputs {
-        let feed = feeds
+        let Given { feed, file } = feeds
             .get(&input.name)
             .with_context(|| format!("no data for input `{}`: give --input {}=FILE", input.name, input.name))?;
         if input.gives_shape {
@@ -70,7 +70,8 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
             feeds.remove(&input.name);
         } else if let Some(value) = feed.beyond {
             bail!(
-                "input `{}` holds {value}, which does not fit the 32-bit integers that Platoon computes with",
+                "{}: input `{}` holds {value}, which does not fit the 32-bit integers that Platoon computes with",
+                file.display(),
                 input.name
             );
         } else {
@@ -95,8 +96,14 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
+/// The data of an input, and the file that it is from.
+struct Given {
+    feed: Feed,
+    file: PathBuf,
+}
+
 /// The data of each input by name.
-fn read_inputs(given: &[OsString], inputs: &[ModelInput]) -> anyhow::Result<BTreeMap<String, Feed>> {
+fn read_inputs(given: &[OsString], inputs: &[ModelInput]) -> anyhow::Result<BTreeMap<String, Given>> {
     let mut feeds = BTreeMap::new();
     for text in given {
         let (bytes, text) = (text.as_bytes(), text.display());
@@ -117,6 +124,7 @@ fn read_inputs(given: &[OsString], inputs: &[ModelInput]) -> anyhow::Result<BTre
             let unknown = String::from_utf8_lossy(unknown);
             bail!("--input {text}: the model has no input `{unknown}`; it has {}", known(inputs));
         }
+        ensure!(!file.as_os_str().is_empty(), "--input {text}: no file is named: give [NAME=]FILE");
         let (stored, feed) = read_feed(file)?;
         let stored = inputs.iter().map(|i| i.name.as_str()).find(|i| *i == stored);
         let name = match (name.or(stored), inputs) {
@@ -126,7 +134,11 @@ fn read_inputs(given: &[OsString], inputs: &[ModelInput]) -> anyhow::Result<BTre
                 bail!("--input {text}: say which input it is, NAME=FILE; the model has {}", known(inputs));
             }
         };
-        ensure!(feeds.insert(name.to_owned(), feed).is_none(), "input `{name}` is given twice");
+        let file = file.to_path_buf();
+        ensure!(
+            feeds.insert(name.to_owned(), Given { feed, file }).is_none(),
+            "input `{name}` is given twice"
+        );
     }
     Ok(feeds)
 }
@@ -163,16 +175,16 @@ fn deployment(compiled: Compiled, board: &BoardRecord) -> anyhow::Result<Deploym
 }
 
 /// Runs one frame: the outputs' names and tensors, and whether each is widened to i64.
-fn infer(engine: &mut Engine, feeds: &BTreeMap<String, Feed>) -> anyhow::Result<Vec<(String, Tensor, bool)>> {
+fn infer(engine: &mut Engine, feeds: &BTreeMap<String, Given>) -> anyhow::Result<Vec<(String, Tensor, bool)>> {
     let tenant = TenantId(0);
     let plan: Plan = engine.plan().clone();
     let ports = &plan.tenants[tenant.index()].inputs;
     let mut draft = engine.begin()?;
     for (index, port) in ports.iter().enumerate() {
-        let feed = feeds
+        let Given { feed, file } = feeds
             .get(&port.name)
             .with_context(|| format!("no data for input `{}`", port.name))?;
-        let tensor = converted(&feed.tensor, port)?;
+        let tensor = converted(&feed.tensor, port).with_context(|| file.display().to_string())?;
         draft
             .copy_input(tenant, index, tensor.bytes())
             .with_context(|| format!("input `{}`", port.name))?;
@@ -277,5 +289,9 @@ mod tests {
         let unknown = names(&[format!("q={file}")], &[input("a"), input("b")]).unwrap_err().to_string();
         assert!(unknown.contains("no input `q`") && unknown.contains("`a`, `b`"), "{unknown}");
         assert!(names(&[format!("a={file}"), format!("a={file}")], &[input("a")]).is_err());
+        for nothing in ["a=", ""] {
+            let refused = names(&[nothing.into()], &[input("a")]).unwrap_err().to_string();
+            assert!(refused.contains("no file is named"), "{refused}");
+        }
     }
 }

@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 /// Name of the board that is this machine's processor.
 const HOST: &str = "host";
 
+/// The task file where none is named.
+const TASKS: &str = "plans/tasks.toml";
+
 /// Options of all commands.
 #[derive(Args)]
 pub struct Common {
@@ -33,7 +36,7 @@ pub struct Common {
     #[arg(long, global = true, value_name = "DIR", default_value = "plans")]
     pub plans: PathBuf,
     /// The task file: cameras, tenants, task sets
-    #[arg(long, global = true, value_name = "FILE", default_value = "plans/tasks.toml")]
+    #[arg(long, global = true, value_name = "FILE", default_value = TASKS)]
     tasks: PathBuf,
     /// CPU workers [default: one a core, at most the board's units]
     #[arg(long, global = true, value_name = "N")]
@@ -196,9 +199,10 @@ impl Common {
         }
     }
 
-    /// The task file, for what can do without one.
+    /// The task file, for what can do without one; one that was named must be there.
     pub fn tasks_if_any(&self) -> anyhow::Result<Option<Tasks>> {
-        self.tasks.exists().then(|| self.tasks()).transpose()
+        let wanted = self.tasks.exists() || self.tasks != Path::new(TASKS);
+        wanted.then(|| self.tasks()).transpose()
     }
 
     /// What runs a board's plans.

@@ -21,7 +21,7 @@ pub fn complain(text: &str) {
 }
 
 /// `text` as one line: line breaks and what else would steer a terminal become blanks.
-fn line(text: &str) -> String {
+pub fn line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }

@@ -37,8 +37,9 @@ boards/<board>/optable, from which plans are made from then on. Ended early, by 
 where it was the next time; what is known already under the same kernels, compiler, driver and GPU, or under the same
 program and processor, is not measured again.")]
 pub struct Arguments {
-    /// Networks to measure: names of the zoo, or ONNX files with fixed inputs [default: the task file's task sets]
-    #[arg(long, value_name = "NAME[:BATCH]|F.onnx", value_delimiter = ',')]
+    /// Networks to measure: names of the zoo, or ONNX files; a file's batch is the extent of axes that it leaves symbolic
+    /// [default: the task file's task sets]
+    #[arg(long, value_name = "NAME[:BATCH]|F.onnx[:BATCH]", value_delimiter = ',')]
     models: Vec<String>,
     /// A task set to measure; may be given several times
     #[arg(long, value_name = "NAME")]
@@ -171,7 +172,7 @@ fn plans(common: &Common, arguments: &Arguments, board: &BoardRecord) -> anyhow:
     };
     let mut plans = Vec::new();
     for model in &arguments.models {
-        plans.push(network(model, board, &options).with_context(|| model.clone())?);
+        plans.push(network(model, board, &options)?);
     }
     if arguments.models.is_empty() || !arguments.task_set.is_empty() {
         let tasks = common.tasks()?;
@@ -186,39 +187,38 @@ fn plans(common: &Common, arguments: &Arguments, board: &BoardRecord) -> anyhow:
     Ok(plans)
 }
 
-/// A network of the zoo, with its batch behind a colon, or an ONNX file.
+/// A network of the zoo or an ONNX file, with its batch behind a colon.
 fn network(model: &str, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<Compiled> {
-    if model.ends_with(".onnx") {
+    let (name, batch) = match model.rsplit_once(':').filter(|_| !model.ends_with(".onnx")) {
+        Some((name, batch)) => {
+            let batch = batch.parse::<u32>().ok().filter(|&b| b > 0);
+            (
+                name,
+                Some(batch.with_context(|| format!("{model}: the batch is no number above 0"))?),
+            )
+        }
+        None => (model, None),
+    };
+    if name.ends_with(".onnx") {
+        let options = CompileOptions { batch, ..options.clone() };
+        // Errors of files name them.
         return Ok(planner::compile_network(
-            Path::new(model),
+            Path::new(name),
             BTreeMap::new(),
             BTreeMap::new(),
             board,
-            options,
+            &options,
         )?);
     }
-    let (name, batch) = match model.split_once(':') {
-        Some((name, batch)) => (
-            name,
-            Some(
-                batch
-                    .parse::<u32>()
-                    .ok()
-                    .filter(|&b| b > 0)
-                    .context("the batch is no number above 0")?,
-            ),
-        ),
-        None => (model, None),
-    };
     let known = || zoo::ALL.iter().map(|n| n.name).collect::<Vec<_>>().join(", ");
-    let network = zoo::find(name).with_context(|| format!("no network of the zoo; there are {}", known()))?;
+    let network = zoo::find(name).with_context(|| format!("{model}: no network of the zoo; there are {}", known()))?;
     let graph = network.model(batch.unwrap_or(network.batch)).graph;
     // As `bench --zoo` runs them: a first layer reads its picture as it comes.
     let options = CompileOptions {
         ports: Ports::Half,
         ..options.clone()
     };
-    Ok(planner::compile_graph(model, graph, board, &options)?)
+    planner::compile_graph(model, graph, board, &options).with_context(|| model.to_owned())
 }
 
 /// Writes the table as a whole.

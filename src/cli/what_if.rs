@@ -51,11 +51,15 @@ pub fn run(
         return Ok((format!("{:#}", json!({ "predictions": rows })), outcome));
     }
     let mut table = output::Table::new(&["task set", "change", "mean ms", "longest ms", "%", "misses", "finishes ms"]);
+    let mut impossible = Vec::new();
     for (base, one) in &all {
         match &one.plan {
             Ok(plan) => table.row(row(one, plan, *base)),
-            Err(error) => output::complain(&format!("{}, {}: {}", one.task_set, one.change, output::chain(error.as_ref()))),
+            Err(error) => impossible.push(format!("{}, {}: {}", one.task_set, one.change, output::chain(error.as_ref()))),
         }
+    }
+    if !impossible.is_empty() {
+        output::complain(&impossible.join("; "));
     }
     Ok((table.render(), outcome))
 }

@@ -34,6 +34,20 @@ fn a_change_is_told_beside_what_is_and_nothing_is_written() {
     assert_eq!(dropped.status.code(), Some(0));
     let table = stdout(&dropped);
     assert!(table.contains("as it is") && table.contains("drop:two"), "{table}");
+    // What can be made to no task set of several is one line.
+    let tasks = std::fs::read_to_string(dir.join("tasks.toml")).unwrap();
+    let night = tasks
+        .split_once("[[sets")
+        .unwrap()
+        .1
+        .replace("sets.day", "sets.night")
+        .replace(".day", ".night");
+    std::fs::write(dir.join("tasks.toml"), format!("{tasks}[[sets{night}")).unwrap();
+    let nowhere = complaint(&platoon(dir, &["plan", "--tasks", "tasks.toml", "--what-if", "drop:nope"]));
+    assert!(
+        nowhere.contains("day, drop:nope") && nowhere.contains("night, drop:nope"),
+        "{nowhere}"
+    );
     let wrong = platoon(dir, &["plan", "--tasks", "tasks.toml", "--what-if", "rate:one:2"]);
     assert_eq!(wrong.status.code(), Some(2));
 }

@@ -19,7 +19,7 @@ Example:
 
 Each line says what was found; lines that start with `!` say what keeps something from working well, and what to do.
 Real-time options are tried, in threads that end at once; nothing is changed. Exit code 1 if plans are there that do
-not load, or are for this machine and do not fit it.")]
+not load, or are for this machine and do not fit it, or if the task file is not in order.")]
 pub struct Arguments {
     /// Print the findings as JSON
     #[arg(long)]
@@ -55,6 +55,10 @@ impl Finding {
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
+    if common.names_board() {
+        common.board()?;
+    }
+    let tasks = plans::tasks(common);
     let probe = raw::probe();
     let jetson = jetson::read(Path::new("/"));
     let mut findings = vec![system::processor(), system::cores(), system::memory()];
@@ -66,6 +70,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         graphics::compiler(common),
     ]);
     findings.push(plans::boards_found());
+    findings.extend(tasks);
     findings.extend(plans::all(common, probe.as_ref().ok(), jetson.as_ref()));
     if arguments.json {
         let mut all = Map::new();

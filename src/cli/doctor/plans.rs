@@ -29,6 +29,28 @@ pub fn boards_found() -> Finding {
     Finding::new("boards", json!(names), shown.join(", ")).advise(problems.is_empty(), problems.join("; "))
 }
 
+/// The task file, if there is one or one is asked for.
+pub fn tasks(common: &Common) -> Option<Finding> {
+    let file = common.task_file();
+    let finding = match common.tasks_if_any() {
+        Ok(found) => {
+            let sets: Vec<String> = found?.sets.into_keys().collect();
+            Finding::new(
+                "tasks",
+                json!({ "file": file, "task_sets": sets }),
+                format!("{}: {}", file.display(), sets.join(", ")),
+            )
+        }
+        Err(error) => {
+            let why = output::line(&output::chain(error.as_ref()));
+            let text = format!("{} is not in order", file.display());
+            let finding = Finding::new("tasks", json!({ "file": file, "reason": why }), text).advise(false, why);
+            Finding { bad: true, ..finding }
+        }
+    };
+    Some(finding)
+}
+
 /// Every board's folder below the plans' that holds a table.
 pub fn all(common: &Common, gpu: Option<&Facts>, jetson: Option<&Jetson>) -> Vec<Finding> {
     let folder = &common.plans;
