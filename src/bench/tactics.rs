@@ -6,15 +6,16 @@
 //! alike in several networks is measured once.
 //!
 //! The table of a board gets whole menus. What takes long is also cut in two, along its batch and along its rows, and run
-//! with the tactics that were best for all of it. Making an engine ready takes longer than its frames, so a plan holds as
-//! many operators as fit.
+//! with the tactics that were best for all of it. Making an engine ready takes longer than a GPU's frames, so a plan holds as
+//! many operators as fit; a processor's frames take long, so there it holds what runs in part of a second, and what was measured
+//! is saved as often.
 
 use super::BenchError;
 use super::agree::alone;
 use super::inputs::{self, Picture};
 use super::load;
 use super::measure::Samples;
-use crate::board::BoardRecord;
+use crate::board::{BackendKind, BoardRecord};
 use crate::ids::{CameraId, OperatorId, PlanId, TenantId};
 use crate::limits::MAX_BYTES;
 use crate::plan::deployment::Deployment;
@@ -46,6 +47,10 @@ const STEPS: usize = 4000;
 const OPERANDS: u64 = 96 << 20;
 /// Runs of consecutive bytes that the steps of one plan touch, about: each is looked at when the plan is checked.
 const RUNS: u64 = 4 << 20;
+/// Work of one frame on a processor, about: multiply-adds, and as many for each byte as it could do meanwhile.
+const WORK: u64 = 1 << 31;
+/// Multiply-adds that a processor could do while a byte comes.
+const WORK_OF_BYTE: u64 = 4;
 /// An operator that takes at least so long is also measured in two chunks,
 const HEAVY: Nanos = Nanos(15_000);
 /// with so many of its fastest tactics.
@@ -85,12 +90,20 @@ struct Open {
     bytes: u64,
     /// Runs of consecutive bytes that the operator touches.
     runs: u64,
+    /// What the operator takes of a processor once.
+    work: u64,
 }
 
 impl Open {
     /// Those of all its steps.
     fn all_runs(&self) -> u64 {
         self.runs.saturating_mul(self.steps() as u64)
+    }
+
+    /// That of all its steps; chunks share it.
+    fn all_work(&self) -> u64 {
+        let times = self.keys.len() as u64 * u64::from(self.trial.repeats * self.trial.rounds);
+        self.work.saturating_mul(times)
     }
 
     fn steps(&self) -> usize {
@@ -108,6 +121,7 @@ impl Open {
             keys: self.keys[range].to_vec(),
             bytes: self.bytes,
             runs: self.runs,
+            work: self.work,
         };
         (middle > 0).then(|| [part(0..middle), part(middle..self.keys.len())])
     }
@@ -127,6 +141,10 @@ pub fn measure(
     save: &mut dyn FnMut(&OpTable, Progress) -> Result<(), BenchError>,
 ) -> Result<Progress, BenchError> {
     let mut progress = Progress::default();
+    let most_work = match options.backend.unwrap_or(deployment.table.backend) {
+        BackendKind::Cpu => WORK,
+        BackendKind::Cuda => u64::MAX,
+    };
     let passes: &[Pass] = match extent {
         Extent::AsPlanned => &[as_planned],
         Extent::Menus => &[menu, cuts],
@@ -137,7 +155,7 @@ pub fn measure(
             let Some(id) = PlanId::from_index(index) else { break };
             let target = Target::of(&deployment.table.board);
             let open = open(plan, |o| pass(plan, o, target, table), table, &mut seen, &mut progress);
-            for group in groups(&open) {
+            for group in groups(&open, most_work) {
                 if deadline.is_some_and(|d| Instant::now() >= d) {
                     return Ok(progress);
                 }
@@ -244,6 +262,7 @@ fn open(
                 progress.known += 1;
                 continue;
             }
+            let (macs, bytes) = cost::work(operator);
             open.push(Open {
                 trial: Trial {
                     operator: OperatorId(index as u32),
@@ -253,24 +272,29 @@ fn open(
                     chunks,
                 },
                 keys: left().map(|(_, key)| key.clone()).collect(),
-                bytes: cost::work(operator).1,
+                bytes,
                 runs: touched(operator).map(runs).sum(),
+                work: macs.saturating_add(bytes.saturating_mul(WORK_OF_BYTE)),
             });
         }
     }
     open
 }
 
-/// Neighbours that share a plan.
-fn groups(open: &[Open]) -> Vec<&[Open]> {
+/// Neighbours that share a plan of about `most_work`.
+fn groups(open: &[Open], most_work: u64) -> Vec<&[Open]> {
     let mut groups = Vec::new();
-    let (mut start, mut steps, mut bytes, mut runs) = (0, 0, 0, 0u64);
+    let (mut start, mut steps, mut bytes, mut runs, mut work) = (0, 0, 0, 0u64, 0u64);
     for (index, one) in open.iter().enumerate() {
-        let crowded = steps + one.steps() > STEPS || bytes + one.bytes > OPERANDS || runs.saturating_add(one.all_runs()) > RUNS;
+        let crowded = steps + one.steps() > STEPS
+            || bytes + one.bytes > OPERANDS
+            || runs.saturating_add(one.all_runs()) > RUNS
+            || work.saturating_add(one.all_work()) > most_work;
         if index > start && crowded {
             groups.push(&open[start..index]);
-            (start, steps, bytes, runs) = (index, 0, 0, 0);
+            (start, steps, bytes, runs, work) = (index, 0, 0, 0, 0);
         }
+        work = work.saturating_add(one.all_work());
         steps += one.steps();
         bytes += one.bytes;
         runs = runs.saturating_add(one.all_runs());
@@ -389,7 +413,6 @@ mod tests {
     use crate::backend::cuda::architecture::Toolkit;
     use crate::bench::zoo::build::Net;
     use crate::bench::zoo::layers::Conv;
-    use crate::board::BackendKind;
     use crate::plan::format::Basis;
     use crate::planner::optable::Provenance;
     use crate::planner::{self, CompileOptions, Compiled, boards};
@@ -413,11 +436,24 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_planned_with_and_not_measured_again() {
+    fn a_processor_measures_what_takes_long_in_small_parts() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/boards/jetson-agx-orin.toml");
         let board = boards::load(file).unwrap();
+        let plan = compile(&board, None).plan;
+        let table = table(&board);
+        let target = Target::of(&board);
+        let (mut seen, mut progress) = (BTreeSet::new(), Progress::default());
+        let mut open = open(&plan, |o| menu(&plan, o, target, &table), &table, &mut seen, &mut progress);
+        assert!(open.len() > 1 && open.iter().all(|o| o.work > 0));
+        assert_eq!(groups(&open, WORK).len(), 1, "small ones go together");
+        open.iter_mut().for_each(|o| o.work = WORK / 8);
+        assert_eq!(groups(&open, WORK).len(), open.len(), "large ones go alone");
+        assert_eq!(groups(&open, u64::MAX).len(), 1);
+    }
+
+    fn table(board: &BoardRecord) -> OpTable {
         let version = Toolkit { major: 12, minor: 6 };
-        let mut table = OpTable::new(Provenance {
+        OpTable::new(Provenance {
             board: board.name.clone(),
             architecture: board.architecture.clone(),
             units: board.units,
@@ -425,7 +461,14 @@ mod tests {
             driver: version,
             toolkit: version,
             date: String::new(),
-        });
+        })
+    }
+
+    #[test]
+    fn what_was_measured_is_planned_with_and_not_measured_again() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/boards/jetson-agx-orin.toml");
+        let board = boards::load(file).unwrap();
+        let mut table = table(&board);
         // The processor stands in for the GPU: it runs every tactic's plan, and its segments have times too.
         let options = Options {
             backend: Some(BackendKind::Cpu),
