@@ -137,12 +137,20 @@ fn pictures_of_others_stay_where_frames_are_written() {
     pictures(&dir.join("drive/frames"), 2, (64, 48));
     let own = std::fs::read_dir(dir.join("drive/frames")).unwrap().count();
     for format in ["png", "raw"] {
-        let said = complaint(&platoon(dir, &["scenes", "--frames", "1", "--out", "drive", "--format", format]));
+        let said = complaint(&platoon(
+            dir,
+            &["scenes", "--seed", "1", "--frames", "1", "--out", "drive", "--format", format],
+        ));
         assert!(said.contains("drive/frames/") && said.contains("truth.jsonl"), "{said}");
         assert_eq!(std::fs::read_dir(dir.join("drive/frames")).unwrap().count(), own);
     }
     // Neither does a replay take its own pictures away before it reads them.
-    let replay = |input: &str| platoon(dir, &["replay", "--tasks", "tasks.toml", "--input", input, "--overlay", "--out", "out"]);
+    let replay = |input: &str| {
+        platoon(
+            dir,
+            &["replay", "--tasks", "tasks.toml", "--input", input, "--overlay", "--out", "out"],
+        )
+    };
     assert_eq!(replay("drive/frames").status.code(), Some(0));
     let said = complaint(&replay("out/overlay"));
     assert!(said.contains("out/overlay") && said.contains("--out"), "{said}");

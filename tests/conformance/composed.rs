@@ -394,3 +394,26 @@ fn reductions_along_no_axis_compute_each_element_alone() {
         near(&outputs, "w", &expected[..1], DType::F32);
     }
 }
+
+#[test]
+fn nothing_in_halves_equals_what_is_no_half() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut graph = Graph::default()
+        .input("x", &[1, 1, 2, 2])
+        .constant("one", &[1, 1, 1, 1], || 1.0)
+        .constant("third", &[], || 0.3)
+        .constant("fourth", &[], || 0.25)
+        .node("Conv", "x one", "y", &[]);
+    for number in ["third", "fourth"] {
+        let (equal, of) = (format!("{number}.equal"), format!("{number}.of"));
+        graph = graph
+            .node("Equal", &format!("y {number}"), &equal, &[])
+            .node("Cast", &equal, &of, &[int("to", 1)])
+            .output(&of);
+    }
+    // The half next to 0.3.
+    let x = vec![0.300_048_83, 0.25, f32::NAN, f32::INFINITY];
+    let outputs = run(folder.path(), graph, DType::F16, &[("x", x)]);
+    near(&outputs, "third.of", &[0.0; 4], DType::F16);
+    near(&outputs, "fourth.of", &[0.0, 1.0, 0.0, 0.0], DType::F16);
+}

@@ -1,10 +1,10 @@
 //! What f16 makes of constants: the nearest half, but finite ones stay finite, and what a comparison is made with is rounded to the
-//! side on which it stays as true as it was, or made one that equals nothing.
+//! side on which it stays as true as it was.
 
 use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::drop_dead;
 use crate::planner::strided;
-use crate::primitive::{Binary, Primitive, Scalar, Unary};
+use crate::primitive::{Binary, Primitive};
 use crate::tensor::{DType, Data, Tensor};
 use half::f16;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,19 +34,16 @@ pub fn rounded(tensor: &Tensor) -> Option<Tensor> {
     Tensor::new(tensor.shape(), Data::F16(numbers.iter().map(half).collect()))
 }
 
-/// A side of a number, or none: what equals no half equals nothing.
+/// A side of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Side {
     Below,
     Above,
-    Nowhere,
 }
 
-/// The half next to a number on a side, finite if the number is, or no number at all where there is no side; the number if it is one.
+/// The half next to a number on a side, or the number if it is one; finite if the number is.
 fn beside(x: f32, side: Side) -> f32 {
     match side {
-        Side::Nowhere if f16::from_f32(x).to_f32() == x => x,
-        Side::Nowhere => f32::NAN,
         Side::Above => -beside(-x, Side::Below),
         Side::Below => {
             let half = f16::from_f32(x);
@@ -64,19 +61,18 @@ fn beside(x: f32, side: Side) -> f32 {
 
 /// A comparison of halves with a constant, as the importer spells it: the nodes that read the constant, and where.
 struct Comparison {
-    readers: Vec<(usize, usize)>,
+    readers: [(usize, usize); 2],
     side: Side,
 }
 
 /// Lets comparisons with constants read these as the halves next to them, for those that are no halves.
 ///
 /// Of a half `x`, `x > c` is as true as `x > h` with `h` the greatest half that is no greater than `c`: between the two lies none.
-/// And `x < c` is as true as `x < h` with `h` the least one that is no less. `x <= c` and `x >= c` are what is left of these. No half
-/// is equal to a `c` that is none.
+/// And `x < c` is as true as `x < h` with `h` the least one that is no less. `x <= c` and `x >= c` are what is left of these.
 pub fn settle_comparisons(graph: &mut Graph, kept: &BTreeSet<ValueId>) {
     let producers = strided::producers(graph);
     let found: Vec<Comparison> = (0..graph.nodes.len())
-        .filter_map(|node| comparison(graph, &producers, node, kept).or_else(|| equality(graph, &producers, node, kept)))
+        .filter_map(|node| comparison(graph, &producers, node, kept))
         .collect();
     let mut beside = Beside::default();
     for Comparison { readers, side } in found {
@@ -113,30 +109,10 @@ fn comparison(graph: &Graph, producers: &[Option<usize>], node: usize, kept: &BT
                 .iter()
                 .position(|&v| v == constant || strided::constant(graph, producers, v).as_ref() == Some(&wanted))?;
             Some(Comparison {
-                readers: vec![(node, input), (inner, at)],
+                readers: [(node, input), (inner, at)],
                 side,
             })
         })
-}
-
-/// The equality whose difference is below zero where `node` makes its size negative: `-|x - c|`.
-fn equality(graph: &Graph, producers: &[Option<usize>], node: usize, kept: &BTreeSet<ValueId>) -> Option<Comparison> {
-    let made_by = |value: ValueId, op: Primitive| producers[value.index()].filter(|&node| graph.nodes[node].op == Op::Primitive(op));
-    if graph.nodes[node].op != Op::Primitive(Primitive::Unary(Unary::Neg)) {
-        return None;
-    }
-    let size = made_by(graph.nodes[node].inputs[0], Primitive::Unary(Unary::Abs))?;
-    let difference = made_by(graph.nodes[size].inputs[0], Primitive::Binary(Binary::Sub))?;
-    let steep = Op::Primitive(Primitive::Unary(Unary::LeakyRelu(Scalar(f32::NEG_INFINITY))));
-    let compares = graph.nodes.iter().any(|n| n.op == steep && n.inputs == graph.nodes[node].outputs);
-    let made = graph.nodes[difference].outputs[0];
-    let inputs = &graph.nodes[difference].inputs;
-    let input = inputs.iter().position(|&v| strided::constant(graph, producers, v).is_some())?;
-    let halves = graph.value(made).dtype == DType::F32 && !kept.contains(&made);
-    (compares && halves).then(|| Comparison {
-        readers: vec![(difference, input)],
-        side: Side::Nowhere,
-    })
 }
 
 /// Constants rounded to a side, and the looks at them.

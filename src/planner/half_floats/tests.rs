@@ -242,32 +242,6 @@ fn comparisons_with_constants_are_as_true_of_halves_as_they_were() {
     }
 }
 
-#[test]
-fn what_is_no_half_equals_none() {
-    for (constant, own) in [(0.3, false), (0.25, true), (1e9, false), (-0.0, true), (1e-9, false)] {
-        let mut graph = Graph::default();
-        let x = graph.add_value("x", DType::F32, shape(&[2]));
-        graph.inputs.push(port("x", x));
-        let x = add(&mut graph, "softmax", softmax(), &[x], DType::F32, &[2]);
-        let c = floats(&mut graph, "c", &[constant]);
-        let look = add(&mut graph, "look", Op::View(ViewOp::Broadcast), &[c], DType::F32, &[2]);
-        let unary = |function| Op::Primitive(Primitive::Unary(function));
-        let difference = add(&mut graph, "difference", binary(Binary::Sub), &[x, look], DType::F32, &[2]);
-        let size = add(&mut graph, "size", unary(Unary::Abs), &[difference], DType::F32, &[2]);
-        let below = add(&mut graph, "below", unary(Unary::Neg), &[size], DType::F32, &[2]);
-        let steep = unary(Unary::LeakyRelu(Scalar(f32::NEG_INFINITY)));
-        let steep = add(&mut graph, "steep", steep, &[below], DType::F32, &[2]);
-        graph.outputs.push(port("y", steep));
-        let graph = convert(attach::tensors(graph), Ports::Declared).graph;
-        verify(&graph).unwrap();
-        let look = made(&graph, "difference").inputs[1];
-        let view = graph.nodes.iter().find(|n| n.outputs.contains(&look)).unwrap();
-        let read = elements(&graph, view.inputs[0]);
-        let wanted = if own { f64::from(constant) } else { f64::NAN };
-        assert!(read.len() == 1 && read[0].total_cmp(&wanted).is_eq(), "{constant}: {read:?}");
-    }
-}
-
 /// Integers of the kind `count` makes of the input become floats, are divided, and meet the network's own values.
 fn counted(most: u32) -> Graph {
     let mut graph = Graph::default();

@@ -74,6 +74,12 @@ fn is_finite(x: &Operand) -> bool {
     x.host().is_some_and(|h| h.as_f64s().iter().all(|v| v.is_finite()))
 }
 
+/// Below 0 where `x` is above the constant `c`, 0 where it is not.
+fn above(b: &mut Builder, x: &Operand, c: &Operand) -> Fallible<Operand> {
+    let larger = b.binary(Binary::Max, x, c)?;
+    b.binary(Binary::Sub, c, &larger)
+}
+
 /// 1 where `x > y`.
 fn greater(b: &mut Builder, x: &Operand, y: &Operand) -> Fallible<Operand> {
     if !x.elem().is_float() {
@@ -86,8 +92,7 @@ fn greater(b: &mut Builder, x: &Operand, y: &Operand) -> Fallible<Operand> {
     // The difference of two equal infinities is no number, so they are made finite where neither side is known to be.
     let finite = Unary::Clip(Scalar(-f32::MAX), Scalar(f32::MAX));
     let below = if is_finite(y) {
-        let larger = b.binary(Binary::Max, x, y)?;
-        b.binary(Binary::Sub, y, &larger)?
+        above(b, x, y)?
     } else {
         let x = if is_finite(x) { x.clone() } else { apply(b, finite, x)? };
         let y = if is_finite(&x) { y.clone() } else { apply(b, finite, y)? };
@@ -105,12 +110,17 @@ fn differs(b: &mut Builder, x: &Operand, y: &Operand) -> Fallible<Operand> {
         let truth = convert(b, &difference, Elem::Bool)?;
         return convert(b, &truth, Elem::F32);
     }
+    if is_finite(x) || is_finite(y) {
+        // More or less than the constant, each as comparisons are spelled: halves know what they are compared with.
+        let (x, c) = if is_finite(y) { (x, y) } else { (y, x) };
+        let more = above(b, x, c)?;
+        let smaller = b.binary(Binary::Min, c, x)?;
+        let less = b.binary(Binary::Sub, &smaller, c)?;
+        let apart = b.binary(Binary::Add, &more, &less)?;
+        return below_zero(b, &apart);
+    }
     let finite = Unary::Clip(Scalar(-f32::MAX), Scalar(f32::MAX));
-    let (x, y) = if is_finite(x) || is_finite(y) {
-        (x.clone(), y.clone())
-    } else {
-        (apply(b, finite, x)?, apply(b, finite, y)?)
-    };
+    let (x, y) = (apply(b, finite, x)?, apply(b, finite, y)?);
     let difference = b.binary(Binary::Sub, &x, &y)?;
     let size = apply(b, Unary::Abs, &difference)?;
     let below = apply(b, Unary::Neg, &size)?;
