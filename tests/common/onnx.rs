@@ -62,6 +62,8 @@ pub struct Attribute {
     pub i: i64,
     #[prost(string, tag = "4")]
     pub s: String,
+    #[prost(message, optional, boxed, tag = "6")]
+    pub g: Option<Box<Graph>>,
     #[prost(int64, repeated, tag = "8")]
     pub ints: Vec<i64>,
     #[prost(int32, tag = "20")]
@@ -152,6 +154,16 @@ pub fn string(name: &str, s: &str) -> Attribute {
         name: name.into(),
         s: s.into(),
         r#type: 3,
+        ..Attribute::default()
+    }
+}
+
+/// A graph as an attribute: a branch or a body.
+pub fn graph(name: &str, graph: Graph) -> Attribute {
+    Attribute {
+        name: name.into(),
+        g: Some(Box::new(graph)),
+        r#type: 5,
         ..Attribute::default()
     }
 }

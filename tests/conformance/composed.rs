@@ -3,7 +3,7 @@
 
 use crate::data::Chance;
 use crate::network::{self, Tensors};
-use crate::onnx::{Attribute, Graph, int, ints, string};
+use crate::onnx::{Attribute, Graph, graph, int, ints, string};
 use platoon::planner::{self, CompileOptions, Ports, boards};
 use platoon::tensor::{DType, Data, Tensor};
 use std::collections::BTreeMap;
@@ -416,4 +416,45 @@ fn nothing_in_halves_equals_what_is_no_half() {
     let outputs = run(folder.path(), graph, DType::F16, &[("x", x)]);
     near(&outputs, "third.of", &[0.0; 4], DType::F16);
     near(&outputs, "fourth.of", &[0.0, 1.0, 0.0, 0.0], DType::F16);
+}
+
+/// The root of `x` if one of its elements is above 0, else what `other` makes of it.
+fn rooted(other: Graph) -> Graph {
+    let then = Graph::default().node("Sqrt", "x", "made", &[]).output("made");
+    Graph::default()
+        .input("x", &[1, 1, 2, 2])
+        .constant("zero", &[], || 0.0)
+        .constant("one", &[1, 1, 1, 1], || 1.0)
+        .node("Conv", "x one", "seen", &[])
+        .node("ReduceMax", "seen", "most", &[int("keepdims", 0)])
+        .node("Greater", "most zero", "positive", &[])
+        .node("If", "positive", "y", &[graph("then_branch", then), graph("else_branch", other)])
+        .output("y")
+}
+
+#[test]
+fn a_computed_condition_chooses_between_what_both_branches_give() {
+    let folder = tempfile::tempdir().unwrap();
+    let twice = || {
+        let made = Graph::default().constant("two", &[], || 2.0).node("Mul", "x two", "made", &[]);
+        made.output("made")
+    };
+    for dtype in [DType::F32, DType::F16] {
+        for (x, y) in [
+            ([4.0, 1.0, 0.25, 9.0], [2.0, 1.0, 0.5, 3.0]),
+            ([-4.0, -1.0, -0.25, 0.0], [-8.0, -2.0, -0.5, 0.0]),
+        ] {
+            let outputs = run(folder.path(), rooted(twice()), dtype, &[("x", x.to_vec())]);
+            near(&outputs, "y", &y, dtype);
+        }
+    }
+    let row = Graph::default()
+        .integers("row", &[4])
+        .node("Reshape", "x row", "made", &[])
+        .output("made");
+    let said = refused(folder.path(), rooted(row));
+    assert!(
+        said.contains("[1,1,2,2]") && said.contains("[4]") && said.contains("--output"),
+        "{said}"
+    );
 }

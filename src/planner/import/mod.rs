@@ -191,7 +191,7 @@ fn import_node(
         builder.take_unrolled(read.map(|host| host.shape().elements()).sum())?;
     }
     if proto.op_type == "If" {
-        return branch::import(proto, opset, path, builder, names);
+        return branch::import(proto, name, &branch::Around { opset, path }, builder, names);
     }
     if unroll::is_one(&proto.op_type) {
         return unroll::import(proto, opset, path, builder, names);

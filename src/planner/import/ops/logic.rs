@@ -294,7 +294,11 @@ pub(super) fn is_inf(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> 
 /// Where: `x` where the condition holds, else `y`. Of floats what is not chosen has no part in the result, be it a NaN.
 pub(super) fn choose(b: &mut Builder, node: &OnnxNode<'_>) -> Fallible<Operand> {
     node.arity(3, 3)?;
-    let (condition, x, y) = (truths(node, 0)?, node.input(1)?, node.input(2)?);
+    choice(b, truths(node, 0)?, node.input(1)?, node.input(2)?)
+}
+
+/// `x` where the truth value `condition` holds, `y` where it does not, in the shape that the three are broadcast to.
+pub(in crate::planner::import) fn choice(b: &mut Builder, condition: &Operand, x: &Operand, y: &Operand) -> Fallible<Operand> {
     if x.elem() != y.elem() {
         return Err(malformed(format!("a choice between {:?} and {:?}", x.elem(), y.elem())));
     }

@@ -16,7 +16,7 @@ mod elementwise;
 mod formula;
 mod hyperbolic;
 mod known;
-mod logic;
+pub(super) mod logic;
 mod matrix;
 mod norm;
 mod pool;
