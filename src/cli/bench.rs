@@ -123,8 +123,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Good);
     }
     if !arguments.zoo.zoo.is_empty() {
-        output::print(&of_the_zoo(common, arguments, &board, &options)?)?;
-        return Ok(Outcome::Good);
+        let (text, outcome) = of_the_zoo(common, arguments, &board, &options)?;
+        output::print(&text)?;
+        return Ok(outcome);
     }
     let tasks = common.tasks()?;
     let text = match &arguments.profile {
@@ -168,22 +169,23 @@ fn compare(common: &Common, arguments: &Arguments, tasks: &Tasks, board: &BoardR
 }
 
 /// Figures of the zoo's networks, or their files.
-fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<String> {
+fn of_the_zoo(common: &Common, arguments: &Arguments, board: &BoardRecord, options: &CompileOptions) -> anyhow::Result<(String, Outcome)> {
     let (workers, engine) = engine(common, arguments, board);
     let setting = setting(common, arguments, board, options, (workers, &engine));
     let groups = arguments.zoo.groups(options.batch)?;
     if let Some(folder) = &arguments.zoo.export {
-        return zoo::export(groups, &setting, folder);
+        return Ok((zoo::export(groups, &setting, folder)?, Outcome::Good));
     }
     if let Some(most) = arguments.zoo.rivals {
-        return zoo::contest(&arguments.zoo, most.get(), &groups, &setting, &|json| write_json(arguments, json));
+        let text = zoo::contest(&arguments.zoo, most.get(), &groups, &setting, &|json| write_json(arguments, json))?;
+        return Ok((text, Outcome::Good));
     }
     let program = python(arguments);
     let another = || Peer::pytorch(program.as_deref().unwrap_or_default(), engine.sms, None);
     let peer = program.as_ref().and_then(|_| at_hand(another()));
-    let (text, json) = zoo::measure(&arguments.zoo, groups, &setting, peer, &another)?;
-    write_json(arguments, &json)?;
-    Ok(text)
+    let found = zoo::measure(&arguments.zoo, groups, &setting, peer, &another)?;
+    write_json(arguments, &found.json)?;
+    Ok((found.text, if found.whole { Outcome::Good } else { Outcome::Bad }))
 }
 
 /// The papers' table, or the sweet zones of one of its rows.

@@ -174,16 +174,26 @@ impl<'a> Floors<'a> {
 /// Starts another peer like the first.
 pub type Another<'a> = &'a (dyn Fn() -> Result<Peer, PeerError> + Sync);
 
-/// Measures the groups, beside a peer where there is one, of which each group gets its own: the table, and everything as JSON.
-/// Compiling takes both sides long, so it is done for as many groups at once as there are cores; nothing else runs while one is
-/// measured.
+/// What was measured.
+pub struct Found {
+    /// The table.
+    pub text: String,
+    /// Everything.
+    pub json: Value,
+    /// False if a group could not be measured, which has been said.
+    pub whole: bool,
+}
+
+/// Measures the groups, beside a peer where there is one, of which each group gets its own. Compiling takes both sides long, so it is
+/// done for as many groups at once as there are cores; nothing else runs while one is measured. One of several groups that cannot be
+/// measured is told of on stderr, and the others are.
 pub fn measure(
     arguments: &ZooArguments,
     groups: Vec<Group>,
     setting: &Setting<'_>,
     peer: Option<Peer>,
     another: Another<'_>,
-) -> anyhow::Result<(String, Value)> {
+) -> anyhow::Result<Found> {
     let version = peer.as_ref().map(|p| (p.name.to_string(), p.version.clone()));
     let dtype = if setting.compile.dtype == DType::F16 { "f16" } else { "f32" };
     let mut report = Report {
@@ -199,6 +209,7 @@ pub fn measure(
     let mut floors = floors.transpose()?;
     let wanted = peer.is_some();
     let mut first = peer;
+    let (asked, alone) = (groups.len(), groups.len() == 1);
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     for some in groups.chunks(cores) {
         let names: Vec<&str> = some.iter().map(|g| g.name.as_str()).collect();
@@ -223,31 +234,18 @@ pub fn measure(
                     .map(|t| t.join().unwrap_or_else(|_| Err(anyhow::anyhow!("compiling panicked")))),
             );
         });
-        for (number, loaded) in ready.into_iter().enumerate() {
-            let mut loaded = loaded?;
-            let found = fastest(&loaded.group, loaded.compiled, setting)?;
-            let compiled = floors.is_some().then(|| found.clone());
-            let mut zoo = loaded.group.open(found, setting.board, setting.engine)?;
+        for (number, (group, loaded)) in some.iter().zip(ready).enumerate() {
             let done = number * setting.frames;
-            let measured = compare(&mut zoo, loaded.peer.as_mut(), setting.frames, |n| {
-                bar.set_position((done + n) as u64)
-            });
-            zoo.close();
-            let (ours, peer) = measured?;
-            let gaps = match (&mut floors, compiled) {
-                (Some(f), Some(compiled)) => Some(Gaps::measure(compiled, setting.board, &f.limits, &mut f.table, setting.engine)?),
-                _ => None,
-            };
-            report.groups.push(Measured {
-                group: loaded.group,
-                multiply_adds: loaded.multiply_adds,
-                ours,
-                peer,
-                gaps,
-            });
+            let advance = |n: usize| bar.set_position((done + n) as u64);
+            match loaded.and_then(|loaded| measure_one(loaded, setting, floors.as_mut(), advance)) {
+                Ok(measured) => report.groups.push(measured),
+                Err(error) if alone => return Err(error),
+                Err(error) => bar.suspend(|| output::complain(&format!("{}: not measured: {}", group.name, output::chain(error.as_ref())))),
+            }
         }
         bar.finish_and_clear();
     }
+    ensure!(!report.groups.is_empty(), "none of the networks could be measured");
     if let Some(f) = floors {
         let text = markdown(&report, &f.limits, setting.board, &f.earlier, &command());
         std::fs::write(f.file, text).with_context(|| format!("{}: cannot be written", f.file.display()))?;
@@ -255,7 +253,37 @@ pub fn measure(
     let mut table = output::Table::new(&HEADINGS);
     report.rows().into_iter().for_each(|row| table.row(row));
     let text = format!("{}{}; {}", table.render(), report.provenance.line(), report.dtype);
-    Ok((text, report.json()))
+    Ok(Found {
+        text,
+        json: report.json(),
+        whole: report.groups.len() == asked,
+    })
+}
+
+/// Measures one group; `advance` is told the frames that are done.
+fn measure_one(
+    mut loaded: Loaded,
+    setting: &Setting<'_>,
+    floors: Option<&mut Floors<'_>>,
+    advance: impl FnMut(usize),
+) -> anyhow::Result<Measured> {
+    let found = fastest(&loaded.group, loaded.compiled, setting)?;
+    let compiled = floors.is_some().then(|| found.clone());
+    let mut zoo = loaded.group.open(found, setting.board, setting.engine)?;
+    let measured = compare(&mut zoo, loaded.peer.as_mut(), setting.frames, advance);
+    zoo.close();
+    let (ours, peer) = measured?;
+    let gaps = match (floors, compiled) {
+        (Some(f), Some(compiled)) => Some(Gaps::measure(compiled, setting.board, &f.limits, &mut f.table, setting.engine)?),
+        _ => None,
+    };
+    Ok(Measured {
+        group: loaded.group,
+        multiply_adds: loaded.multiply_adds,
+        ours,
+        peer,
+        gaps,
+    })
 }
 
 /// The fastest plan of a group, if it is to be refined.

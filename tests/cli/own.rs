@@ -51,3 +51,26 @@ fn what_is_no_network_is_told_in_a_line() {
     let text = bench("tiny.onnx", &["--export", "out"]);
     assert!(text.contains("tiny.onnx") && !path.join("out").exists(), "{text}");
 }
+
+#[test]
+fn one_of_several_that_is_no_network_leaves_the_others_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    std::fs::write(path.join("tiny.onnx"), raw::shades()).unwrap();
+    std::fs::write(path.join("noise.onnx"), "not a network").unwrap();
+    let bench = |zoo: &[&str]| {
+        platoon(
+            path,
+            &[&["bench", "--peer", "none", "--frames", "2", "--json", "f.json", "--zoo"], zoo].concat(),
+        )
+    };
+    let output = bench(&["noise.onnx", "tiny.onnx"]);
+    let said = complaint(&output);
+    assert!(said.contains("noise.onnx") && said.contains("not measured"), "{said}");
+    assert!(stdout(&output).contains("tiny.onnx"), "{}", stdout(&output));
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(path.join("f.json")).unwrap()).unwrap();
+    assert_eq!(json["zoo"].as_array().map(Vec::len), Some(1));
+    let output = bench(&["noise.onnx", "none.onnx"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 3), "{said}");
+}
