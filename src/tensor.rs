@@ -104,6 +104,12 @@ impl Shape {
         self.dims().iter().map(|&d| u64::from(d)).product()
     }
 
+    /// The number of elements along the axes that `axes` has a bit for: the product of their extents, 1 for none.
+    pub fn elements_along(&self, axes: u8) -> u64 {
+        let along = self.dims().iter().enumerate().filter(|(axis, _)| axes & (1 << axis) != 0);
+        along.map(|(_, &d)| u64::from(d)).product()
+    }
+
     /// The extent of `axis`, or 1 where the shape has no such axis.
     pub fn dim(&self, axis: usize) -> u32 {
         self.dims().get(axis).copied().unwrap_or(1)

@@ -209,7 +209,7 @@ pub fn measure(
     let mut floors = floors.transpose()?;
     let wanted = peer.is_some();
     let mut first = peer;
-    let (asked, alone) = (groups.len(), groups.len() == 1);
+    let asked = groups.len();
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     for some in groups.chunks(cores) {
         let names: Vec<&str> = some.iter().map(|g| g.name.as_str()).collect();
@@ -239,7 +239,7 @@ pub fn measure(
             let advance = |n: usize| bar.set_position((done + n) as u64);
             match loaded.and_then(|loaded| measure_one(loaded, setting, floors.as_mut(), advance)) {
                 Ok(measured) => report.groups.push(measured),
-                Err(error) if alone => return Err(error),
+                Err(error) if asked == 1 => return Err(error),
                 Err(error) => bar.suspend(|| output::complain(&format!("{}: not measured: {}", group.name, output::chain(error.as_ref())))),
             }
         }

@@ -156,7 +156,7 @@ impl Replaced {
         let waiting = std::fs::read_dir(dir).into_iter().flatten().flatten();
         let waiting = waiting.filter_map(|entry| entry.file_name().into_string().ok());
         let waiting = waiting.filter(|name| awaits_its_name(name));
-        let plans = files.iter().cloned().chain(waiting).filter_map(|name| {
+        let plans = old.entries.iter().map(|e| e.file.clone()).chain(waiting).filter_map(|name| {
             let bytes = regular::read(&dir.join(name), MAX_PLAN_FILE + file::HEADER as u64).ok()?;
             file::decode(&bytes).ok()
         });

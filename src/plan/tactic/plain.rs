@@ -59,7 +59,7 @@ pub(super) fn class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass>
         Primitive::Reduce {
             kind: ReduceKind::Mean | ReduceKind::Sum | ReduceKind::Norm,
             axes,
-        } => match reduced(x, axes) {
+        } => match x.layout.shape.elements_along(axes) {
             LARGE_PICTURE.. if over_pixels(x, axes) && pixels(x, x).is_ok() => MANY_SPLITS,
             LARGE_PICTURE.. if axes & 1 == 0 && takes_columns(x, axes) => MANY_SPLITS,
             LONG_ROW.. if axes & 1 == 0 => MANY_SPLITS,
@@ -152,12 +152,13 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         }
         (Kernel::Reduce, P::Reduce { kind, axes }) => {
             let splits = operator.class.split_k;
-            need(reduced(x, *axes) < LONGEST_REDUCTION, Misfit::Layout)?;
+            let elements = x.layout.shape.elements_along(*axes);
+            need(elements < LONGEST_REDUCTION, Misfit::Layout)?;
             need(splits <= SPLITS || splits == MANY_SPLITS, Misfit::Class)?;
             let walk = reduction::walk(x, *axes)?;
             // One range of few elements, or of halves, has one thread: where its results have no neighbours, only the generic kernel's lie
             // as thick.
-            let ordered = x.dtype == DType::F32 && reduced(x, *axes) >= u64::from(reduction::FEWEST_ORDERED);
+            let ordered = x.dtype == DType::F32 && elements >= u64::from(reduction::FEWEST_ORDERED);
             let ranged = splits > 1 || *kind == ReduceKind::Max || ordered;
             let row = axes.is_power_of_two() && walk.parts.first().is_none_or(|&(_, step)| step == 1);
             let beside = walk.neighbours.is_some() || (over_pixels(x, *axes) && pixels(x, y).is_ok());
@@ -214,15 +215,6 @@ fn view(call: &Call, index: usize) -> Option<&View> {
         Some(Operand::View(view)) => Some(view),
         _ => None,
     }
-}
-
-/// Elements that a reduction makes one of.
-fn reduced(x: &View, axes: u8) -> u64 {
-    let shape = x.layout.shape;
-    (0..shape.rank())
-        .filter(|a| axes & (1 << a) != 0)
-        .map(|a| u64::from(shape.dim(a)))
-        .product()
 }
 
 /// All tensors and values are floats, and none is empty.

@@ -9,7 +9,6 @@
 //!
 //! All that lies between is f32, and what the last function leaves as well, if nothing else reads what lies between.
 
-use super::sums::behind_views;
 use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::rewrite::Index;
 use crate::primitive::{Binary, Primitive, ReduceKind, Unary};
@@ -27,6 +26,12 @@ enum Ends {
     Quotients,
     Roots,
     Logarithms,
+}
+
+/// What a function does to what has grown.
+enum Step {
+    GoesOn,
+    Ends(Ends),
 }
 
 /// The values that are f32 for that; those that are `kept` so anyway are left alone.
@@ -61,15 +66,13 @@ fn grows(graph: &Graph, index: &Index, node: &Node) -> Option<&'static [Ends]> {
             kind: ReduceKind::Sum,
             axes,
         } => {
-            let shape = graph.value(node.inputs[0]).shape;
-            let summed = (0..shape.rank()).filter(|axis| axes & (1 << axis) != 0);
-            let elements: u64 = summed.map(|axis| u64::from(shape.dim(axis))).product();
+            let elements = graph.value(node.inputs[0]).shape.elements_along(*axes);
             (elements >= MANY).then_some(&[Ends::Quotients, Ends::Logarithms])
         }
         Primitive::Binary(Binary::Mul | Binary::Pow) if index.root(graph, node.outputs[0]).is_some() => {
             Some(&[Ends::Quotients, Ends::Roots, Ends::Logarithms])
         }
-        // A number of many digits keeps most divisors from zero, and the quotients small.
+        // A quotient by a number is scaled, and no more.
         Primitive::Binary(Binary::Div) if !is_number(graph, index, node.inputs[1]) => Some(&[Ends::Logarithms]),
         _ => None,
     }
@@ -79,7 +82,7 @@ fn grows(graph: &Graph, index: &Index, node: &Node) -> Option<&'static [Ends]> {
 fn is_below_greatest(graph: &Graph, index: &Index, value: ValueId) -> bool {
     let subtracted = index
         .operands(graph, Binary::Sub, value)
-        .map(|[_, greatest]| behind_views(graph, index, greatest).0);
+        .map(|[_, greatest]| index.behind_views(graph, greatest).0);
     let maker = subtracted.and_then(|v| index.primitive(graph, v));
     matches!(maker, Some((_, Primitive::Reduce { kind: ReduceKind::Max, .. })))
 }
@@ -101,15 +104,15 @@ fn follow(graph: &Graph, index: &Index, readers: &[Vec<usize>], value: ValueId, 
             let node = &graph.nodes[reader];
             let made = node.outputs[0];
             match step(graph, index, node, value)? {
-                None => {
+                Step::GoesOn => {
                     if between.insert(made) {
                         left.push(made);
                     }
                 }
-                Some(end) if ends.contains(&end) => {
+                Step::Ends(end) if ends.contains(&end) => {
                     last.insert(made);
                 }
-                Some(_) => return None,
+                Step::Ends(_) => return None,
             }
         }
     }
@@ -117,25 +120,27 @@ fn follow(graph: &Graph, index: &Index, readers: &[Vec<usize>], value: ValueId, 
     Some(between)
 }
 
-/// What a node that reads `value` does with it: goes on, or ends it; nothing if it is none of these functions.
-fn step(graph: &Graph, index: &Index, node: &Node, value: ValueId) -> Option<Option<Ends>> {
-    match &node.op {
-        Op::View(_) => Some(None),
-        Op::Primitive(Primitive::Reduce {
+/// What a node that reads `value` does with it; nothing if it is none of these functions.
+fn step(graph: &Graph, index: &Index, node: &Node, value: ValueId) -> Option<Step> {
+    let primitive = match &node.op {
+        Op::View(_) => return Some(Step::GoesOn),
+        Op::Primitive(primitive) => primitive,
+        Op::Concat { .. } => return None,
+    };
+    match primitive {
+        Primitive::Reduce {
             kind: ReduceKind::Sum | ReduceKind::Max,
             ..
-        }) => Some(None),
-        Op::Primitive(Primitive::Unary(Unary::Clip(..) | Unary::Neg | Unary::Abs | Unary::Relu)) => Some(None),
-        Op::Primitive(Primitive::Unary(Unary::Sqrt)) => Some(Some(Ends::Roots)),
-        Op::Primitive(Primitive::Unary(Unary::Log)) => Some(Some(Ends::Logarithms)),
-        Op::Primitive(Primitive::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Max | Binary::Min)) => Some(None),
-        Op::Primitive(Primitive::Binary(Binary::Div)) => {
-            let scales = node.inputs[0] == value && is_number(graph, index, node.inputs[1]);
-            Some((!scales).then_some(Ends::Quotients))
         }
-        Op::Primitive(Primitive::Binary(Binary::Pow)) if is_number(graph, index, node.inputs[1]) => {
+        | Primitive::Unary(Unary::Clip(..) | Unary::Neg | Unary::Abs | Unary::Relu)
+        | Primitive::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Max | Binary::Min) => Some(Step::GoesOn),
+        Primitive::Binary(Binary::Div) if node.inputs[0] == value && is_number(graph, index, node.inputs[1]) => Some(Step::GoesOn),
+        Primitive::Binary(Binary::Div) => Some(Step::Ends(Ends::Quotients)),
+        Primitive::Unary(Unary::Log) => Some(Step::Ends(Ends::Logarithms)),
+        Primitive::Unary(Unary::Sqrt) => Some(Step::Ends(Ends::Roots)),
+        Primitive::Binary(Binary::Pow) => {
             let exponent = index.scalar(graph, node.inputs[1])?;
-            (0.0..1.0).contains(&exponent).then_some(Some(Ends::Roots))
+            (0.0..1.0).contains(&exponent).then_some(Step::Ends(Ends::Roots))
         }
         _ => None,
     }

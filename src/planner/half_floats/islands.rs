@@ -61,10 +61,7 @@ fn weight(graph: &Graph, node: &Node) -> Weight {
         Op::Primitive(Primitive::Copy) if graph.value(x).dtype.is_float() => Weight::Moving,
         Op::Primitive(Primitive::Copy | Primitive::Unary(_) | Primitive::Binary(_)) => Weight::Light,
         Op::Primitive(Primitive::MatMul) => light(u64::from(shape.dim(shape.rank() - 1))),
-        Op::Primitive(Primitive::Reduce { axes, .. }) => {
-            let reduced = (0..shape.rank()).filter(|axis| axes & (1 << axis) != 0);
-            light(reduced.map(|axis| u64::from(shape.dim(axis))).product())
-        }
+        Op::Primitive(Primitive::Reduce { axes, .. }) => light(shape.elements_along(*axes)),
         Op::Primitive(_) => Weight::Heavy,
     }
 }

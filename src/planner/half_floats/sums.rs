@@ -45,16 +45,6 @@ pub fn settle(graph: &mut Graph, kept: &BTreeSet<ValueId>) -> BTreeSet<ValueId> 
     wide
 }
 
-/// What `value` looks at, and the nodes that look, the first one last.
-pub(super) fn behind_views(graph: &Graph, index: &Index, value: ValueId) -> (ValueId, Vec<usize>) {
-    let (mut value, mut views) = (value, Vec::new());
-    while let Some(node) = index.producers[value.index()].filter(|&node| matches!(graph.nodes[node].op, Op::View(_))) {
-        views.push(node);
-        value = graph.nodes[node].inputs[0];
-    }
-    (value, views)
-}
-
 /// New nodes, in front of one that there is.
 struct Nodes<'g> {
     graph: &'g mut Graph,
@@ -126,14 +116,13 @@ fn reduction(graph: &Graph, node: usize) -> Option<(ReduceKind, u8, u64)> {
         return None;
     };
     let shape = graph.value(graph.nodes[node].inputs[0]).shape;
-    let reduced = (0..shape.rank()).filter(|axis| axes & (1 << axis) != 0);
-    Some((kind, axes, reduced.map(|axis| u64::from(shape.dim(axis))).product()))
+    Some((kind, axes, shape.elements_along(axes)))
 }
 
 /// A sum or mean of squares becomes the square of a norm; that and what follows is `wide`. The number of nodes in front of it.
 fn squares(graph: &mut Graph, index: &Index, kept: &BTreeSet<ValueId>, at: usize, wide: &mut BTreeSet<ValueId>) -> Option<usize> {
     let (kind, axes, count) = reduction(graph, at)?;
-    let (squared, views) = behind_views(graph, index, graph.nodes[at].inputs[0]);
+    let (squared, views) = index.behind_views(graph, graph.nodes[at].inputs[0]);
     let x = index.root(graph, squared)?;
     let sums = kind == ReduceKind::Sum || (kind == ReduceKind::Mean && (1..=MOST_MEANT).contains(&count));
     if !sums || kept.contains(&x) || kept.contains(&squared) || !graph.value(x).dtype.is_float() {
@@ -197,7 +186,7 @@ fn follow(graph: &mut Graph, value: ValueId, wide: &mut BTreeSet<ValueId>) {
                 // What keeps a root from zero is f32 as well.
                 let numbers = node.inputs.iter().filter(|v| index.scalar(graph, **v).is_some());
                 numbers.for_each(|&v| {
-                    let (constant, views) = behind_views(graph, &index, v);
+                    let (constant, views) = index.behind_views(graph, v);
                     wide.insert(constant);
                     wide.extend(views.iter().map(|&view| graph.nodes[view].outputs[0]));
                 });
@@ -218,7 +207,7 @@ fn scaled(graph: &mut Graph, index: &Index, kept: &BTreeSet<ValueId>, at: usize)
         (None, Some(by)) if kind == Binary::Mul => (b, by),
         _ => return None,
     };
-    let (total, views) = behind_views(graph, index, sum);
+    let (total, views) = index.behind_views(graph, sum);
     let alone = |value: ValueId| index.uses[value.index()] == 1;
     let only = alone(total) && views.iter().all(|&view| alone(graph.nodes[view].outputs[0]));
     let summing = index.producers[total.index()].filter(|_| only && !kept.contains(&total))?;
@@ -253,7 +242,7 @@ fn exponentials(graph: &mut Graph, index: &Index, kept: &BTreeSet<ValueId>, at: 
     if graph.nodes[at].op != Op::Primitive(Primitive::Unary(Unary::Log)) {
         return None;
     }
-    let (sum, views) = behind_views(graph, index, graph.nodes[at].inputs[0]);
+    let (sum, views) = index.behind_views(graph, graph.nodes[at].inputs[0]);
     let summing = index.producers[sum.index()]?;
     let (ReduceKind::Sum, axes, _) = reduction(graph, summing)? else {
         return None;
@@ -295,7 +284,7 @@ fn is_below_largest(graph: &Graph, index: &Index, x: ValueId) -> bool {
         Some((Unary::Clip(..), largest)) => largest,
         _ => taken,
     };
-    let (taken, _) = behind_views(graph, index, taken);
+    let (taken, _) = index.behind_views(graph, taken);
     let largest = index.producers[taken.index()].and_then(|node| reduction(graph, node));
     matches!(largest, Some((ReduceKind::Max, ..)))
 }

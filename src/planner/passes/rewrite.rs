@@ -63,6 +63,16 @@ impl Index {
         product.or_else(power).map(|[x, _]| x)
     }
 
+    /// What `value` looks at, and the nodes that look, the first one last.
+    pub fn behind_views(&self, graph: &Graph, value: ValueId) -> (ValueId, Vec<usize>) {
+        let (mut value, mut views) = (value, Vec::new());
+        while let Some(node) = self.producers[value.index()].filter(|&node| matches!(graph.nodes[node].op, Op::View(_))) {
+            views.push(node);
+            value = graph.nodes[node].inputs[0];
+        }
+        (value, views)
+    }
+
     /// The one number that all elements of `value` are, if it is a constant, or views of one, of equal floats.
     pub fn scalar(&self, graph: &Graph, value: ValueId) -> Option<f32> {
         let (tensor, _) = strided::constant(graph, &self.producers, value)?;

@@ -29,23 +29,16 @@ fn short_axis(graph: &Graph, node: &Node) -> Option<(usize, u32)> {
     else {
         return None;
     };
-    if outgrows_halves(graph, node) {
-        return None;
-    }
     let shape = graph.value(node.inputs[0]).shape;
     let axis = axes.trailing_zeros() as usize;
     let alone = axes.count_ones() == 1 && axis + 1 < shape.rank();
     let count = alone.then(|| shape.dim(axis))?;
-    (2..=MOST).contains(&count).then_some((axis, count))
+    ((2..=MOST).contains(&count) && !outgrows_halves(graph, node)).then_some((axis, count))
 }
 
 /// True for sums of which half_floats makes others.
 fn outgrows_halves(graph: &Graph, node: &Node) -> bool {
     let index = Index::of(graph);
-    let mut from = node.inputs[0];
-    while let Some(view) = index.producers[from.index()].filter(|&n| matches!(graph.nodes[n].op, Op::View(_))) {
-        from = graph.nodes[view].inputs[0];
-    }
     let mut seen = vec![node.outputs[0]];
     let mut at = 0;
     while let Some(&value) = seen.get(at) {
@@ -59,6 +52,7 @@ fn outgrows_halves(graph: &Graph, node: &Node) -> bool {
             }
         }
     }
+    let (from, _) = index.behind_views(graph, node.inputs[0]);
     index.root(graph, from).is_some()
 }
 
