@@ -17,6 +17,11 @@ use crate::tensor::{DType, Layout, Shape};
 /// Halves in the 16 bytes of which the pixels that convolutions read begin at multiples.
 const ALIGNED: u32 = 8;
 
+/// Least products of a row whose start is worth moving to a multiple of [`ALIGNED`]: shorter ones are copied as fast as they are read.
+const LONG_ROW: u32 = 32;
+/// The same where a row, or a pixel's channels, would be copied for that alone.
+pub const LONG_COPY: u32 = 128;
+
 /// Results of a product that its kernel stores one by one, between others, faster than a copy turns them round.
 const FEW_RESULTS: u64 = 1 << 19;
 
@@ -59,6 +64,7 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
     };
     let convolved = convolved(graph);
     let producers = strided::producers(graph);
+    let multiplied = multiplied(graph, &producers);
     // Views that no strides can say: storing them anew, they go wherever they are wanted.
     let mut anew = vec![false; graph.values.len()];
     let mut layouts: Vec<Layout> = graph.values.iter().map(|v| Layout::contiguous(v.shape)).collect();
@@ -69,6 +75,7 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
                 true => apart(shape).unwrap_or(Layout::channels_last(shape)),
                 false => Layout::channels_last(shape),
             },
+            _ if channels_last && multiplied[value.index()] => rows_apart(shape).unwrap_or(Layout::contiguous(shape)),
             Some(like) if channels_last => nested_as(shape, &like),
             _ => Layout::contiguous(shape),
         }
@@ -161,6 +168,48 @@ fn convolved(graph: &Graph) -> Vec<bool> {
         };
     }
     read
+}
+
+/// Which values of f16 are rows of products by constants that lie in whole pieces only if they are stored apart; nobody reads them
+/// through views, which could not see them so.
+fn multiplied(graph: &Graph, producers: &[Option<usize>]) -> Vec<bool> {
+    let mut read = vec![false; graph.values.len()];
+    let mut seen = vec![false; graph.values.len()];
+    for node in &graph.nodes {
+        match (&node.op, node.inputs.as_slice()) {
+            (Op::Primitive(Primitive::MatMul), [rows, weights, ..]) => {
+                let value = graph.value(*rows);
+                let constant = strided::constant(graph, producers, *weights).is_some();
+                read[rows.index()] |= constant && value.dtype == DType::F16 && is_ragged(value.shape, LONG_ROW);
+            }
+            (Op::View(_) | Op::Concat { .. }, inputs) => inputs.iter().for_each(|v| seen[v.index()] = true),
+            _ => {}
+        }
+    }
+    read.iter().zip(seen).map(|(read, seen)| *read && !seen).collect()
+}
+
+/// True for several rows of `least` elements or more that do not fill whole pieces.
+fn is_ragged(shape: Shape, least: u32) -> bool {
+    let Some(last) = shape.rank().checked_sub(1) else { return false };
+    let row = shape.dim(last);
+    row >= least && !row.is_multiple_of(ALIGNED) && shape.elements() > u64::from(row)
+}
+
+/// Rows along the last axis, in order, that begin at multiples of [`ALIGNED`] elements.
+pub fn rows_apart(shape: Shape) -> Option<Layout> {
+    let last = shape.rank().checked_sub(1)?;
+    let pitch = shape.with_dim(last, shape.dim(last).checked_next_multiple_of(ALIGNED)?)?;
+    Layout::new(shape, Layout::contiguous(pitch).strides())
+}
+
+/// True for long rows along the last axis that begin between whole pieces.
+pub fn splits_rows(rows: &View) -> bool {
+    let layout = rows.layout;
+    let axes = layout.shape.rank().saturating_sub(1);
+    let begins = |a: usize| layout.shape.dim(a) <= 1 || layout.stride(a) % i64::from(ALIGNED) == 0;
+    let whole = rows.origin.is_multiple_of(ALIGNED.into()) && (0..axes).all(begins);
+    axes > 0 && layout.shape.dim(axes) >= LONG_COPY && !whole
 }
 
 /// True if the primitive convolves all channels of such a picture.

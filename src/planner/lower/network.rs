@@ -5,7 +5,7 @@ mod views;
 use super::constants::{Constants, weight_order};
 use super::elide::{Home, Root, homes};
 use super::group::{Unit, units};
-use super::layout::{apart, convolves, in_pieces, is_spatial, natural, reads_pictures, scatters_rows};
+use super::layout::{LONG_COPY, apart, convolves, in_pieces, is_spatial, natural, reads_pictures, rows_apart, scatters_rows, splits_rows};
 use super::{Buffer, LowerError, Lowered, Room};
 use crate::ids::{BufferId, OperatorId, TenantId};
 use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_NAME, MAX_OPERATORS};
@@ -403,6 +403,8 @@ impl Network<'_> {
         let place = self.place(value)?;
         let layout = place.view.layout;
         let shape = layout.shape;
+        // Rows of a product by a constant, on targets whose kernels bring them in pieces.
+        let product = *primitive == Primitive::MatMul && place.view.dtype == DType::F16 && self.set.has(PassSet::PAIRS);
         // Kernels walk pixels channel by channel, and the rows of a matrix product along K.
         let side_by_side = match primitive {
             p if is_spatial(p) && k == 0 && !reads_pictures(p) => 1,
@@ -417,7 +419,7 @@ impl Network<'_> {
         };
         let wanted = |view: &View| {
             let run = shape.dim(side_by_side) <= 1 || view.layout.stride(side_by_side) == 1;
-            run && !self.scatters_taps(primitive, view)
+            run && !self.scatters_taps(primitive, view) && !(product && splits_rows(view))
         };
         if wanted(&place.view) || !self.set.has(PassSet::LAYOUT) || shape.elements() == 0 {
             return Ok(place);
@@ -426,6 +428,7 @@ impl Network<'_> {
             return Ok(copy.clone());
         }
         let order = match primitive {
+            Primitive::MatMul if product => rows_apart(shape).unwrap_or(Layout::contiguous(shape)),
             Primitive::MatMul | Primitive::Normalise { .. } | Primitive::RmsNormalise { .. } => Layout::contiguous(shape),
             p if convolves(p, place.view.dtype, shape) => apart(shape).unwrap_or(Layout::channels_last(shape)),
             _ => Layout::channels_last(shape),
@@ -438,11 +441,11 @@ impl Network<'_> {
         Ok(copy)
     }
 
-    /// Pixels under a window of several taps that the target's kernels read channel by channel as they lie, once for each tap: parts of a
-    /// picture's channels that begin between whole pieces.
+    /// Pixels that the target's kernels read channel by channel as they lie: parts of a picture's channels that begin between whole
+    /// pieces, under a window of several taps, which would read them once for each, or many of them.
     fn scatters_taps(&self, primitive: &Primitive, view: &View) -> bool {
         let Primitive::Conv { window, .. } = primitive else { return false };
-        let read = convolves(primitive, view.dtype, view.layout.shape) && window.taps() > 1;
+        let read = convolves(primitive, view.dtype, view.layout.shape) && (window.taps() > 1 || view.layout.shape.dim(1) >= LONG_COPY);
         read && self.set.has(PassSet::PAIRS) && !in_pieces(view)
     }
 

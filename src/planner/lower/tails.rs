@@ -43,6 +43,11 @@ pub fn stores(graph: &Graph, producers: &[Option<usize>], members: &[usize], nod
                 _ => false,
             };
     }
+    if let Some(Primitive::GroupNormalise { .. }) = primitive(members[0]) {
+        let pictures = graph.value(graph.nodes[members[0]].outputs[0]);
+        let pieces = pictures.shape.dim(1).is_multiple_of(GROUP) && pictures.shape.elements() >= LARGE;
+        return pictures.dtype != DType::F16 || !pieces || scales_and_bounds(graph, producers, &members[1..], node);
+    }
     let product = members
         .iter()
         .position(|&n| primitive(n).is_some_and(|p| is_product(graph, producers, n, p)));
@@ -62,6 +67,22 @@ pub fn stores(graph: &Graph, producers: &[Option<usize>], members: &[usize], nod
         (place, before) = (reached, next);
     }
     true
+}
+
+/// True for a scale of each channel, a shift and a relu, or some of these in their order.
+fn scales_and_bounds(graph: &Graph, producers: &[Option<usize>], behind: &[usize], node: usize) -> bool {
+    let per_channel = |v: &ValueId| {
+        strided::constant(graph, producers, *v).is_some_and(|(_, at)| {
+            let (shape, apart) = (at.layout.shape, |a: usize| at.layout.stride(a) == 0);
+            (0..shape.rank()).all(|a| a == 1 || shape.dim(a) == 1 || apart(a))
+        })
+    };
+    let mut steps = behind.iter().chain([&node]).map(|&n| &graph.nodes[n]).peekable();
+    for kind in [Binary::Mul, Binary::Add] {
+        steps.next_if(|n| n.op == Op::Primitive(Primitive::Binary(kind)) && n.inputs.iter().any(per_channel));
+    }
+    steps.next_if(|n| n.op == Op::Primitive(Primitive::Unary(Unary::Relu)));
+    steps.next().is_none()
 }
 
 /// One pixel a sample: what squeezes and classifiers compute.

@@ -13,6 +13,7 @@ mod islands;
 mod meeting;
 pub mod nets;
 pub mod oracle;
+mod pieces;
 mod pooled;
 mod rates;
 mod resized;

@@ -118,6 +118,28 @@ fn rows_are_normalised_scaled_and_shifted_at_once_and_no_more() {
 }
 
 #[test]
+fn groups_of_channels_are_normalised_scaled_shifted_and_bounded_at_once_and_no_more() {
+    let normalised = |net: &mut Net, y: ValueId| {
+        let epsilon = Scalar(1e-5);
+        net.same(Primitive::GroupNormalise { groups: 32, epsilon }, &[y])
+    };
+    let found = operators(LARGE, 1, |net, draw, y| {
+        let y = normalised(net, y);
+        let y = affine(net, draw, y);
+        net.unary(Unary::Relu, y)
+    });
+    assert_eq!(found.0, found.1);
+    // As in a block whose last normalisation is added to what the block was given.
+    let found = operators(LARGE, 1, |net, draw, y| {
+        let (y, more) = (normalised(net, y), other(net, draw));
+        let y = net.unary(Unary::Relu, y);
+        let y = net.binary(Binary::Add, more, y);
+        net.unary(Unary::Relu, y)
+    });
+    assert_eq!(found.0, found.1 + 1);
+}
+
+#[test]
 fn few_values_are_asked_for() {
     let found = operators([1, 32, 11, 11], 1, affine);
     assert_eq!(found.0, found.1);
