@@ -7,6 +7,7 @@ mod beside;
 mod branches;
 mod drop_dead;
 mod drop_noops;
+mod edges;
 mod flattened;
 mod fold_ahead;
 mod fold_batchnorm;
@@ -20,6 +21,7 @@ mod integers;
 mod lines;
 mod masks;
 mod merged_axes;
+mod mixed;
 mod nested;
 mod normalise;
 mod norms;
@@ -42,6 +44,7 @@ mod temperatures;
 #[cfg(test)]
 mod tests;
 mod through_views;
+mod unsplit;
 mod volumes;
 
 pub(super) use drop_dead::run as drop_dead;
@@ -136,6 +139,12 @@ impl PassSet {
     pub const SHORT_TAILS: PassSet = PassSet(1 << 37);
     /// Squares, spelled as powers, become products.
     pub const SQUARES: PassSet = PassSet(1 << 38);
+    /// Padding by a constant along one axis becomes a concatenation.
+    pub const EDGES: PassSet = PassSet(1 << 39);
+    /// Depthwise convolutions of shares of channels by windows of several sizes become one.
+    pub const MIXED: PassSet = PassSet(1 << 40);
+    /// Shares that go through the same functions, by numbers of their own, before they are joined again stay one.
+    pub const UNSPLIT: PassSet = PassSet(1 << 41);
     /// Every pass.
     pub const ALL: PassSet = PassSet(u64::MAX);
 
@@ -152,6 +161,7 @@ impl PassSet {
                 PassSet::MEETING,
                 PassSet::BESIDE,
                 PassSet::SHORT_TAILS,
+                PassSet::MIXED,
             ]
             .into_iter()
             .fold(self, PassSet::without),
@@ -214,7 +224,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 43] = [
+const PASSES: [Pass; 46] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -256,9 +266,19 @@ const PASSES: [Pass; 43] = [
         run: short_sums::run,
     },
     Pass {
+        name: "unsplit",
+        flag: PassSet::UNSPLIT,
+        run: unsplit::run,
+    },
+    Pass {
         name: "fold_pad",
         flag: PassSet::FOLD_PAD,
         run: fold_pad::run,
+    },
+    Pass {
+        name: "mixed",
+        flag: PassSet::MIXED,
+        run: mixed::run,
     },
     Pass {
         name: "parted",
@@ -399,6 +419,11 @@ const PASSES: [Pass; 43] = [
         name: "squares",
         flag: PassSet::SQUARES,
         run: squares::run,
+    },
+    Pass {
+        name: "edges",
+        flag: PassSet::EDGES,
+        run: edges::run,
     },
     Pass {
         name: "through views",

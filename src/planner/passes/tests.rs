@@ -1,13 +1,16 @@
 //! Which patterns each pass knows, and which look-alikes it leaves alone. That results stay what they were is tested with
 //! whole networks, in `planner::tests`.
 
+mod edges;
 mod integers;
+mod mixed;
 mod norms;
 mod reduced;
 mod rotary;
 mod rows;
 mod scores;
 mod through_views;
+mod unsplit;
 
 use super::{PassSet, run};
 use crate::limits::MAX_RANK;

@@ -1,4 +1,4 @@
-//! Convolutions and maxima over volumes, `[N, C, D, H, W]`, and the functions around them become those of pictures, one a slice:
+//! Convolutions and pools over volumes, `[N, C, D, H, W]`, and the functions around them become those of pictures, one a slice:
 //! `[D N, C, H, W]`, which is what fast kernels take.
 //!
 //! A window that is several slices deep is a convolution of pictures for each of them, and the sum of these: what a step of depth
@@ -18,7 +18,8 @@ const DEPTH_FIRST: [usize; 5] = [2, 0, 1, 3, 4];
 const DEPTH_THIRD: [usize; 5] = [1, 2, 0, 3, 4];
 
 pub fn run(graph: &mut Graph) {
-    let windows = |n: &Node| matches!(&n.op, Op::Primitive(Primitive::Conv { window, .. }) if window.axes == 3);
+    let windows =
+        |n: &Node| matches!(&n.op, Op::Primitive(Primitive::Conv { window, .. } | Primitive::Pool { window, .. }) if window.axes == 3);
     if !graph.nodes.iter().any(windows) {
         return;
     }
@@ -77,13 +78,23 @@ impl Work {
         }
         let frames = Shape::new(&[depth.checked_mul(samples)?, channels, height, width])?;
         let known = node.inputs.iter().any(|v| self.pictures.contains_key(v));
+        let deep = |window: &Window| window.kernel[0] > 1 || window.stride[0] > 1 || window.pad_begin[0] > 0 || window.pad_end[0] > 0;
         let made = match *primitive {
             Primitive::Conv { window, groups } if window.axes == 3 => self.convolution(graph, node, (window, groups), weights?, frames)?,
             Primitive::Pool {
                 kind: kind @ PoolKind::Max { .. },
                 window,
-            } if window.axes == 3 && known && window.pad_begin[0] == 0 && window.pad_end[0] == 0 => {
-                self.maxima(graph, node, (kind, window), frames)?
+            } if window.axes == 3 => self.maxima(graph, node, (kind, window), frames)?,
+            Primitive::Pool { kind, window } if window.axes == 3 && !deep(&window) => {
+                let pictures = self.enter(graph, node.inputs[0])?;
+                let window = flat(window);
+                self.node(
+                    graph,
+                    &node.name,
+                    Op::Primitive(Primitive::Pool { kind, window }),
+                    vec![pictures],
+                    frames,
+                )
             }
             Primitive::Unary(_) | Primitive::Binary(_) if known => {
                 let inputs: Vec<ValueId> = node.inputs.iter().map(|v| self.enter(graph, *v)).collect::<Option<_>>()?;
@@ -117,12 +128,7 @@ impl Work {
         let x = node.inputs[0];
         let samples = graph.value(x).shape.dim(0);
         let volume = self.enter(graph, x)?;
-        let volume = self.padded(
-            graph,
-            &node.name,
-            volume,
-            [window.pad_begin[0], window.pad_end[0]].map(|pad| pad * samples),
-        )?;
+        let volume = self.padded(graph, &node.name, volume, (&window, samples), 0.0)?;
         let mut sum = None;
         for (slice, weights) in slices.into_iter().enumerate() {
             let name = format!("{}.slice{slice}", node.name);
@@ -162,6 +168,11 @@ impl Work {
             vec![pictures],
             pooled,
         );
+        // Rounded up, the last windows reach behind the padding.
+        let reach = (frames.dim(0) / samples - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1;
+        let mut padding = window;
+        padding.pad_end[0] = reach.saturating_sub(depth + window.pad_begin[0]);
+        let pooled = self.padded(graph, &node.name, pooled, (&padding, samples), f32::NEG_INFINITY)?;
         let mut most = None;
         for slice in 0..window.kernel[0] {
             let name = format!("{}.slice{slice}", node.name);
@@ -216,15 +227,17 @@ impl Work {
         Some(self.node(graph, &format!("{name}.joined"), Op::View(ViewOp::Reshape), vec![met], joined))
     }
 
-    /// Pictures with pictures of zeros before and behind them.
-    fn padded(&mut self, graph: &mut Graph, name: &str, pictures: ValueId, [before, behind]: [u32; 2]) -> Option<ValueId> {
-        if before + behind == 0 {
+    /// Pictures with those of one `value` before and behind them that the window takes for padding along the depth of so many samples.
+    fn padded(&mut self, graph: &mut Graph, name: &str, pictures: ValueId, window: (&Window, u32), value: f32) -> Option<ValueId> {
+        let (window, samples) = window;
+        let shape = graph.value(pictures).shape;
+        let [before, behind] = [window.pad_begin[0].checked_mul(samples)?, window.pad_end[0].checked_mul(samples)?];
+        if before == 0 && behind == 0 {
             return Some(pictures);
         }
-        let shape = graph.value(pictures).shape;
         let mut begin = [0; MAX_RANK];
         begin[0] = i32::try_from(before).ok()?;
-        let mode = PadMode::Constant(Scalar(0.0));
+        let mode = PadMode::Constant(Scalar(value));
         let pad = Op::Primitive(Primitive::Pad { mode, begin });
         let padded = shape.with_dim(0, shape.dim(0).checked_add(before)?.checked_add(behind)?)?;
         Some(self.node(graph, &format!("{name}.padded"), pad, vec![pictures], padded))

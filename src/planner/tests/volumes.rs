@@ -50,6 +50,15 @@ fn network(samples: u32) -> (Graph, Vec<Tensor>) {
     let pooled = net.node(Op::Primitive(Primitive::Pool { kind, window: halved }), &[sum], &out);
     let last = convolution(&mut net, &mut draw, pooled, 4, Window::new(&[1, 1, 1]), 1);
     net.output(last);
+    // Maxima of the input itself, by overlapping windows whose padding and whose last step reach over its ends, and means of pictures.
+    let mut steps = padded([3, 3, 3]);
+    steps.stride = [3, 2, 1];
+    let maxima = net.node(Op::Primitive(Primitive::Pool { kind, window: steps }), &[x], &[samples, 3, 3, 3, 8]);
+    net.output(maxima);
+    let kind = PoolKind::Average { count_pad: false };
+    let window = padded([1, 3, 3]);
+    let means = net.node(Op::Primitive(Primitive::Pool { kind, window }), &[maxima], &[samples, 3, 3, 3, 8]);
+    net.output(means);
     (net.graph, vec![draw.tensor(&dims)])
 }
 

@@ -1,0 +1,44 @@
+//! Padding along one axis, which becomes a concatenation, and what stays padding.
+
+use super::*;
+
+/// What is padded, as of a function or of the network itself, by so many elements before and behind along each axis.
+fn edges(made: bool, before: [i32; 4], behind: [u32; 4], value: f32) -> (Graph, Tensor) {
+    let (mut net, mut draw, x) = picture();
+    let x_of = if made { net.unary(Unary::Relu, x) } else { x };
+    let mut begin = [0; MAX_RANK];
+    begin[..4].copy_from_slice(&before);
+    let dims = [0, 1, 2, 3].map(|a| (net.dims(x)[a] as i32 + before[a]) as u32 + behind[a]);
+    let mode = PadMode::Constant(Scalar(value));
+    let padded = net.node(Op::Primitive(Primitive::Pad { mode, begin }), &[x_of], &dims);
+    net.output(padded);
+    (net.graph, draw.tensor(&[1, 4, 6, 6]))
+}
+
+#[test]
+fn padding_along_one_axis_becomes_a_concatenation() {
+    let cases = [
+        ([0, 1, 0, 0], [0, 2, 0, 0], 0.0),
+        ([0, 0, 3, 0], [0; 4], -2.5),
+        ([0; 4], [2, 0, 0, 0], f32::NEG_INFINITY),
+    ];
+    for (before, behind, value) in cases {
+        let (graph, input) = edges(true, before, behind, value);
+        let inputs = [input];
+        let expected = evaluate(&graph, &inputs);
+        let passed = run(graph, PassSet::EDGES).unwrap();
+        assert!(passed.nodes.iter().all(|n| !matches!(n.op, Op::Primitive(Primitive::Pad { .. }))));
+        assert_eq!(evaluate(&passed, &inputs), expected, "{before:?} and {behind:?}");
+    }
+}
+
+#[test]
+fn other_padding_stays() {
+    let stays = |(graph, _): (Graph, Tensor)| {
+        let passed = run(graph, PassSet::EDGES).unwrap();
+        passed.nodes.iter().any(|n| matches!(n.op, Op::Primitive(Primitive::Pad { .. })))
+    };
+    assert!(stays(edges(false, [0, 1, 0, 0], [0; 4], 0.0)), "of an input");
+    assert!(stays(edges(true, [0, 0, 1, 1], [0; 4], 0.0)), "along two axes");
+    assert!(stays(edges(true, [0, -1, 0, 0], [0, 2, 0, 0], 0.0)), "cropping");
+}

@@ -1,0 +1,159 @@
+//! Shares of a value that go through the same functions, each by numbers of its own, and are joined again in their order stay one.
+//!
+//! Coordinates are normalised so before a picture is sampled at them (Jaderberg et al., "Spatial Transformer Networks", 2015, section
+//! 3.2): the columns by the width, the rows by the height. One function of both by two numbers replaces two of every other element.
+
+use super::rewrite::{Index, at_each_node};
+use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
+use crate::primitive::{Primitive, Unary};
+use crate::tensor::{DType, Data, Shape, Tensor};
+use std::sync::Arc;
+
+pub fn run(graph: &mut Graph) {
+    at_each_node(graph, find, apply);
+}
+
+/// A function of a share's elements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    Unary(Unary),
+    /// A function of an element and a number, which is its second operand or its first.
+    Number(Primitive, bool),
+}
+
+/// A share of a value, and what becomes of it.
+struct Share {
+    value: ValueId,
+    axis: usize,
+    start: i64,
+    extent: u32,
+    /// The last one first.
+    steps: Vec<Step>,
+    numbers: Vec<f32>,
+}
+
+impl Share {
+    /// What `value` is, which a concatenation along `axis` reads. Reshapes between do not move an element of what is taken one by one.
+    fn of(graph: &Graph, index: &Index, value: ValueId, axis: usize) -> Option<Share> {
+        let part = graph.value(value).shape;
+        let (mut value, mut steps, mut numbers) = (value, Vec::new(), Vec::new());
+        loop {
+            let node = &graph.nodes[index.producers[value.index()]?];
+            match &node.op {
+                Op::View(ViewOp::Slice { start, step }) => {
+                    let whole = graph.value(node.inputs[0]).shape;
+                    let one = graph.value(value).shape;
+                    let band = step.iter().all(|s| *s == 1) && (0..one.rank()).all(|a| a == axis || whole.dim(a) == one.dim(a));
+                    return (one == part && band).then_some(Share {
+                        value: node.inputs[0],
+                        axis,
+                        start: *start.get(axis)?,
+                        extent: part.dim(axis),
+                        steps,
+                        numbers,
+                    });
+                }
+                _ if index.uses[value.index()] != 1 => return None,
+                Op::View(ViewOp::Reshape) => value = node.inputs[0],
+                Op::Primitive(Primitive::Unary(function)) => {
+                    steps.push(Step::Unary(*function));
+                    value = node.inputs[0];
+                }
+                Op::Primitive(primitive @ Primitive::Binary(_)) => {
+                    let &[a, b] = node.inputs.as_slice() else { return None };
+                    let (of, number, second) = match index.scalar(graph, b) {
+                        Some(number) => (a, number, true),
+                        None => (b, index.scalar(graph, a)?, false),
+                    };
+                    let float = graph.value(of).dtype == DType::F32 && graph.value(value).dtype == DType::F32;
+                    if !float {
+                        return None;
+                    }
+                    steps.push(Step::Number(*primitive, second));
+                    numbers.push(number);
+                    value = of;
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+struct Found {
+    concat: usize,
+    shares: Vec<Share>,
+}
+
+fn find(graph: &Graph, index: &Index, concat: usize) -> Option<Found> {
+    let node = &graph.nodes[concat];
+    let Op::Concat { axis } = node.op else { return None };
+    if node.inputs.len() < 2 || graph.value(node.outputs[0]).dtype != DType::F32 {
+        return None;
+    }
+    let shares: Vec<Share> = node
+        .inputs
+        .iter()
+        .map(|v| Share::of(graph, index, *v, axis))
+        .collect::<Option<_>>()?;
+    let first = &shares[0];
+    let mut next = first.start;
+    for share in &shares {
+        if share.value != first.value || share.start != next || share.steps != first.steps {
+            return None;
+        }
+        next += i64::from(share.extent);
+    }
+    (!first.steps.is_empty()).then_some(Found { concat, shares })
+}
+
+fn apply(graph: &mut Graph, found: Found) {
+    let Found { concat, shares } = found;
+    let Some(first) = shares.first() else { return };
+    let (name, output) = (graph.nodes[concat].name.clone(), graph.nodes[concat].outputs[0]);
+    let shape = graph.value(output).shape;
+    let single = graph.value(output).single || graph.nodes[concat].inputs.iter().any(|v| graph.value(*v).single);
+    let mut one_row = vec![1; shape.rank()];
+    one_row[first.axis] = shape.dim(first.axis);
+    let Some(row) = Shape::new(&one_row) else { return };
+    let mut nodes = Vec::new();
+    let mut push = |graph: &mut Graph, op: Op, inputs: Vec<ValueId>, shape: Shape| {
+        let made = graph.add_value(format!("{name}.{}", nodes.len()), DType::F32, shape);
+        graph.values[made.index()].single = single;
+        nodes.push(Node {
+            name: name.clone(),
+            op,
+            inputs,
+            outputs: vec![made],
+        });
+        made
+    };
+    let band = ViewOp::band(shape.rank(), first.axis, first.start);
+    let mut value = push(graph, Op::View(band), vec![first.value], shape);
+    let mut number = first.numbers.len();
+    for step in first.steps.iter().rev() {
+        value = match *step {
+            Step::Unary(function) => push(graph, Op::Primitive(Primitive::Unary(function)), vec![value], shape),
+            Step::Number(primitive, second) => {
+                number -= 1;
+                let each = |share: &Share| vec![share.numbers[number]; share.extent as usize];
+                let numbers: Vec<f32> = shares.iter().flat_map(each).collect();
+                let Some(numbers) = Tensor::new(row, Data::F32(numbers)) else {
+                    return;
+                };
+                let numbers = graph.add_constant(format!("{name}.numbers{number}"), Arc::new(numbers));
+                let numbers = push(graph, Op::View(ViewOp::Broadcast), vec![numbers], shape);
+                let operands = if second { vec![value, numbers] } else { vec![numbers, value] };
+                push(graph, Op::Primitive(primitive), operands, shape)
+            }
+        };
+    }
+    // The last of them stands where the concatenation stood.
+    let Some(last) = nodes.pop().filter(|last| last.outputs == [value]) else {
+        return;
+    };
+    graph.nodes[concat] = Node {
+        outputs: vec![output],
+        ..last
+    };
+    graph.nodes.splice(concat..concat, nodes);
+}
