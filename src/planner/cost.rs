@@ -7,7 +7,8 @@
 
 use crate::board::{BackendKind, BoardRecord};
 use crate::ids::BufferId;
-use crate::plan::format::{Call, Operand, Operator, View};
+use crate::plan::format::{Call, Family, Operand, Operator, View};
+use crate::plan::tactic::recurrent;
 use crate::primitive::Primitive;
 use crate::units::Nanos;
 
@@ -105,14 +106,18 @@ pub fn estimate(operator: &Operator, board: &BoardRecord) -> Nanos {
 }
 
 /// What the steps of a recurrence wait for each other on a GPU, in nanoseconds: they exchange states between blocks, which takes
-/// about as long as two issues (1.7 to 2.1 microseconds on an H200, whatever the batch).
+/// about as long as two issues (1.7 to 2.1 microseconds on an H200, whatever the batch), inside a block about half of one.
 fn waits(operator: &Operator, board: &BoardRecord) -> u64 {
-    let steps = |call: &Call| match call.primitive {
-        Primitive::Lstm { .. } | Primitive::Gru { .. } => u64::from(call.shape.dim(0)),
+    let waits = |call: &Call| match call.primitive {
+        Primitive::Lstm { .. } | Primitive::Gru { .. } => {
+            let inside = operator.class.family == Family::TensorCore && recurrent::keeper(call.shape.dim(2)).is_some();
+            let step = if inside { board.issue.0 / 2 } else { 2 * board.issue.0 };
+            u64::from(call.shape.dim(0)).saturating_mul(step)
+        }
         _ => 0,
     };
     match board.backend {
-        BackendKind::Cuda => operator.calls.iter().map(steps).sum::<u64>().saturating_mul(2 * board.issue.0),
+        BackendKind::Cuda => operator.calls.iter().map(waits).fold(0, u64::saturating_add),
         BackendKind::Cpu => 0,
     }
 }

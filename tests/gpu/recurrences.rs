@@ -1,5 +1,5 @@
-//! Recurrent layers, of long short-term memory and of gated units: by clusters that share the units and by blocks on their own, from
-//! zeros and from given states, forwards and backwards. All give the same bits.
+//! Recurrent layers, of long short-term memory and of gated units: by blocks that keep a layer's weights, by clusters that share its
+//! units and by blocks that read its weights anew, from zeros and from given states, forwards and backwards. All give the same bits.
 
 use crate::data::Chance;
 use crate::onnx::{Graph, int, string};
@@ -9,7 +9,7 @@ use platoon::plan::format::Kernel;
 /// Operator, steps, rows, inputs and hidden units, direction, and whether states are given.
 type Layer = (&'static str, [i64; 4], &'static str, bool);
 
-const LAYERS: [Layer; 8] = [
+const LAYERS: [Layer; 12] = [
     ("LSTM", [7, 5, 24, 65], "forward", true),
     ("LSTM", [20, 33, 64, 256], "reverse", false),
     ("LSTM", [3, 2, 16, 300], "forward", false),
@@ -18,6 +18,10 @@ const LAYERS: [Layer; 8] = [
     ("GRU", [3, 2, 16, 300], "forward", true),
     ("GRU", [300, 1, 8, 32], "forward", false),
     ("GRU", [12, 40, 40, 7], "reverse", true),
+    ("LSTM", [9, 18, 24, 128], "reverse", true),
+    ("LSTM", [16, 16, 96, 48], "forward", false),
+    ("LSTM", [1, 3, 8, 129], "reverse", true),
+    ("GRU", [2, 17, 8, 96], "forward", false),
 ];
 
 fn model() -> Vec<u8> {

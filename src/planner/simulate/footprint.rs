@@ -218,9 +218,11 @@ impl Footprint {
             },
             Kernel::Recurrent if operator.class.family == Family::TensorCore => {
                 resizable = false;
-                cluster = recurrent::cluster(shape(operator).dim(2)).unwrap_or(1);
+                let hidden = shape(operator).dim(2);
+                let kept = recurrent::keeper(hidden).is_some();
+                cluster = recurrent::cluster(hidden).filter(|_| !kept).unwrap_or(1);
                 Tiles::Rows {
-                    rows: recurrent::ROWS,
+                    rows: if kept { recurrent::KEEPER_ROWS } else { recurrent::ROWS },
                     blocks: cluster,
                 }
             }

@@ -294,7 +294,7 @@ fn a_block_takes_more_of_a_unit_that_has_less_shared_memory() {
 }
 
 #[test]
-fn a_recurrent_layer_has_a_cluster_for_sixteen_rows_of_its_batch() {
+fn a_recurrent_layer_has_a_block_for_eight_rows_of_its_batch_or_a_cluster_for_sixteen() {
     let world = World::new(1, 1);
     let layer = |dims: &[u32]| {
         let mut operator = world.operators[0].clone();
@@ -307,6 +307,7 @@ fn a_recurrent_layer_has_a_cluster_for_sixteen_rows_of_its_batch() {
     };
     // Steps, rows, hidden units: the launches of bind/recurrent_mma.rs.
     assert_eq!(layer(&[32, 128, 256]), (64, 8));
-    assert_eq!(layer(&[5, 17, 65]), (6, 3));
+    assert_eq!(layer(&[5, 17, 129]), (10, 5));
+    assert_eq!(layer(&[5, 17, 128]), (3, 1), "few units, whose weights a block keeps");
     assert_eq!(layer(&[5, 17, 300]), (2, 1), "more units than a cluster has weights of");
 }

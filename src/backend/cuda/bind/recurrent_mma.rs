@@ -1,11 +1,11 @@
-//! Recurrent layers on tensor cores: `kernels/recurrent_mma.cu`.
+//! Recurrent layers on tensor cores: `kernels/recurrent_block.cu` and `kernels/recurrent_mma.cu`.
 
 use super::constants::{Constant, floats};
 use super::operands::{check, head, input, optional_input, output};
-use super::views::DeviceView;
+use super::views::{DeviceView, dtype_number};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::Operator;
-use crate::plan::tactic::recurrent::{CLUSTER_WARPS, ROWS, UNITS, cluster};
+use crate::plan::tactic::recurrent::{CLUSTER_WARPS, KEEPER_ROWS, Keeper, ROWS, UNITS, cluster, keeper};
 use crate::primitive::{Cell, Region};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
@@ -14,9 +14,13 @@ use bytemuck::{Pod, Zeroable};
 const DEEP: u32 = 16;
 /// Blocks of k that are read together: there is a multiple of them.
 const TOGETHER: u32 = 4;
-/// Halves behind a row of h in the shared memory of a block on its own.
+/// Halves behind a row of h, and of pre-activations, in the shared memory of a block on its own.
 const SKEW: u32 = 8;
-/// Warps of a block on its own.
+/// Steps whose pre-activations a block that keeps weights has in its shared memory.
+const STAGES: u32 = 4;
+/// Halves of 16 bytes.
+const PIECE: u32 = 8;
+/// Warps of a block that reads weights anew.
 const STREAM_WARPS: u32 = 16;
 /// Bytes of the barriers that count what arrives in the two states.
 const STATE_BARRIERS: u32 = 16;
@@ -40,6 +44,8 @@ struct Params {
     first_row: u32,
     rows: u32,
     tiles: u32,
+    wide: u32,
+    padding: u32,
 }
 
 struct RecurrentMma {
@@ -88,6 +94,12 @@ fn operands(hidden: u32) -> impl Iterator<Item = Option<[u32; 2]>> {
     })
 }
 
+/// True if rows of halves along the last of three axes lie in whole pieces.
+fn in_pieces(rows: &DeviceView) -> bool {
+    let steps = rows.strides[..2].iter().all(|s| s % i64::from(PIECE) == 0);
+    rows.dtype == dtype_number(DType::F16) && rows.strides[2] == 1 && steps && rows.address.is_multiple_of(2 * u64::from(PIECE))
+}
+
 impl Kernel for RecurrentMma {
     fn launches(&self, at: &Addresses<'_>, region: &Region, width: u16) -> Result<Vec<Launch>, BindError> {
         if region.is_empty() {
@@ -111,11 +123,26 @@ impl Kernel for RecurrentMma {
             first_row: region.rows.start,
             rows,
             tiles: rows.div_ceil(ROWS),
+            wide: u32::from(in_pieces(&y) && hidden.is_multiple_of(PIECE)),
+            padding: 0,
         };
         let cell = match self.cell {
             Cell::Lstm => "lstm",
             Cell::Gru => "gru",
         };
+        // h before and after a step.
+        let states = |rows: u32| 2 * rows * (params.deeps * DEEP + SKEW) * 2;
+        if let Some(Keeper { most, warps }) = keeper(hidden).filter(|_| in_pieces(&params.gates)) {
+            let function = format!("recurrent_block_{cell}_{most}");
+            let params = Params {
+                tiles: rows.div_ceil(KEEPER_ROWS),
+                ..params
+            };
+            return Ok(vec![Launch {
+                shared: states(KEEPER_ROWS) + STAGES * KEEPER_ROWS * (4 * hidden + SKEW) * 2,
+                ..Launch::new("recurrent_block", function, params.tiles, width, warps * LANES, &params)
+            }]);
+        }
         let room = |cluster: &u32| width == 0 || u32::from(width) >= *cluster;
         if let Some(cluster) = cluster(hidden).filter(room).filter(|_| at.clusters) {
             let clusters = super::blocks(params.tiles, width / cluster as u16);
@@ -127,20 +154,18 @@ impl Kernel for RecurrentMma {
                 CLUSTER_WARPS * LANES,
                 &params,
             );
-            // h before and after a step.
-            let states = 2 * ROWS * params.deeps * DEEP * 2;
+            let shares = 2 * ROWS * params.deeps * DEEP * 2;
             return Ok(vec![Launch {
-                shared: states + STATE_BARRIERS,
+                shared: shares + STATE_BARRIERS,
                 cluster,
                 ..launch
             }]);
         }
-        let states = 2 * ROWS * (params.deeps * DEEP + SKEW) * 2;
         // c of two cells a thread.
         let cells = params.groups * LANES * 2 * 4;
         let threads = STREAM_WARPS * LANES;
         Ok(vec![Launch {
-            shared: states + cells,
+            shared: states(ROWS) + cells,
             ..Launch::new(
                 "recurrent_mma",
                 format!("recurrent_stream_{cell}"),
@@ -160,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_struct_has_the_sources_bytes() {
-        assert_eq!(std::mem::size_of::<Params>(), 5 * 88 + 40);
+        assert_eq!(std::mem::size_of::<Params>(), 5 * 88 + 48);
     }
 
     #[test]
