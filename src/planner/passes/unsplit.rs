@@ -9,6 +9,9 @@ use crate::primitive::{Primitive, Unary};
 use crate::tensor::{DType, Data, Shape, Tensor};
 use std::sync::Arc;
 
+/// Elements that kernels take at once, side by side.
+const PIECE: u32 = 8;
+
 pub fn run(graph: &mut Graph) {
     at_each_node(graph, find, apply);
 }
@@ -106,14 +109,26 @@ fn find(graph: &Graph, index: &Index, concat: usize) -> Option<Found> {
     (!first.steps.is_empty()).then_some(Found { concat, shares })
 }
 
+/// The shape in which the functions run, and the axis of their numbers there: elements of few shares in pieces, along which kernels
+/// find neighbours, else as they are.
+fn worked(shape: Shape, axis: usize) -> Option<(Shape, usize)> {
+    let pieces = shape.elements() / u64::from(PIECE);
+    let few = axis + 1 == shape.rank() && shape.dim(axis) < PIECE && PIECE.is_multiple_of(shape.dim(axis));
+    match few && shape.elements().is_multiple_of(PIECE.into()) {
+        true => Some((Shape::new(&[u32::try_from(pieces).ok()?, PIECE])?, 1)),
+        false => Some((shape, axis)),
+    }
+}
+
 fn apply(graph: &mut Graph, found: Found) {
     let Found { concat, shares } = found;
     let Some(first) = shares.first() else { return };
     let (name, output) = (graph.nodes[concat].name.clone(), graph.nodes[concat].outputs[0]);
-    let shape = graph.value(output).shape;
+    let whole = graph.value(output).shape;
     let single = graph.value(output).single || graph.nodes[concat].inputs.iter().any(|v| graph.value(*v).single);
+    let Some((shape, axis)) = worked(whole, first.axis) else { return };
     let mut one_row = vec![1; shape.rank()];
-    one_row[first.axis] = shape.dim(first.axis);
+    one_row[axis] = shape.dim(axis);
     let Some(row) = Shape::new(&one_row) else { return };
     let mut nodes = Vec::new();
     let mut push = |graph: &mut Graph, op: Op, inputs: Vec<ValueId>, shape: Shape| {
@@ -127,8 +142,9 @@ fn apply(graph: &mut Graph, found: Found) {
         });
         made
     };
-    let band = ViewOp::band(shape.rank(), first.axis, first.start);
-    let mut value = push(graph, Op::View(band), vec![first.value], shape);
+    let band = ViewOp::band(whole.rank(), first.axis, first.start);
+    let mut value = push(graph, Op::View(band), vec![first.value], whole);
+    value = push(graph, Op::View(ViewOp::Reshape), vec![value], shape);
     let mut number = first.numbers.len();
     for step in first.steps.iter().rev() {
         value = match *step {
@@ -137,6 +153,7 @@ fn apply(graph: &mut Graph, found: Found) {
                 number -= 1;
                 let each = |share: &Share| vec![share.numbers[number]; share.extent as usize];
                 let numbers: Vec<f32> = shares.iter().flat_map(each).collect();
+                let numbers = numbers.into_iter().cycle().take(row.elements() as usize).collect();
                 let Some(numbers) = Tensor::new(row, Data::F32(numbers)) else {
                     return;
                 };
@@ -147,13 +164,8 @@ fn apply(graph: &mut Graph, found: Found) {
             }
         };
     }
-    // The last of them stands where the concatenation stood.
-    let Some(last) = nodes.pop().filter(|last| last.outputs == [value]) else {
-        return;
-    };
-    graph.nodes[concat] = Node {
-        outputs: vec![output],
-        ..last
-    };
+    // The concatenation's place is that of the last of them.
+    graph.nodes[concat].op = Op::View(ViewOp::Reshape);
+    graph.nodes[concat].inputs = vec![value];
     graph.nodes.splice(concat..concat, nodes);
 }
