@@ -11,6 +11,9 @@ use crate::tensor::{DType, Data, Shape, Tensor};
 use half::f16;
 use std::sync::Arc;
 
+/// Elements of a padded value from on which the edges' own launches are worth it.
+const LARGE: u64 = 1 << 16;
+
 pub fn run(graph: &mut Graph) {
     at_each_node(graph, find, apply);
 }
@@ -44,7 +47,7 @@ fn find(graph: &Graph, index: &Index, pad: usize) -> Option<Found> {
         DType::F16 => Tensor::from_bytes(DType::F16, Shape::SCALAR, &f16::from_f32(value.0).to_le_bytes()),
         _ => None,
     }?;
-    (inner.elements() > 0).then_some(Found {
+    (inner.elements() > 0 && outer.elements() >= LARGE).then_some(Found {
         pad,
         axis,
         before,

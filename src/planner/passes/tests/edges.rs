@@ -2,9 +2,14 @@
 
 use super::*;
 
+/// Of a picture large enough for launches of its edges.
+const LARGE: [u32; 4] = [1, 4, 130, 130];
+
 /// What is padded, as of a function or of the network itself, by so many elements before and behind along each axis.
-fn edges(made: bool, before: [i32; 4], behind: [u32; 4], value: f32) -> (Graph, Tensor) {
-    let (mut net, mut draw, x) = picture();
+fn edges(x: [u32; 4], made: bool, before: [i32; 4], behind: [u32; 4], value: f32) -> (Graph, Tensor) {
+    let (mut net, mut draw) = (Net::default(), Draw::new(1));
+    let tensor = draw.tensor(&x);
+    let x = net.input(&x);
     let x_of = if made { net.unary(Unary::Relu, x) } else { x };
     let mut begin = [0; MAX_RANK];
     begin[..4].copy_from_slice(&before);
@@ -12,7 +17,7 @@ fn edges(made: bool, before: [i32; 4], behind: [u32; 4], value: f32) -> (Graph, 
     let mode = PadMode::Constant(Scalar(value));
     let padded = net.node(Op::Primitive(Primitive::Pad { mode, begin }), &[x_of], &dims);
     net.output(padded);
-    (net.graph, draw.tensor(&[1, 4, 6, 6]))
+    (net.graph, tensor)
 }
 
 #[test]
@@ -23,7 +28,7 @@ fn padding_along_one_axis_becomes_a_concatenation() {
         ([0; 4], [2, 0, 0, 0], f32::NEG_INFINITY),
     ];
     for (before, behind, value) in cases {
-        let (graph, input) = edges(true, before, behind, value);
+        let (graph, input) = edges(LARGE, true, before, behind, value);
         let inputs = [input];
         let expected = evaluate(&graph, &inputs);
         let passed = run(graph, PassSet::EDGES).unwrap();
@@ -38,7 +43,8 @@ fn other_padding_stays() {
         let passed = run(graph, PassSet::EDGES).unwrap();
         passed.nodes.iter().any(|n| matches!(n.op, Op::Primitive(Primitive::Pad { .. })))
     };
-    assert!(stays(edges(false, [0, 1, 0, 0], [0; 4], 0.0)), "of an input");
-    assert!(stays(edges(true, [0, 0, 1, 1], [0; 4], 0.0)), "along two axes");
-    assert!(stays(edges(true, [0, -1, 0, 0], [0, 2, 0, 0], 0.0)), "cropping");
+    assert!(stays(edges(LARGE, false, [0, 1, 0, 0], [0; 4], 0.0)), "of an input");
+    assert!(stays(edges(LARGE, true, [0, 0, 1, 1], [0; 4], 0.0)), "along two axes");
+    assert!(stays(edges(LARGE, true, [0, -1, 0, 0], [0, 2, 0, 0], 0.0)), "cropping");
+    assert!(stays(edges([1, 4, 6, 6], true, [0, 1, 0, 0], [0; 4], 0.0)), "of few elements");
 }
