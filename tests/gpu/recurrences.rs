@@ -21,7 +21,7 @@ const LAYERS: [Layer; 12] = [
     ("LSTM", [9, 18, 24, 128], "reverse", true),
     ("LSTM", [16, 16, 96, 48], "forward", false),
     ("LSTM", [1, 3, 8, 129], "reverse", true),
-    ("GRU", [2, 17, 8, 96], "forward", false),
+    ("GRU", [2, 17, 8, 96], "forward", true),
 ];
 
 fn model() -> Vec<u8> {
