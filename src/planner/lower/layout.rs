@@ -198,9 +198,13 @@ fn is_ragged(shape: Shape, least: u32) -> bool {
 
 /// Rows along the last axis, in order, that begin at multiples of [`ALIGNED`] elements.
 pub fn rows_apart(shape: Shape) -> Option<Layout> {
-    let last = shape.rank().checked_sub(1)?;
-    let pitch = shape.with_dim(last, shape.dim(last).checked_next_multiple_of(ALIGNED)?)?;
-    Layout::new(shape, Layout::contiguous(pitch).strides())
+    pitched(shape, shape.rank().checked_sub(1)?, Layout::contiguous)
+}
+
+/// An `order` in which what lies along `axis` begins at multiples of [`ALIGNED`] elements.
+fn pitched(shape: Shape, axis: usize, order: impl Fn(Shape) -> Layout) -> Option<Layout> {
+    let pitch = shape.with_dim(axis, shape.dim(axis).checked_next_multiple_of(ALIGNED)?)?;
+    Layout::new(shape, order(pitch).strides())
 }
 
 /// True for long rows along the last axis that begin between whole pieces.
@@ -232,9 +236,8 @@ pub fn scatters_rows(layout: &Layout, axis: usize) -> bool {
 
 /// Channels-last storage of pixels that begin at multiples of [`ALIGNED`] elements; `None` for single pixels.
 pub fn apart(shape: Shape) -> Option<Layout> {
-    let pitch = shape.with_dim(1, shape.dim(1).checked_next_multiple_of(ALIGNED)?)?;
     let several = shape.dims()[2..].iter().any(|&extent| extent > 1);
-    several.then(|| Layout::new(shape, Layout::channels_last(pitch).strides()))?
+    several.then(|| pitched(shape, 1, Layout::channels_last))?
 }
 
 /// The order in which views of `value` end as pixels that are `wanted` so; `None` where they do not, or where no order does.

@@ -5,7 +5,8 @@
 
 use super::fold_batchnorm::{plain_bias, plain_weights};
 use super::rewrite::{Index, at_each_node};
-use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
+use super::share::Share;
+use crate::planner::graph::{Graph, Op, ValueId};
 use crate::primitive::{Primitive, Window};
 use crate::tensor::{DType, Data, Shape, Tensor};
 use std::sync::Arc;
@@ -24,18 +25,17 @@ pub fn run(graph: &mut Graph) {
 }
 
 /// A depthwise convolution of a share of channels.
-struct Share {
+struct Part {
     window: Window,
     /// `[C, 1, rows, columns]`.
     weights: Tensor,
     bias: Option<Vec<f32>>,
-    /// The picture, and its first channel that is convolved.
-    picture: ValueId,
-    start: i64,
+    /// The channels of a picture that it convolves.
+    share: Share,
 }
 
-impl Share {
-    fn of(graph: &Graph, index: &Index, value: ValueId) -> Option<Share> {
+impl Part {
+    fn of(graph: &Graph, index: &Index, value: ValueId) -> Option<Part> {
         let (node, primitive) = index.primitive(graph, value).filter(|_| index.uses[value.index()] == 1)?;
         let it = &graph.nodes[node];
         let &Primitive::Conv { window, groups } = primitive else {
@@ -44,19 +44,12 @@ impl Share {
         let weights = plain_weights(graph, index, it, primitive).filter(|w| w.dtype() == DType::F32)?;
         let shape = graph.value(it.inputs[0]).shape;
         let depthwise = shape.rank() == 4 && groups == shape.dim(CHANNELS) && weights.shape().dims()[..2] == [groups, 1];
-        let view = &graph.nodes[index.producers[it.inputs[0].index()]?];
-        let Op::View(ViewOp::Slice { start, step }) = &view.op else {
-            return None;
-        };
-        let picture = view.inputs[0];
-        let whole = graph.value(picture).shape;
-        let band = step.iter().all(|s| *s == 1) && (0..4).all(|a| a == CHANNELS || whole.dim(a) == shape.dim(a));
-        (depthwise && band).then_some(Share {
+        depthwise.then_some(())?;
+        Some(Part {
             window,
             weights,
             bias: plain_bias(graph, index, it, primitive)?,
-            picture,
-            start: start[CHANNELS],
+            share: Share::of(graph, index, it.inputs[0], CHANNELS)?,
         })
     }
 
@@ -109,8 +102,7 @@ impl Share {
 /// A concatenation of what one convolution can compute.
 struct Found {
     concat: usize,
-    picture: ValueId,
-    start: i64,
+    share: Share,
     window: Window,
     weights: Tensor,
     bias: Option<Tensor>,
@@ -121,34 +113,26 @@ fn find(graph: &Graph, index: &Index, concat: usize) -> Option<Found> {
     if node.op != (Op::Concat { axis: CHANNELS }) || node.inputs.len() < 2 {
         return None;
     }
-    let shares: Vec<Share> = node.inputs.iter().map(|v| Share::of(graph, index, *v)).collect::<Option<_>>()?;
-    let largest = shares.iter().max_by_key(|s| s.work() / u64::from(s.channels().max(1)))?;
-    let window = largest.window;
-    let first = shares.first()?;
-    let (mut next, mut split) = (first.start, false);
-    for share in &shares {
-        if share.picture != first.picture || share.start != next {
-            return None;
-        }
-        split |= share.start % i64::from(PIECE) != 0;
-        next += i64::from(share.channels());
-    }
-    let channels: u32 = shares.iter().map(Share::channels).sum();
+    let parts: Vec<Part> = node.inputs.iter().map(|v| Part::of(graph, index, *v)).collect::<Option<_>>()?;
+    let window = parts.iter().max_by_key(|p| p.work() / u64::from(p.channels().max(1)))?.window;
+    let (first, rest) = parts.split_first()?;
+    let share = rest.iter().try_fold(first.share, |all, part| all.followed_by(part.share))?;
+    let channels: u32 = parts.iter().map(Part::channels).sum();
     let [rows, columns, _] = window.kernel;
-    let work: u64 = shares.iter().map(Share::work).sum();
+    let work: u64 = parts.iter().map(Part::work).sum();
+    let split = parts.iter().any(|p| p.share.start % i64::from(PIECE) != 0);
     let few = rows.max(columns) <= MOST_TAPS && u64::from(channels) * u64::from(rows * columns) <= MOST_WORK * work;
     if !(split && few) {
         return None;
     }
     let mut weights = Vec::new();
-    shares.iter().try_for_each(|share| share.widened(&window, &mut weights))?;
-    let biased = shares.iter().any(|s| s.bias.is_some());
-    let bias = |s: &Share| s.bias.clone().unwrap_or_else(|| vec![0.0; s.channels() as usize]);
-    let biases: Vec<f32> = shares.iter().filter(|_| biased).flat_map(bias).collect();
+    parts.iter().try_for_each(|part| part.widened(&window, &mut weights))?;
+    let biased = parts.iter().any(|p| p.bias.is_some());
+    let bias = |p: &Part| p.bias.clone().unwrap_or_else(|| vec![0.0; p.channels() as usize]);
+    let biases: Vec<f32> = parts.iter().filter(|_| biased).flat_map(bias).collect();
     Some(Found {
         concat,
-        picture: first.picture,
-        start: first.start,
+        share,
         window,
         weights: Tensor::new(Shape::new(&[channels, 1, rows, columns])?, Data::F32(weights))?,
         bias: match biased {
@@ -161,25 +145,14 @@ fn find(graph: &Graph, index: &Index, concat: usize) -> Option<Found> {
 fn apply(graph: &mut Graph, found: Found) {
     let concat = found.concat;
     let name = graph.nodes[concat].name.clone();
-    let channels = found.weights.shape().dim(0);
-    let picture = graph.value(found.picture);
-    let (dtype, shape) = (picture.dtype, picture.shape);
-    let Some(band) = shape.with_dim(CHANNELS, channels) else { return };
-    let share = graph.add_value(format!("{name}.share"), dtype, band);
+    let groups = found.weights.shape().dim(0);
+    let (share, view) = found.share.value(graph, CHANNELS, &name);
     let mut inputs = vec![share, graph.add_constant(format!("{name}.weights"), Arc::new(found.weights))];
     if let Some(bias) = found.bias {
         inputs.push(graph.add_constant(format!("{name}.bias"), Arc::new(bias)));
     }
-    graph.nodes[concat].op = Op::Primitive(Primitive::Conv {
-        window: found.window,
-        groups: channels,
-    });
+    let window = found.window;
+    graph.nodes[concat].op = Op::Primitive(Primitive::Conv { window, groups });
     graph.nodes[concat].inputs = inputs;
-    let view = Node {
-        name: format!("{name}.share"),
-        op: Op::View(ViewOp::band(shape.rank(), CHANNELS, found.start)),
-        inputs: vec![found.picture],
-        outputs: vec![share],
-    };
-    graph.nodes.insert(concat, view);
+    graph.nodes.splice(concat..concat, view);
 }

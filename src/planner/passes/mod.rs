@@ -34,6 +34,7 @@ pub(super) mod rewrite;
 mod rotary;
 mod rows;
 mod scores;
+mod share;
 mod short_sums;
 mod shuffled;
 mod siblings;

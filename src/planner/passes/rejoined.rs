@@ -5,8 +5,8 @@
 //! value whole is stored there from the start, and who computes on reads its share there.
 
 use super::rewrite::Index;
-use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
-use crate::tensor::Shape;
+use super::share::Share;
+use crate::planner::graph::{Graph, Op, ValueId};
 
 pub fn run(graph: &mut Graph) {
     let index = Index::of(graph);
@@ -35,53 +35,6 @@ pub fn run(graph: &mut Graph) {
     }
 }
 
-/// Places `start..end` of `base` along an axis, all of it along the others.
-#[derive(Clone, Copy)]
-struct Share {
-    base: ValueId,
-    start: i64,
-    end: i64,
-}
-
-impl Share {
-    /// The share that `value` is along `axis`.
-    fn of(graph: &Graph, index: &Index, value: ValueId, axis: usize) -> Option<Share> {
-        let node = &graph.nodes[index.producers[value.index()]?];
-        let Op::View(ViewOp::Slice { start, step }) = &node.op else {
-            return None;
-        };
-        let base = *node.inputs.first()?;
-        let (from, to) = (graph.value(base).shape, graph.value(value).shape);
-        let whole = (0..from.rank()).all(|a| a == axis || (start[a] == 0 && from.dim(a) == to.dim(a)));
-        let forward = step.iter().all(|&s| s == 1);
-        (whole && forward && graph.value(base).data.is_none()).then_some(Share {
-            base,
-            start: start[axis],
-            end: start[axis] + i64::from(to.dim(axis)),
-        })
-    }
-
-    /// The share as a value: the base if it is all of it, else a view of it that is still to be added.
-    fn value(self, graph: &mut Graph, axis: usize, name: &str) -> (ValueId, Option<Node>) {
-        let base = graph.value(self.base);
-        let (shape, dtype) = (base.shape, base.dtype);
-        let extent = u32::try_from(self.end - self.start).unwrap_or(0);
-        if extent == shape.dim(axis) {
-            return (self.base, None);
-        }
-        let name = format!("{name}.shares");
-        let narrow = shape.with_dim(axis, extent).unwrap_or(Shape::SCALAR);
-        let output = graph.add_value(name.clone(), dtype, narrow);
-        let view = Node {
-            name,
-            op: Op::View(ViewOp::band(shape.rank(), axis, self.start)),
-            inputs: vec![self.base],
-            outputs: vec![output],
-        };
-        (output, Some(view))
-    }
-}
-
 /// How many of the first parts are shares of one value that follow each other, and the share that they are together. Of parts
 /// that are none it is one.
 fn run_of_shares(graph: &Graph, index: &Index, parts: &[ValueId], axis: usize) -> (usize, Option<Share>) {
@@ -91,10 +44,9 @@ fn run_of_shares(graph: &Graph, index: &Index, parts: &[ValueId], axis: usize) -
     let mut whole = first;
     let mut count = 1;
     while let Some(next) = parts.get(count).and_then(|&p| Share::of(graph, index, p, axis))
-        && next.base == whole.base
-        && next.start == whole.end
+        && let Some(both) = whole.followed_by(next)
     {
-        whole.end = next.end;
+        whole = both;
         count += 1;
     }
     (count, Some(whole))

@@ -4,6 +4,7 @@
 //! 3.2): the columns by the width, the rows by the height. One function of both by two numbers replaces two of every other element.
 
 use super::rewrite::{Index, at_each_node};
+use super::share::Share;
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::primitive::{Primitive, Unary};
 use crate::tensor::{DType, Data, Shape, Tensor};
@@ -25,32 +26,27 @@ enum Step {
 }
 
 /// A share of a value, and what becomes of it.
-struct Share {
-    value: ValueId,
-    axis: usize,
-    start: i64,
+struct Chain {
+    share: Share,
+    /// Its places.
     extent: u32,
     /// The last one first.
     steps: Vec<Step>,
     numbers: Vec<f32>,
 }
 
-impl Share {
+impl Chain {
     /// What `value` is, which a concatenation along `axis` reads. Reshapes between do not move an element of what is taken one by one.
-    fn of(graph: &Graph, index: &Index, value: ValueId, axis: usize) -> Option<Share> {
+    fn of(graph: &Graph, index: &Index, value: ValueId, axis: usize) -> Option<Chain> {
         let part = graph.value(value).shape;
         let (mut value, mut steps, mut numbers) = (value, Vec::new(), Vec::new());
         loop {
             let node = &graph.nodes[index.producers[value.index()]?];
             match &node.op {
-                Op::View(ViewOp::Slice { start, step }) => {
-                    let whole = graph.value(node.inputs[0]).shape;
-                    let one = graph.value(value).shape;
-                    let band = step.iter().all(|s| *s == 1) && (0..one.rank()).all(|a| a == axis || whole.dim(a) == one.dim(a));
-                    return (one == part && band).then_some(Share {
-                        value: node.inputs[0],
-                        axis,
-                        start: *start.get(axis)?,
+                Op::View(ViewOp::Slice { .. }) => {
+                    let alike = graph.value(value).shape == part;
+                    return alike.then_some(Chain {
+                        share: Share::of(graph, index, value, axis)?,
                         extent: part.dim(axis),
                         steps,
                         numbers,
@@ -84,7 +80,10 @@ impl Share {
 
 struct Found {
     concat: usize,
-    shares: Vec<Share>,
+    axis: usize,
+    /// What all shares are together.
+    share: Share,
+    chains: Vec<Chain>,
 }
 
 fn find(graph: &Graph, index: &Index, concat: usize) -> Option<Found> {
@@ -93,20 +92,17 @@ fn find(graph: &Graph, index: &Index, concat: usize) -> Option<Found> {
     if node.inputs.len() < 2 || graph.value(node.outputs[0]).dtype != DType::F32 {
         return None;
     }
-    let shares: Vec<Share> = node
-        .inputs
-        .iter()
-        .map(|v| Share::of(graph, index, *v, axis))
-        .collect::<Option<_>>()?;
-    let first = &shares[0];
-    let mut next = first.start;
-    for share in &shares {
-        if share.value != first.value || share.start != next || share.steps != first.steps {
-            return None;
-        }
-        next += i64::from(share.extent);
-    }
-    (!first.steps.is_empty()).then_some(Found { concat, shares })
+    let chain = |v: &ValueId| Chain::of(graph, index, *v, axis);
+    let chains: Vec<Chain> = node.inputs.iter().map(chain).collect::<Option<_>>()?;
+    let (first, rest) = chains.split_first()?;
+    let share = rest.iter().try_fold(first.share, |all, chain| all.followed_by(chain.share))?;
+    let alike = !first.steps.is_empty() && rest.iter().all(|chain| chain.steps == first.steps);
+    alike.then_some(Found {
+        concat,
+        axis,
+        share,
+        chains,
+    })
 }
 
 /// The shape in which the functions run, and the axis of their numbers there: elements of few shares in pieces, along which kernels
@@ -121,16 +117,17 @@ fn worked(shape: Shape, axis: usize) -> Option<(Shape, usize)> {
 }
 
 fn apply(graph: &mut Graph, found: Found) {
-    let Found { concat, shares } = found;
-    let Some(first) = shares.first() else { return };
+    let Found { concat, share, chains, .. } = found;
+    let Some(first) = chains.first() else { return };
     let (name, output) = (graph.nodes[concat].name.clone(), graph.nodes[concat].outputs[0]);
     let whole = graph.value(output).shape;
     let single = graph.value(output).single || graph.nodes[concat].inputs.iter().any(|v| graph.value(*v).single);
-    let Some((shape, axis)) = worked(whole, first.axis) else { return };
+    let Some((shape, axis)) = worked(whole, found.axis) else { return };
     let mut one_row = vec![1; shape.rank()];
     one_row[axis] = shape.dim(axis);
     let Some(row) = Shape::new(&one_row) else { return };
-    let mut nodes = Vec::new();
+    let (value, view) = share.value(graph, found.axis, &name);
+    let mut nodes = Vec::from_iter(view);
     let mut push = |graph: &mut Graph, op: Op, inputs: Vec<ValueId>, shape: Shape| {
         let made = graph.add_value(format!("{name}.{}", nodes.len()), DType::F32, shape);
         graph.values[made.index()].single = single;
@@ -142,17 +139,15 @@ fn apply(graph: &mut Graph, found: Found) {
         });
         made
     };
-    let band = ViewOp::band(whole.rank(), first.axis, first.start);
-    let mut value = push(graph, Op::View(band), vec![first.value], whole);
-    value = push(graph, Op::View(ViewOp::Reshape), vec![value], shape);
+    let mut value = push(graph, Op::View(ViewOp::Reshape), vec![value], shape);
     let mut number = first.numbers.len();
     for step in first.steps.iter().rev() {
         value = match *step {
             Step::Unary(function) => push(graph, Op::Primitive(Primitive::Unary(function)), vec![value], shape),
             Step::Number(primitive, second) => {
                 number -= 1;
-                let each = |share: &Share| vec![share.numbers[number]; share.extent as usize];
-                let numbers: Vec<f32> = shares.iter().flat_map(each).collect();
+                let each = |chain: &Chain| vec![chain.numbers[number]; chain.extent as usize];
+                let numbers: Vec<f32> = chains.iter().flat_map(each).collect();
                 let numbers = numbers.into_iter().cycle().take(row.elements() as usize).collect();
                 let Some(numbers) = Tensor::new(row, Data::F32(numbers)) else {
                     return;

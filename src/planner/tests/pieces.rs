@@ -12,8 +12,12 @@ use crate::tensor::{DType, Tensor};
 
 /// The plan of halves after such passes, and what it gives.
 fn halves(net: &Net, inputs: &[Tensor], passes: PassSet) -> (Plan, Vec<Vec<Tensor>>) {
+    planned(net, inputs, DType::F16, passes)
+}
+
+fn planned(net: &Net, inputs: &[Tensor], dtype: DType, passes: PassSet) -> (Plan, Vec<Vec<Tensor>>) {
     let options = CompileOptions {
-        dtype: DType::F16,
+        dtype,
         passes,
         ..CompileOptions::default()
     };
@@ -34,16 +38,7 @@ fn pixels_that_convolutions_read_begin_at_multiples_of_16_bytes() {
     let y = net.unary(Unary::Sigmoid, d);
     net.output(y);
     let inputs = vec![draw.tensor(&[2, 4, 6, 6])];
-    let plan = |dtype, passes| {
-        let options = CompileOptions {
-            dtype,
-            passes,
-            ..CompileOptions::default()
-        };
-        let compiled = compile(std::slice::from_ref(&net.graph), &options);
-        let found = run(&compiled, std::slice::from_ref(&inputs), 2);
-        (compiled.plan, found)
-    };
+    let plan = |dtype, passes| planned(&net, &inputs, dtype, passes);
     let strides = |plan: &Plan, channels: u32| {
         let outputs = plan.operators.iter().flat_map(|o| &o.outputs);
         let made = outputs.filter(|v| v.layout.shape.dims() == [2, channels, 6, 6]);
@@ -77,18 +72,8 @@ fn parts_of_pixels_that_begin_between_pieces_are_copied_for_windows_of_several_t
     let y = net.conv(&mut draw, joined, 4, 1, 1, 1, false);
     net.output(y);
     let inputs = vec![draw.tensor(&[1, 8, 6, 6])];
-    let plan = |passes| {
-        let options = CompileOptions {
-            dtype: DType::F16,
-            passes,
-            ..CompileOptions::default()
-        };
-        let compiled = compile(std::slice::from_ref(&net.graph), &options);
-        let found = run(&compiled, std::slice::from_ref(&inputs), 2);
-        (compiled.plan, found)
-    };
-    let (with, found) = plan(PassSet::ALL);
-    let (without, expected) = plan(PassSet::ALL.without(PassSet::PAIRS));
+    let (with, found) = halves(&net, &inputs, PassSet::ALL);
+    let (without, expected) = halves(&net, &inputs, PassSet::ALL.without(PassSet::PAIRS));
     assert_eq!(copies(&with), copies(&without) + 1);
     let copy = with
         .operators
@@ -110,18 +95,9 @@ fn channels_that_are_shuffled_before_a_convolution_are_brought_into_pixels_that_
     let half = net.view(ViewOp::Slice { start, step }, shuffled, &[2, 20, 6, 6]);
     let y = net.conv(&mut draw, half, 12, 1, 1, 1, true);
     net.output(y);
-    let options = |passes| CompileOptions {
-        dtype: DType::F16,
-        passes,
-        ..CompileOptions::default()
-    };
     let inputs = vec![draw.tensor(&[2, 4, 6, 6])];
-    let result = |passes| {
-        let compiled = compile(std::slice::from_ref(&net.graph), &options(passes));
-        let found = run(&compiled, std::slice::from_ref(&inputs), 2);
-        (compiled.plan, found)
-    };
-    let ((plan, found), (_, expected)) = (result(PassSet::ALL), result(PassSet::ALL.without(PassSet::LAYOUT)));
+    let (plan, found) = halves(&net, &inputs, PassSet::ALL);
+    let (_, expected) = halves(&net, &inputs, PassSet::ALL.without(PassSet::LAYOUT));
     same_bits(&plan, &found[0], &expected[0], "beside plain storage");
     let convolves = |o: &crate::plan::format::Operator| matches!(o.calls[0].primitive, Primitive::Conv { .. });
     let reader = plan.operators.iter().rposition(convolves).unwrap();

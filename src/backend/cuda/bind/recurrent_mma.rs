@@ -189,6 +189,31 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_those_of_the_sources() {
+        let files = [
+            include_str!("../kernels/recurrent_mma.cuh"),
+            include_str!("../kernels/recurrent_mma.cu"),
+            include_str!("../kernels/recurrent_block.cu"),
+        ];
+        let source = files.concat();
+        let numbers = [
+            ("TILE_ROWS", ROWS),
+            ("BLOCK_ROWS", KEEPER_ROWS),
+            ("GROUP_UNITS", UNITS),
+            ("DEEP", DEEP),
+            ("TOGETHER", TOGETHER),
+            ("SKEW", SKEW),
+            ("STAGES", STAGES),
+            ("PIECE", PIECE),
+            ("CLUSTER_WARPS", CLUSTER_WARPS),
+            ("STREAM_WARPS", STREAM_WARPS),
+        ];
+        for (name, value) in numbers {
+            assert!(source.contains(&format!("constexpr u32 {name} = {value};")), "{name}");
+        }
+    }
+
+    #[test]
     fn every_weight_is_an_operand_once() {
         for hidden in [1, 7, 16, 65] {
             let places: Vec<[u32; 2]> = operands(hidden).flatten().collect();
