@@ -258,6 +258,9 @@ fn tenant(
         ..ImportOptions::default()
     };
     let graph = import::import(&spec.card.onnx, &import)?;
+    if let Some(batch) = options.batch {
+        import::takes_batch(&graph, &spec.card.onnx, batch)?;
+    }
     let graph = if halves { graph } else { single_floats::convert(graph) };
     let passes = options.passes.of(if halves { DType::F16 } else { DType::F32 }, Target::of(board));
     let graph = passes::run(graph, passes)?;

@@ -37,6 +37,9 @@ pub fn compile_network(
         outputs: options.outputs.clone(),
     };
     let graph = import::import(path, &import)?;
+    if let Some(batch) = options.batch {
+        import::takes_batch(&graph, path, batch)?;
+    }
     let name = path
         .file_stem()
         .map_or_else(|| "network".to_string(), |s| s.to_string_lossy().into_owned());

@@ -106,7 +106,11 @@ impl Member {
                     batch: Some(self.batch),
                     ..ImportOptions::default()
                 };
-                let graph = import::import(file, &options).map_err(|error| BenchError::Import(Box::new(error)))?;
+                let refused = |error| BenchError::Import(Box::new(error));
+                let graph = import::import(file, &options).map_err(refused)?;
+                if self.batch > 1 {
+                    import::takes_batch(&graph, file, self.batch).map_err(refused)?;
+                }
                 Ok(Model {
                     graph,
                     parameters: Vec::new(),
@@ -162,5 +166,7 @@ mod tests {
         assert_eq!(member.program(), Err("models/scout/scout.pt2".into()), "nobody exported one");
         let error = Member::parse("models/none.onnx", None).unwrap().model().unwrap_err();
         assert!(error.to_string().contains("models/none.onnx"), "{error}");
+        let error = Member::parse("models/scout/scout.onnx:8", None).unwrap().model().unwrap_err();
+        assert!(error.to_string().contains("a batch of 8"), "its file fixes the batch: {error}");
     }
 }

@@ -8,7 +8,7 @@ use super::host::{Elem, Host, shape_of};
 use super::proto::{DimensionProto, GraphProto, TensorTypeProto, ValueInfoProto};
 use super::values::{Deep, Operand};
 use crate::limits::MAX_RANK;
-use crate::planner::graph::Named;
+use crate::planner::graph::{Graph, Named};
 use crate::tensor::{DType, Shape, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -141,6 +141,25 @@ fn static_input(input: &ValueInfoProto, options: &ImportOptions) -> Fallible<(El
         });
     }
     Ok((elem, shape_of(&dims)?))
+}
+
+/// Refuses a batch that no input of an imported graph has taken: all its axes are fixed in the file, to other extents.
+///
+/// # Errors
+/// The graph has inputs, and none has an axis of the extent `batch`.
+pub fn takes_batch(graph: &Graph, path: &Path, batch: u32) -> Result<(), ImportError> {
+    let shape = |named: &Named| graph.value(named.value).shape;
+    let has = |shape: Shape| (0..shape.rank()).any(|axis| shape.dim(axis) == batch);
+    match graph.inputs.first() {
+        Some(first) if !graph.inputs.iter().any(|input| has(shape(input))) => Err(option_error(format!(
+            "a batch of {batch}, but the file fixes all axes of its inputs (`{}` is {}): export the network with a symbolic batch, or \
+             leave the batch out",
+            first.name,
+            shape(first)
+        ))
+        .in_file(path)),
+        _ => Ok(()),
+    }
 }
 
 /// The extent, where the file gives one. Exporters write symbolic axes as names, as nothing, as -1, and as 0 with a name.

@@ -32,6 +32,7 @@ mod values;
 
 pub use error::{ImportError, Kind};
 pub use feed::{Feed, ModelInput, model_inputs, read_tensor};
+pub use inputs::takes_batch;
 
 use crate::limits::MAX_OPERATORS;
 use crate::planner::graph::{Graph, Named, verify};

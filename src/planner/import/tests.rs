@@ -435,6 +435,10 @@ fn symbolic_axes_are_fixed_by_the_options() {
         ..Default::default()
     };
     assert_eq!(output_dims(&import_with(&relu, &shaped("x", &[2, 3])).unwrap()), [2, 3]);
+    let taken = |options: &ImportOptions, batch| takes_batch(&import_with(&relu, options).unwrap(), Path::new("relu.onnx"), batch);
+    assert!(taken(&batch, 5).is_ok());
+    let message = taken(&shaped("x", &[2, 3]), 5).unwrap_err().to_string();
+    assert!(message.contains("a batch of 5") && message.contains("`x`"), "{message}");
     assert!(import_with(&relu, &shaped("x", &[2, 4])).is_err());
     assert!(import_with(&relu, &shaped("z", &[2, 3])).is_err());
 }
