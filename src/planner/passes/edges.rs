@@ -1,8 +1,9 @@
-//! Padding by a constant along one axis becomes a concatenation: what is padded is then made where it is read, and the edges alone
-//! are written besides.
+//! Padding by a constant becomes concatenations, one an axis: what is padded is then made where it is read, and the edges alone are
+//! written besides.
 //!
-//! Windows over volumes are padded by pictures, tokens by one for the class; padding of pictures under windows is none any more
-//! (`fold_pad`), and stays what it is along several axes, whose edges are many.
+//! Windows over volumes are padded by pictures, tokens by one for the class, pictures by rows and columns until windows of attention
+//! fit, or before a maximum by what is no element of it. Padding under a convolution is none any more (`fold_pad`), and padding with
+//! many edges beside few elements stays what it is.
 
 use super::rewrite::{Index, at_each_node};
 use crate::planner::graph::{Graph, Node, Op, ViewOp};
@@ -11,20 +12,26 @@ use crate::tensor::{DType, Data, Shape, Tensor};
 use half::f16;
 use std::sync::Arc;
 
-/// Elements of a padded value from on which the edges' own launches are worth it.
-const LARGE: u64 = 1 << 16;
+/// Elements of a padded value from on which the edges' own launches are worth it: of two edges at the most, and of more.
+const LARGE: [u64; 2] = [1 << 16, 1 << 19];
+/// Most edges.
+const EDGES: usize = 4;
 
 pub fn run(graph: &mut Graph) {
     at_each_node(graph, find, apply);
 }
 
-/// A padding along one axis.
+/// A padding.
 struct Found {
     pad: usize,
-    axis: usize,
-    before: u32,
-    behind: u32,
+    sides: Vec<Sides>,
     value: Tensor,
+}
+
+/// What an axis gets before its elements and behind them, not both 0.
+struct Sides {
+    axis: usize,
+    extents: [u32; 2],
 }
 
 fn find(graph: &Graph, index: &Index, pad: usize) -> Option<Found> {
@@ -36,49 +43,58 @@ fn find(graph: &Graph, index: &Index, pad: usize) -> Option<Found> {
     // What the network is given lies where its host writes it.
     index.producers[node.inputs[0].index()]?;
     let [inner, outer] = [node.inputs[0], node.outputs[0]].map(|v| graph.value(v).shape);
-    let mut axes = (0..inner.rank()).filter(|&a| begin[a] != 0 || inner.dim(a) != outer.dim(a));
-    let (Some(axis), None) = (axes.next(), axes.next()) else {
-        return None;
-    };
-    let before = u32::try_from(begin[axis]).ok()?;
-    let behind = outer.dim(axis).checked_sub(before.checked_add(inner.dim(axis))?)?;
+    let mut sides = Vec::new();
+    for axis in 0..inner.rank() {
+        let before = u32::try_from(begin[axis]).ok()?;
+        let behind = outer.dim(axis).checked_sub(before.checked_add(inner.dim(axis))?)?;
+        if before > 0 || behind > 0 {
+            let extents = [before, behind];
+            sides.push(Sides { axis, extents });
+        }
+    }
     let value = match graph.value(node.outputs[0]).dtype {
         DType::F32 => Tensor::new(Shape::SCALAR, Data::F32(vec![value.0])),
         DType::F16 => Tensor::from_bytes(DType::F16, Shape::SCALAR, &f16::from_f32(value.0).to_le_bytes()),
         _ => None,
     }?;
-    (inner.elements() > 0 && outer.elements() >= LARGE).then_some(Found {
-        pad,
-        axis,
-        before,
-        behind,
-        value,
-    })
+    let edges = sides.iter().flat_map(|s| s.extents).filter(|&e| e > 0).count();
+    let large = LARGE[usize::from(edges > 2)];
+    let worth = (1..=EDGES).contains(&edges) && inner.elements() > 0 && outer.elements() >= large;
+    worth.then_some(Found { pad, sides, value })
 }
 
 fn apply(graph: &mut Graph, found: Found) {
-    let Found { pad, axis, .. } = found;
-    let name = graph.nodes[pad].name.clone();
-    let inner = graph.nodes[pad].inputs[0];
-    let value = graph.add_constant(format!("{name}.value"), Arc::new(found.value));
-    let (mut nodes, mut edges) = (Vec::new(), Vec::new());
-    for (edge, extent) in [("before", found.before), ("behind", found.behind)] {
-        let shape = graph.value(inner).shape.with_dim(axis, extent);
-        let Some(shape) = shape.filter(|_| extent > 0) else {
-            edges.push(None);
-            continue;
+    let Found { pad, sides, value } = found;
+    let Node { name, inputs, outputs, .. } = graph.nodes[pad].clone();
+    let (mut inner, padded) = (inputs[0], outputs[0]);
+    let value = graph.add_constant(format!("{name}.value"), Arc::new(value));
+    let mut nodes = Vec::new();
+    for (at, Sides { axis, extents }) in sides.iter().enumerate() {
+        let (dtype, shape) = (graph.value(inner).dtype, graph.value(inner).shape);
+        let mut side = |edge: &str, extent: u32, graph: &mut Graph| {
+            let shape = shape.with_dim(*axis, extent).filter(|_| extent > 0)?;
+            let name = format!("{name}.{edge}{axis}");
+            let output = graph.add_value(name.clone(), dtype, shape);
+            nodes.push(Node {
+                name,
+                op: Op::View(ViewOp::Broadcast),
+                inputs: vec![value],
+                outputs: vec![output],
+            });
+            Some(output)
         };
-        let output = graph.add_value(format!("{name}.{edge}"), graph.value(inner).dtype, shape);
+        let [before, behind] = [side("before", extents[0], graph), side("behind", extents[1], graph)];
+        let joined = match shape.with_dim(*axis, shape.dim(*axis) + extents[0] + extents[1]) {
+            Some(wider) if at + 1 < sides.len() => graph.add_value(format!("{name}.{axis}"), dtype, wider),
+            _ => padded,
+        };
         nodes.push(Node {
-            name: format!("{name}.{edge}"),
-            op: Op::View(ViewOp::Broadcast),
-            inputs: vec![value],
-            outputs: vec![output],
+            name: name.clone(),
+            op: Op::Concat { axis: *axis },
+            inputs: [before, Some(inner), behind].into_iter().flatten().collect(),
+            outputs: vec![joined],
         });
-        edges.push(Some(output));
+        inner = joined;
     }
-    let parts = [edges[0], Some(inner), edges[1]];
-    graph.nodes[pad].op = Op::Concat { axis };
-    graph.nodes[pad].inputs = parts.into_iter().flatten().collect();
-    graph.nodes.splice(pad..pad, nodes);
+    graph.nodes.splice(pad..=pad, nodes);
 }

@@ -140,7 +140,7 @@ impl PassSet {
     pub const SHORT_TAILS: PassSet = PassSet(1 << 37);
     /// Squares, spelled as powers, become products.
     pub const SQUARES: PassSet = PassSet(1 << 38);
-    /// Padding by a constant along one axis becomes a concatenation.
+    /// Padding by a constant becomes concatenations.
     pub const EDGES: PassSet = PassSet(1 << 39);
     /// Depthwise convolutions of shares of channels by windows of several sizes become one.
     pub const MIXED: PassSet = PassSet(1 << 40);

@@ -1,9 +1,11 @@
-//! Padding along one axis, which becomes a concatenation, and what stays padding.
+//! Padding, which becomes concatenations, and what stays padding.
 
 use super::*;
 
 /// Of a picture large enough for launches of its edges.
 const LARGE: [u32; 4] = [1, 4, 130, 130];
+/// The same of four edges.
+const LARGER: [u32; 4] = [1, 32, 130, 130];
 
 /// What is padded, as of a function or of the network itself, by so many elements before and behind along each axis.
 fn edges(x: [u32; 4], made: bool, before: [i32; 4], behind: [u32; 4], value: f32) -> (Graph, Tensor) {
@@ -21,14 +23,17 @@ fn edges(x: [u32; 4], made: bool, before: [i32; 4], behind: [u32; 4], value: f32
 }
 
 #[test]
-fn padding_along_one_axis_becomes_a_concatenation() {
+fn padding_becomes_concatenations() {
     let cases = [
         ([0, 1, 0, 0], [0, 2, 0, 0], 0.0),
         ([0, 0, 3, 0], [0; 4], -2.5),
         ([0; 4], [2, 0, 0, 0], f32::NEG_INFINITY),
+        ([0; 4], [0, 0, 1, 3], 1.0),
+        ([0, 0, 2, 1], [0, 0, 1, 3], 1.0),
     ];
     for (before, behind, value) in cases {
-        let (graph, input) = edges(LARGE, true, before, behind, value);
+        let shape = if before[3] > 0 { LARGER } else { LARGE };
+        let (graph, input) = edges(shape, true, before, behind, value);
         let inputs = [input];
         let expected = evaluate(&graph, &inputs);
         let passed = run(graph, PassSet::EDGES).unwrap();
@@ -44,7 +49,11 @@ fn other_padding_stays() {
         passed.nodes.iter().any(|n| matches!(n.op, Op::Primitive(Primitive::Pad { .. })))
     };
     assert!(stays(edges(LARGE, false, [0, 1, 0, 0], [0; 4], 0.0)), "of an input");
-    assert!(stays(edges(LARGE, true, [0, 0, 1, 1], [0; 4], 0.0)), "along two axes");
+    assert!(
+        stays(edges(LARGE, true, [0, 0, 1, 1], [0, 0, 1, 1], 0.0)),
+        "of four edges and few elements"
+    );
+    assert!(stays(edges(LARGER, true, [0, 1, 1, 1], [0, 0, 1, 1], 0.0)), "of five edges");
     assert!(stays(edges(LARGE, true, [0, -1, 0, 0], [0, 2, 0, 0], 0.0)), "cropping");
     assert!(stays(edges([1, 4, 6, 6], true, [0, 1, 0, 0], [0; 4], 0.0)), "of few elements");
 }
