@@ -1,10 +1,14 @@
-//! Convolutions and pools over volumes, `[N, C, D, H, W]`, and the functions around them become those of pictures, one a slice:
-//! `[D N, C, H, W]`, which is what fast kernels take.
+//! Convolutions, transposed ones, pools and resizes over volumes, `[N, C, D, H, W]`, and the functions around them become those of
+//! pictures, one a slice: `[D N, C, H, W]`, which is what fast kernels take.
 //!
 //! A window that is several slices deep is a convolution of pictures for each of them, and the sum of these: what a step of depth
 //! apart lies in memory is a view, and the sums are made as the products are stored. The same products are summed in another order.
 
+mod resized;
+mod transposed;
+
 use super::drop_dead;
+use super::rewrite::Index;
 use crate::limits::MAX_RANK;
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::planner::strided;
@@ -18,15 +22,15 @@ const DEPTH_FIRST: [usize; 5] = [2, 0, 1, 3, 4];
 const DEPTH_THIRD: [usize; 5] = [1, 2, 0, 3, 4];
 
 pub fn run(graph: &mut Graph) {
-    let windows =
-        |n: &Node| matches!(&n.op, Op::Primitive(Primitive::Conv { window, .. } | Primitive::Pool { window, .. }) if window.axes == 3);
-    if !graph.nodes.iter().any(windows) {
+    if !graph.nodes.iter().any(|n| is_over_volumes(graph, n)) {
         return;
     }
     let producers = strided::producers(graph);
     let constants: Vec<Option<Tensor>> = graph.nodes.iter().map(|node| weights(graph, &producers, node)).collect();
     let mut work = Work {
         pictures: BTreeMap::new(),
+        phases: BTreeMap::new(),
+        uses: Index::of(graph).uses,
         nodes: Vec::with_capacity(graph.nodes.len()),
     };
     for (node, weights) in std::mem::take(&mut graph.nodes).into_iter().zip(constants) {
@@ -38,10 +42,21 @@ pub fn run(graph: &mut Graph) {
     drop_dead::run(graph);
 }
 
+/// True for what makes volumes of volumes by more than functions of single elements.
+fn is_over_volumes(graph: &Graph, node: &Node) -> bool {
+    match &node.op {
+        Op::Primitive(Primitive::Conv { window, .. } | Primitive::ConvTranspose { window, .. } | Primitive::Pool { window, .. }) => {
+            window.axes == 3
+        }
+        Op::Primitive(Primitive::Resize(_)) => graph.value(node.outputs[0]).shape.rank() == 5,
+        _ => false,
+    }
+}
+
 /// The weights of a convolution over volumes, if they are constant.
 fn weights(graph: &Graph, producers: &[Option<usize>], node: &Node) -> Option<Tensor> {
     match &node.op {
-        Op::Primitive(Primitive::Conv { window, .. }) if window.axes == 3 => {
+        Op::Primitive(Primitive::Conv { window, .. } | Primitive::ConvTranspose { window, .. }) if window.axes == 3 => {
             let (tensor, at) = strided::constant(graph, producers, *node.inputs.get(1)?)?;
             strided::gather(&tensor, &at)
         }
@@ -53,7 +68,28 @@ fn weights(graph: &Graph, producers: &[Option<usize>], node: &Node) -> Option<Te
 struct Work {
     /// Volumes that are there as pictures too.
     pictures: BTreeMap<ValueId, ValueId>,
+    /// Volumes whose pictures are those of several values in turn.
+    phases: BTreeMap<ValueId, Vec<ValueId>>,
+    /// How often each value of the graph as it was is read.
+    uses: Vec<u32>,
     nodes: Vec<Node>,
+}
+
+/// Which slices of a volume are met: from one on, every so many.
+#[derive(Clone, Copy)]
+struct Met {
+    first: i64,
+    step: u32,
+}
+
+impl Met {
+    /// What a slice of a window meets.
+    fn by(window: &Window, slice: u32) -> Met {
+        Met {
+            first: i64::from(slice) * i64::from(window.dilation[0]),
+            step: window.stride[0],
+        }
+    }
 }
 
 /// A window over pictures: what is left of one over volumes without its depth.
@@ -96,6 +132,18 @@ impl Work {
                     frames,
                 )
             }
+            Primitive::ConvTranspose { window, groups } if window.axes == 3 => {
+                let parts = self.transposed(graph, node, (window, groups), weights?, frames)?;
+                self.interleaved(graph, node, parts, frames)?
+            }
+            Primitive::Resize(resize) => match self.resized(graph, node, resize)? {
+                resized::Made::Pictures(pictures) => pictures,
+                resized::Made::Volume => return Some(()),
+            },
+            Primitive::Unary(_) | Primitive::Binary(_) if self.is_phased(graph, node) => {
+                let parts = self.functions(graph, node)?;
+                self.interleaved(graph, node, parts, frames)?
+            }
             Primitive::Unary(_) | Primitive::Binary(_) if known => {
                 let inputs: Vec<ValueId> = node.inputs.iter().map(|v| self.enter(graph, *v)).collect::<Option<_>>()?;
                 self.node(graph, &node.name, node.op.clone(), inputs, frames)
@@ -128,11 +176,13 @@ impl Work {
         let x = node.inputs[0];
         let samples = graph.value(x).shape.dim(0);
         let volume = self.enter(graph, x)?;
-        let volume = self.padded(graph, &node.name, volume, (&window, samples), 0.0)?;
+        let sides = [window.pad_begin[0], window.pad_end[0]];
+        let volume = self.padded(graph, &node.name, volume, (sides, samples), 0.0)?;
         let mut sum = None;
         for (slice, weights) in slices.into_iter().enumerate() {
             let name = format!("{}.slice{slice}", node.name);
-            let pictures = self.step(graph, &name, volume, (window, slice as u32), samples, frames.dim(0) / samples)?;
+            let met = Met::by(&window, slice as u32);
+            let pictures = self.step(graph, &name, volume, met, samples, frames.dim(0) / samples)?;
             let mut inputs = vec![pictures, graph.add_constant(format!("{name}.weights"), Arc::new(weights))];
             inputs.extend(node.inputs.get(2).filter(|_| slice == 0));
             let convolution = Op::Primitive(Primitive::Conv {
@@ -170,13 +220,13 @@ impl Work {
         );
         // Rounded up, the last windows reach behind the padding.
         let reach = (frames.dim(0) / samples - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1;
-        let mut padding = window;
-        padding.pad_end[0] = reach.saturating_sub(depth + window.pad_begin[0]);
-        let pooled = self.padded(graph, &node.name, pooled, (&padding, samples), f32::NEG_INFINITY)?;
+        let sides = [window.pad_begin[0], reach.saturating_sub(depth + window.pad_begin[0])];
+        let pooled = self.padded(graph, &node.name, pooled, (sides, samples), f32::NEG_INFINITY)?;
         let mut most = None;
         for slice in 0..window.kernel[0] {
             let name = format!("{}.slice{slice}", node.name);
-            let part = self.step(graph, &name, pooled, (window, slice), samples, frames.dim(0) / samples)?;
+            let met = Met::by(&window, slice);
+            let part = self.step(graph, &name, pooled, met, samples, frames.dim(0) / samples)?;
             most = Some(match most {
                 Some(most) => {
                     let max = Op::Primitive(Primitive::Binary(Binary::Max));
@@ -188,21 +238,13 @@ impl Work {
         most
     }
 
-    /// The pictures that a slice of a window meets, for each of `depth` outputs.
-    fn step(
-        &mut self,
-        graph: &mut Graph,
-        name: &str,
-        pictures: ValueId,
-        (window, slice): (Window, u32),
-        samples: u32,
-        depth: u32,
-    ) -> Option<ValueId> {
+    /// Pictures a step of depth apart, of `depth` slices.
+    fn step(&mut self, graph: &mut Graph, name: &str, pictures: ValueId, met: Met, samples: u32, depth: u32) -> Option<ValueId> {
         let shape = graph.value(pictures).shape;
         let &[all, channels, height, width] = shape.dims() else {
             return None;
         };
-        if window.kernel[0] == 1 && depth * samples == all {
+        if met.first == 0 && depth * samples == all {
             return Some(pictures);
         }
         let with = |depth: u32| Shape::new(&[depth, samples, channels, height, width]);
@@ -214,8 +256,8 @@ impl Work {
             with(all / samples)?,
         );
         let (mut start, mut step) = (vec![0; 5], vec![1; 5]);
-        start[0] = i64::from(slice) * i64::from(window.dilation[0]);
-        step[0] = if depth > 1 { i64::from(window.stride[0]) } else { 1 };
+        start[0] = met.first;
+        step[0] = if depth > 1 { i64::from(met.step) } else { 1 };
         let met = self.node(
             graph,
             &format!("{name}.met"),
@@ -227,11 +269,11 @@ impl Work {
         Some(self.node(graph, &format!("{name}.joined"), Op::View(ViewOp::Reshape), vec![met], joined))
     }
 
-    /// Pictures with those of one `value` before and behind them that the window takes for padding along the depth of so many samples.
-    fn padded(&mut self, graph: &mut Graph, name: &str, pictures: ValueId, window: (&Window, u32), value: f32) -> Option<ValueId> {
-        let (window, samples) = window;
+    /// Pictures with so many slices of one `value` before and behind them, along the depth of so many samples.
+    fn padded(&mut self, graph: &mut Graph, name: &str, pictures: ValueId, sides: ([u32; 2], u32), value: f32) -> Option<ValueId> {
+        let ([before, behind], samples) = sides;
         let shape = graph.value(pictures).shape;
-        let [before, behind] = [window.pad_begin[0].checked_mul(samples)?, window.pad_end[0].checked_mul(samples)?];
+        let [before, behind] = [before.checked_mul(samples)?, behind.checked_mul(samples)?];
         if before == 0 && behind == 0 {
             return Some(pictures);
         }
@@ -278,7 +320,7 @@ fn turned(perm: [usize; 5]) -> Op {
     Op::View(ViewOp::Transpose { perm: perm.to_vec() })
 }
 
-/// Weights `[O, C, D, H, W]` as those of pictures, one for each slice.
+/// Weights `[O, C, D, H, W]`, or transposed ones, `[C, O, D, H, W]`, as those of pictures, one for each slice.
 fn slices_of(weights: &Tensor) -> Option<Vec<Tensor>> {
     let &[outputs, channels, depth, rows, columns] = weights.shape().dims() else {
         return None;

@@ -5,8 +5,8 @@ use super::oracle::{close, compile, evaluate, run};
 use crate::planner::CompileOptions;
 use crate::planner::graph::{Graph, Op, ValueId};
 use crate::planner::passes::{self, PassSet};
-use crate::primitive::{Binary, PoolKind, Primitive, Unary, Window};
-use crate::tensor::Tensor;
+use crate::primitive::{Binary, Coordinates, Nearest, PoolKind, Primitive, Resize, ResizeMode, Scalar, Unary, Window};
+use crate::tensor::{Shape, Tensor};
 
 /// A convolution with a bias.
 fn convolution(net: &mut Net, draw: &mut Draw, x: ValueId, outputs: u32, window: Window, groups: u32) -> ValueId {
@@ -91,4 +91,192 @@ fn windows_over_volumes_become_those_of_pictures() {
         let found = run(&compiled, std::slice::from_ref(&inputs), 2);
         close(&found[0], &expected, 1e-5, "compiled");
     }
+}
+
+/// Extents of a transposed window's result, with so much beside the last whole one.
+fn stretched(window: &Window, extents: [u32; 3], beyond: [u32; 3]) -> [u32; 3] {
+    [0, 1, 2].map(|a| {
+        let whole = (extents[a] - 1) * window.stride[a] + window.reach(a).unwrap() + beyond[a];
+        whole - window.pad_begin[a] - window.pad_end[a]
+    })
+}
+
+/// A transposed convolution with a bias, and perhaps functions behind it: of itself, and of it and something that is as large.
+fn transposed(samples: u32, window: Window, groups: u32, beyond: [u32; 3], functions: bool) -> (Graph, Vec<Tensor>) {
+    let (mut net, mut draw) = (Net::default(), Draw::new(7));
+    let extents = [4, 3, 5];
+    let dims = [samples, 4, extents[0], extents[1], extents[2]];
+    let x = net.input(&dims);
+    let [depth, rows, columns] = window.kernel;
+    let weights = net.constant(draw.tensor(&[4, 6 / groups, depth, rows, columns]));
+    let bias = net.constant(draw.tensor(&[6]));
+    let [depth, rows, columns] = stretched(&window, extents, beyond);
+    let out = [samples, 6, depth, rows, columns];
+    let mut inputs = vec![draw.tensor(&dims)];
+    let mut y = net.node(
+        Op::Primitive(Primitive::ConvTranspose { window, groups }),
+        &[x, weights, bias],
+        &out,
+    );
+    if functions {
+        let other = net.input(&out);
+        inputs.push(draw.tensor(&out));
+        let scale = net.constant(draw.tensor(&[6, 1, 1, 1]));
+        y = net.binary(Binary::Mul, y, scale);
+        y = net.binary(Binary::Add, other, y);
+        y = net.unary(Unary::Relu, y);
+        let last = convolution(&mut net, &mut draw, y, 4, padded([3, 3, 3]), 1);
+        net.output(last);
+    }
+    net.output(y);
+    (net.graph, inputs)
+}
+
+/// Kernel, stride, padding, dilation of each axis alike, and what the result has besides.
+const TRANSPOSED: [([u32; 3], [u32; 3], [u32; 3], u32, [u32; 3]); 10] = [
+    ([3, 3, 3], [2, 2, 2], [1, 1, 1], 1, [1, 1, 1]),
+    ([3, 3, 3], [2, 2, 2], [1, 1, 1], 1, [0, 0, 0]),
+    ([4, 4, 4], [2, 2, 2], [1, 1, 1], 1, [0, 0, 0]),
+    ([2, 2, 2], [2, 2, 2], [0, 0, 0], 1, [0, 0, 0]),
+    ([3, 3, 3], [1, 1, 1], [1, 1, 1], 1, [0, 0, 0]),
+    ([3, 3, 3], [3, 2, 1], [0, 1, 2], 1, [2, 0, 0]),
+    ([5, 3, 3], [2, 2, 2], [2, 1, 1], 1, [1, 1, 0]),
+    ([1, 4, 4], [1, 2, 2], [0, 1, 1], 1, [0, 0, 0]),
+    ([5, 2, 2], [3, 1, 2], [4, 0, 1], 2, [1, 0, 1]),
+    ([4, 1, 3], [2, 1, 1], [3, 0, 1], 1, [1, 0, 0]),
+];
+
+#[test]
+fn transposed_convolutions_over_volumes_become_those_of_pictures() {
+    for (number, (kernel, stride, pad, dilation, beyond)) in TRANSPOSED.into_iter().enumerate() {
+        let mut window = Window::new(&kernel);
+        (window.stride, window.dilation) = (stride, [dilation; 3]);
+        (window.pad_begin, window.pad_end) = (pad, pad);
+        for (samples, groups, functions) in [(1, 1, false), (1, 2, true), (2, 1, true), (1, 1, true)] {
+            let (graph, inputs) = transposed(samples, window, groups, beyond, functions);
+            let expected = evaluate(&graph, &inputs);
+            let case = format!("case {number}, {samples} samples, {groups} groups, functions {functions}");
+            for set in [PassSet::LINES, PassSet::ALL] {
+                let passed = passes::run(graph.clone(), set).unwrap();
+                close(&evaluate(&passed, &inputs), &expected, 1e-5, &format!("{case}, passes {set:?}"));
+                let deep = |op: &Op| matches!(op, Op::Primitive(Primitive::ConvTranspose { window, .. }) if window.axes == 3);
+                assert!(!passed.nodes.iter().any(|n| deep(&n.op)), "{case}");
+            }
+            let compiled = compile(std::slice::from_ref(&graph), &CompileOptions::default());
+            let found = run(&compiled, std::slice::from_ref(&inputs), 2);
+            close(&found[0], &expected, 1e-5, &case);
+        }
+    }
+}
+
+#[test]
+fn functions_of_transposed_convolutions_follow_each_phase() {
+    let mut window = Window::new(&[3, 3, 3]);
+    (window.stride, window.pad_begin, window.pad_end) = ([2; 3], [1; 3], [1; 3]);
+    let (graph, _) = transposed(1, window, 1, [1; 3], true);
+    let passed = passes::run(graph, PassSet::ALL).unwrap();
+    let relus = passed.nodes.iter().filter(|n| n.op == Op::Primitive(Primitive::Unary(Unary::Relu)));
+    let shapes: Vec<Vec<u32>> = relus.map(|n| passed.value(n.outputs[0]).shape.dims().to_vec()).collect();
+    assert_eq!(shapes, [[4, 6, 6, 10]; 2], "half of the slices each");
+}
+
+#[test]
+fn phases_that_meet_nothing_stay_in_the_volume() {
+    let mut window = Window::new(&[1, 3, 3]);
+    window.stride = [2; 3];
+    let (graph, inputs) = transposed(1, window, 1, [0; 3], true);
+    let expected = evaluate(&graph, &inputs);
+    let passed = passes::run(graph, PassSet::ALL).unwrap();
+    close(&evaluate(&passed, &inputs), &expected, 1e-5, "a window thinner than its step");
+}
+
+/// A resize of a volume, and a function of what it makes.
+fn resized(from: [u32; 5], to: [u32; 3], mode: ResizeMode, coordinates: Coordinates) -> (Graph, Vec<Tensor>) {
+    let (mut net, mut draw) = (Net::default(), Draw::new(9));
+    let x = net.input(&from);
+    let x = convolution(&mut net, &mut draw, x, from[1], padded([3, 1, 1]), 1);
+    let mut scales = [Scalar(1.0); crate::limits::MAX_RANK];
+    for axis in 0..3 {
+        scales[axis + 2] = Scalar((f64::from(to[axis]) / f64::from(from[axis + 2])) as f32);
+    }
+    let out = [from[0], from[1], to[0], to[1], to[2]];
+    let resize = Resize { mode, coordinates, scales };
+    let y = net.node(Op::Primitive(Primitive::Resize(resize)), &[x], &out);
+    net.output(y);
+    let shares = net.node(Op::Primitive(Primitive::Softmax { axis: 2 }), &[y], &out);
+    net.output(shares);
+    let y = net.unary(Unary::Relu, y);
+    let last = convolution(&mut net, &mut draw, y, 2, padded([3, 3, 3]), 1);
+    net.output(last);
+    (net.graph, vec![draw.tensor(&from)])
+}
+
+#[test]
+fn resizes_of_volumes_become_those_of_pictures() {
+    let shapes = [
+        ([1, 1, 4, 3, 5], [16, 12, 20]),
+        ([2, 1, 4, 3, 5], [8, 6, 11]),
+        ([1, 1, 4, 3, 5], [9, 7, 10]),
+        ([2, 3, 4, 3, 5], [8, 6, 10]),
+        ([1, 3, 4, 3, 5], [4, 6, 10]),
+        ([1, 3, 4, 3, 5], [7, 3, 5]),
+        ([1, 2, 8, 6, 10], [4, 3, 4]),
+        ([1, 1, 8, 6, 10], [16, 2, 3]),
+    ];
+    let modes = [
+        ResizeMode::Linear { antialias: false },
+        ResizeMode::Linear { antialias: true },
+        ResizeMode::LinearInside,
+        ResizeMode::Nearest(Nearest::Floor),
+        ResizeMode::Cubic {
+            coefficient: Scalar(-0.75),
+            exclude_outside: true,
+            antialias: false,
+        },
+    ];
+    let rules = [
+        Coordinates::HalfPixel,
+        Coordinates::PytorchHalfPixel,
+        Coordinates::AlignCorners,
+        Coordinates::Asymmetric,
+    ];
+    for (from, to) in shapes {
+        for mode in modes {
+            for coordinates in rules {
+                let (graph, inputs) = resized(from, to, mode, coordinates);
+                let expected = evaluate(&graph, &inputs);
+                let case = format!("{from:?} to {to:?}, {mode:?}, {coordinates:?}");
+                for set in [PassSet::LINES, PassSet::ALL] {
+                    let passed = passes::run(graph.clone(), set).unwrap();
+                    close(&evaluate(&passed, &inputs), &expected, 1e-5, &format!("{case}, passes {set:?}"));
+                    let resizes = passed.nodes.iter().filter(|n| matches!(n.op, Op::Primitive(Primitive::Resize(_))));
+                    assert!(resizes.into_iter().all(|n| passed.value(n.outputs[0]).shape.rank() == 4), "{case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn other_resizes_of_volumes_stay() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(9));
+    let dims = [1, 2, 4, 3, 5];
+    let x = net.input(&dims);
+    let mut scales = [Scalar(1.0); crate::limits::MAX_RANK];
+    (scales[1], scales[2]) = (Scalar(2.0), Scalar(2.0));
+    let resize = Resize {
+        mode: ResizeMode::Nearest(Nearest::Floor),
+        coordinates: Coordinates::Asymmetric,
+        scales,
+    };
+    let y = net.node(Op::Primitive(Primitive::Resize(resize)), &[x], &[1, 4, 8, 3, 5]);
+    net.output(y);
+    let inputs = [draw.tensor(&dims)];
+    let expected = evaluate(&net.graph, &inputs);
+    let passed = passes::run(net.graph, PassSet::LINES).unwrap();
+    assert_eq!(evaluate(&passed, &inputs), expected);
+    assert_eq!(
+        passed.value(passed.nodes[0].outputs[0]).shape,
+        Shape::new(&[1, 4, 8, 3, 5]).unwrap()
+    );
 }
