@@ -30,6 +30,7 @@ pub fn run(graph: &mut Graph) {
     let mut work = Work {
         pictures: BTreeMap::new(),
         phases: BTreeMap::new(),
+        sums: BTreeMap::new(),
         uses: Index::of(graph).uses,
         nodes: Vec::with_capacity(graph.nodes.len()),
     };
@@ -70,6 +71,8 @@ struct Work {
     pictures: BTreeMap<ValueId, ValueId>,
     /// Volumes whose pictures are those of several values in turn.
     phases: BTreeMap<ValueId, Vec<ValueId>>,
+    /// Pictures that are sums of products, with these.
+    sums: BTreeMap<ValueId, Vec<ValueId>>,
     /// How often each value of the graph as it was is read.
     uses: Vec<u32>,
     nodes: Vec<Node>,
@@ -146,7 +149,7 @@ impl Work {
             }
             Primitive::Unary(_) | Primitive::Binary(_) if known => {
                 let inputs: Vec<ValueId> = node.inputs.iter().map(|v| self.enter(graph, *v)).collect::<Option<_>>()?;
-                self.node(graph, &node.name, node.op.clone(), inputs, frames)
+                self.function(graph, &node.name, node, inputs, frames)
             }
             _ => return None,
         };
@@ -178,7 +181,7 @@ impl Work {
         let volume = self.enter(graph, x)?;
         let sides = [window.pad_begin[0], window.pad_end[0]];
         let volume = self.padded(graph, &node.name, volume, (sides, samples), 0.0)?;
-        let mut sum = None;
+        let mut products = Vec::with_capacity(slices.len());
         for (slice, weights) in slices.into_iter().enumerate() {
             let name = format!("{}.slice{slice}", node.name);
             let met = Met::by(&window, slice as u32);
@@ -189,16 +192,57 @@ impl Work {
                 window: flat(window),
                 groups,
             });
-            let product = self.node(graph, &name, convolution, inputs, frames);
+            products.push((self.node(graph, &name, convolution, inputs, frames), name));
+        }
+        self.sum(graph, products, frames)
+    }
+
+    /// The sum of products, each by its name.
+    fn sum(&mut self, graph: &mut Graph, products: Vec<(ValueId, String)>, shape: Shape) -> Option<ValueId> {
+        let values: Vec<ValueId> = products.iter().map(|(product, _)| *product).collect();
+        let mut sum = None;
+        for (product, name) in products {
             sum = Some(match sum {
-                Some(sum) => {
-                    let add = Op::Primitive(Primitive::Binary(Binary::Add));
-                    self.node(graph, &format!("{name}.sum"), add, vec![product, sum], frames)
-                }
+                Some(sum) => self.added(graph, &format!("{name}.sum"), [product, sum], shape),
                 None => product,
             });
         }
+        self.sums.insert(sum?, values);
         sum
+    }
+
+    fn added(&mut self, graph: &mut Graph, name: &str, terms: [ValueId; 2], shape: Shape) -> ValueId {
+        let add = Op::Primitive(Primitive::Binary(Binary::Add));
+        self.node(graph, name, add, terms.to_vec(), shape)
+    }
+
+    /// The function that `node` is of volumes, of pictures. What is added to a sum of products that nobody else reads is added to the
+    /// first product: then each product is stored with one addition, which kernels do, and none of them is left for itself.
+    fn function(&mut self, graph: &mut Graph, name: &str, node: &Node, inputs: Vec<ValueId>, shape: Shape) -> ValueId {
+        let alone = |at: usize| self.uses.get(node.inputs[at].index()) == Some(&1);
+        let single = graph.value(node.outputs[0]).single;
+        let sum = (0..inputs.len()).rev().find_map(|at| {
+            let products = self.sums.get(&inputs[at]).filter(|p| p.len() > 1 && alone(at))?;
+            Some((products.clone(), *inputs.get(1 - at)?))
+        });
+        match (&node.op, sum) {
+            (Op::Primitive(Primitive::Binary(Binary::Add)), Some((products, other))) if !single => {
+                let mut sum = other;
+                for (number, &product) in products.iter().enumerate() {
+                    let name = match number + 1 == products.len() {
+                        true => name.to_owned(),
+                        false => format!("{name}.product{number}"),
+                    };
+                    sum = self.added(graph, &name, [product, sum], shape);
+                }
+                sum
+            }
+            _ => {
+                let made = self.node(graph, name, node.op.clone(), inputs, shape);
+                graph.values[made.index()].single = single;
+                made
+            }
+        }
     }
 
     /// The maxima of pictures, then those of slices.

@@ -280,3 +280,33 @@ fn other_resizes_of_volumes_stay() {
         Shape::new(&[1, 4, 8, 3, 5]).unwrap()
     );
 }
+
+#[test]
+fn what_is_added_to_a_sum_of_slices_is_added_to_the_first() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(11));
+    let dims = [1, 4, 5, 6, 8];
+    let (x, other) = (net.input(&dims), net.input(&dims));
+    let y = convolution(&mut net, &mut draw, x, 4, padded([3, 3, 3]), 1);
+    let y = net.binary(Binary::Add, other, y);
+    let y = net.unary(Unary::Relu, y);
+    net.output(y);
+    // Read twice, the sum is there.
+    let both = convolution(&mut net, &mut draw, x, 4, padded([3, 1, 1]), 1);
+    let twice = net.binary(Binary::Add, both, both);
+    net.output(twice);
+    let inputs = [draw.tensor(&dims), draw.tensor(&dims)];
+    let expected = evaluate(&net.graph, &inputs);
+    let passed = passes::run(net.graph, PassSet::LINES).unwrap();
+    close(&evaluate(&passed, &inputs), &expected, 1e-5, "sums");
+    let product = |value: ValueId| {
+        let node = passed.nodes.iter().find(|n| n.outputs.contains(&value));
+        node.is_some_and(|n| matches!(n.op, Op::Primitive(Primitive::Conv { .. })))
+    };
+    let adds = passed
+        .nodes
+        .iter()
+        .filter(|n| n.op == Op::Primitive(Primitive::Binary(Binary::Add)));
+    let with_product: Vec<bool> = adds.map(|n| n.inputs.iter().any(|v| product(*v))).collect();
+    // Three products and what is added; three products, and their sum twice.
+    assert_eq!(with_product, [true, true, true, true, true, false]);
+}

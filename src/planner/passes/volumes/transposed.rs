@@ -6,7 +6,7 @@
 
 use super::{Met, Work, flat, slices_of};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
-use crate::primitive::{Binary, Primitive, Window};
+use crate::primitive::{Primitive, Window};
 use crate::tensor::{Shape, Tensor};
 use std::sync::Arc;
 
@@ -68,27 +68,20 @@ impl Work {
             .collect();
         let mut parts = Vec::with_capacity(phases.len());
         for (phase, taps) in phases.iter().enumerate() {
-            let mut sum: Option<ValueId> = None;
+            let mut products: Vec<(ValueId, String)> = Vec::with_capacity(taps.len());
             for Tap { slice, lands } in taps {
                 let name = format!("{}.phase{phase}.slice{slice}", node.name);
                 let first = lands + before;
                 let met = self.step(graph, &name, pictures, Met { first, step: 1 }, samples, each)?;
                 let mut inputs = vec![met, *weights.get(*slice)?];
-                inputs.extend(node.inputs.get(2).filter(|_| sum.is_none()));
+                inputs.extend(node.inputs.get(2).filter(|_| products.is_empty()));
                 let convolution = Primitive::ConvTranspose {
                     window: flat(window),
                     groups,
                 };
-                let product = self.node(graph, &name, Op::Primitive(convolution), inputs, made);
-                sum = Some(match sum {
-                    Some(sum) => {
-                        let add = Op::Primitive(Primitive::Binary(Binary::Add));
-                        self.node(graph, &format!("{name}.sum"), add, vec![product, sum], made)
-                    }
-                    None => product,
-                });
+                products.push((self.node(graph, &name, Op::Primitive(convolution), inputs, made), name));
             }
-            parts.push(sum?);
+            parts.push(self.sum(graph, products, made)?);
         }
         Some(parts)
     }
@@ -163,9 +156,7 @@ impl Work {
                     }
                 });
             }
-            let function = self.node(graph, &name, node.op.clone(), inputs, made);
-            graph.values[function.index()].single = graph.value(node.outputs[0]).single;
-            Some(function)
+            Some(self.function(graph, &name, node, inputs, made))
         };
         (0..parts.len()).map(function).collect()
     }
