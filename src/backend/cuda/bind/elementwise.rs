@@ -21,14 +21,18 @@ const WIDE: i64 = 16;
 const NEAR: usize = 3;
 /// The kernels of several runs a thread, along [`NEAR`] axes: how many runs, and from how many blocks of them for each multiprocessor on.
 const SEVERAL: [(&str, u32, u32); 3] = [("elementwise_fours", 4, 4), ("elementwise_pairs", 2, 1), ("elementwise_ones", 1, 0)];
-/// The kernel where more axes are left, and its runs a thread.
-const FAR: (&str, u32) = ("elementwise_far_pairs", 2);
+/// The same where more axes are left.
+const FAR: [(&str, u32, u32); 2] = [("elementwise_far_pairs", 2, 1), ("elementwise_far_ones", 1, 0)];
 /// The kernels of which there are short ones for brief chains, and those.
-const BRIEF: [(&str, &str); 3] = [
+const BRIEF: [(&str, &str); 5] = [
     ("elementwise", "elementwise_brief"),
     ("elementwise_ones", "elementwise_brief_ones"),
     ("elementwise_pairs", "elementwise_brief_pairs"),
+    ("elementwise_far_ones", "elementwise_brief_far_ones"),
+    ("elementwise_far_pairs", "elementwise_brief_far_pairs"),
 ];
+/// The stride along axis 0, in the kernels of several runs, of a tensor whose pairs of neighbours are changed round.
+const SWAPPED: i64 = -1;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -125,21 +129,23 @@ impl Kernel for Elementwise {
         {
             return Ok(vec![launch]);
         }
+        let swapped = swap_pairs(&params, &extents);
         let group = together(&params, &extents);
-        let alike = group == 0 && lie_alike(&mut params, &extents);
+        let alike = swapped.is_some() || group == 0 && lie_alike(&mut params, &extents);
+        if let Some(swapped) = swapped {
+            (params, extents) = swapped;
+        }
         params.group = group as u32;
         params.length = extents[group];
         extents[group] = extents[group].div_ceil(GROUP);
         params.count = count(extents, "a chunk")?;
         params.extents = extents.map(Divisor::new);
         let near = extents[NEAR..].iter().all(|&e| e == 1);
-        let several = SEVERAL
-            .into_iter()
-            .find(|&(_, _, least)| params.count >= least.saturating_mul(at.multiprocessors * THREADS));
-        let (unit, function, runs) = match several {
-            _ if !alike => ("elementwise", "elementwise", 1),
-            Some((function, runs, _)) if near => ("elementwise_runs", function, runs),
-            _ => ("elementwise_runs", FAR.0, FAR.1),
+        let several: &[_] = if near { &SEVERAL } else { &FAR };
+        let enough = |&&(_, _, least): &&(&str, u32, u32)| params.count >= least.saturating_mul(at.multiprocessors * THREADS);
+        let (unit, function, runs) = match several.iter().find(enough) {
+            Some(&(function, runs, _)) if alike => ("elementwise_runs", function, runs),
+            _ => ("elementwise", "elementwise", 1),
         };
         let short = BRIEF.iter().find(|(long, _)| *long == function && is_brief(&self.operator));
         let function = short.map_or(function, |&(_, short)| short);
@@ -184,6 +190,39 @@ fn turn(params: &mut Params, extents: &mut [u32; MAX_RANK]) -> Result<(), BindEr
     Ok(())
 }
 
+/// The launch of tensors of which some have the neighbours of every pair changed round, as features have that are turned by angles:
+/// pairs along axis 0, which one walks backwards, are joined with what lies behind them, and that one's stride is [`SWAPPED`]. `None`
+/// where no tensor does so, or they do not [lie alike](lie_alike) else.
+fn swap_pairs(params: &Params, extents: &[u32; MAX_RANK]) -> Option<(Params, [u32; MAX_RANK])> {
+    let (mut turned, mut joined) = (*params, *extents);
+    let (mut swapped, mut others) = (Vec::new(), extents[0] == 2);
+    let mut index = 0;
+    every_tensor(&mut turned, |address, size, strides| {
+        if strides[0] == -1 {
+            swapped.push(index);
+            *address = address.wrapping_add_signed(-size);
+            strides[0] = 1;
+        }
+        others &= strides[0] == 1;
+        index += 1;
+    });
+    if !others || swapped.is_empty() {
+        return None;
+    }
+    turn(&mut turned, &mut joined).ok()?;
+    if !lie_alike(&mut turned, &joined) {
+        return None;
+    }
+    index = 0;
+    every_tensor(&mut turned, |_, _, strides| {
+        if swapped.contains(&index) {
+            strides[0] = SWAPPED;
+        }
+        index += 1;
+    });
+    Some((turned, joined))
+}
+
 /// The axis along which a thread's elements lie: the output's innermost, unless the head's first input has neighbours of
 /// another axis side by side.
 fn together(params: &Params, extents: &[u32; MAX_RANK]) -> usize {
@@ -195,16 +234,16 @@ fn together(params: &Params, extents: &[u32; MAX_RANK]) -> usize {
     (1..MAX_RANK).find(dense).unwrap_or(0)
 }
 
-/// Whether every tensor has its runs along axis 0 on 16 bytes, or repeats an element along it, and numbers its elements from 0 on in
-/// 31 bits.
+/// Whether every tensor has its runs along axis 0 on 16 bytes, or repeats an element along it, and numbers its elements, in either
+/// direction, in 31 bits.
 fn lie_alike(params: &mut Params, extents: &[u32; MAX_RANK]) -> bool {
     let mut all = extents[0].is_multiple_of(GROUP) && params.y.strides[0] == 1;
     every_tensor(params, |address, size, strides| {
         let reach = |axis: usize| i64::from(extents[axis] - 1).checked_mul(strides[axis]);
-        let last = (0..MAX_RANK).try_fold(0i64, |sum, axis| sum.checked_add(reach(axis)?));
+        let span = (0..MAX_RANK).try_fold(0i64, |sum, axis| sum.checked_add(reach(axis)?.checked_abs()?));
         let wide = |axis: usize| extents[axis] == 1 || (strides[axis] * size) % WIDE == 0;
         let runs = strides[0] == 0 || strides[0] == 1 && address.is_multiple_of(WIDE as u64) && (1..MAX_RANK).all(wide);
-        all &= runs && strides.iter().all(|&s| s >= 0) && last.is_some_and(|last| last <= i64::from(i32::MAX));
+        all &= runs && span.is_some_and(|span| span <= i64::from(i32::MAX));
     });
     all
 }
@@ -229,11 +268,40 @@ mod tests {
         assert!(!alike((1 << 16) + 2, [1, 64, 256, 0, 0, 0], extents));
         assert!(!alike(1 << 16, [1, 68, 272, 0, 0, 0], extents));
         assert!(!alike(1 << 16, [4, 64, 256, 0, 0, 0], extents));
-        assert!(!alike(1 << 16, [1, -64, 256, 0, 0, 0], extents));
+        assert!(alike(1 << 16, [1, -64, 256, 0, 0, 0], extents), "backwards along axis 1");
+        assert!(!alike(1 << 16, [-1, 64, 256, 0, 0, 0], extents));
         assert!(!alike(1 << 16, [1, 64, 1 << 31, 0, 0, 0], extents));
         assert!(!alike(1 << 16, [1, 64, 256, 0, 0, 0], [60, 4, 2, 1, 1, 1]));
         assert!(alike(1 << 16, [1, 64, 256, 512, 0, 0], [64, 4, 2, 2, 1, 1]), "more axes");
         assert!(!alike(1 << 16, [1, 64, 256, 513, 0, 0], [64, 4, 2, 2, 1, 1]));
+    }
+
+    #[test]
+    fn pairs_that_are_changed_round_are_runs_too() {
+        let swapped = |partner: u64, strides: [i64; MAX_RANK], extents: [u32; MAX_RANK]| {
+            let mut params = Params::zeroed();
+            (params.y.address, params.y.dtype, params.y.strides) = (1 << 20, 1, [1, 2, 64, 0, 0, 0]);
+            (params.head.a.address, params.head.a.dtype, params.head.a.strides) = (1 << 16, 1, [1, 2, 192, 0, 0, 0]);
+            (params.head.b.address, params.head.b.dtype, params.head.b.strides) = (partner, 1, strides);
+            (params.head.a.source, params.head.b.source) = (FROM_MEMORY, FROM_MEMORY);
+            let found = swap_pairs(&params, &extents);
+            found.map(|(p, e)| (p.head.b.address, p.head.a.strides, p.head.b.strides, e))
+        };
+        let extents = [2, 32, 5, 1, 1, 1];
+        let found = swapped((1 << 16) + 2, [-1, 2, 192, 0, 0, 0], extents);
+        assert_eq!(
+            found,
+            Some((1 << 16, [1, 192, 0, 0, 0, 0], [SWAPPED, 192, 0, 0, 0, 0], [64, 5, 1, 1, 1, 1]))
+        );
+        assert_eq!(swapped(1 << 16, [1, 2, 192, 0, 0, 0], extents), None, "nothing is changed round");
+        assert_eq!(swapped((1 << 16) + 4, [-1, 2, 192, 0, 0, 0], extents), None, "between 16 bytes");
+        assert_eq!(
+            swapped((1 << 16) + 2, [-1, 2, 192, 0, 0, 0], [2, 30, 5, 1, 1, 1]),
+            None,
+            "no whole runs"
+        );
+        assert_eq!(swapped((1 << 16) + 2, [-1, 4, 192, 0, 0, 0], extents), None, "pairs apart");
+        assert_eq!(swapped((1 << 16) + 4, [-1, 3, 96, 0, 0, 0], [3, 32, 5, 1, 1, 1]), None, "no pairs");
     }
 
     #[test]

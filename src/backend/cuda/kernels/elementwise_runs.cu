@@ -2,8 +2,8 @@
 // thread, so that what a call is and where its operands lie is looked up once for all of them.
 //
 // The host joins axes as for elementwise.cu, whose struct this is. It launches these kernels where eight neighbours along axis 0 lie on
-// 16 bytes in every tensor that does not repeat them, and elements are numbered in 31 bits; the one named `far` where more than three
-// axes are left.
+// 16 bytes in every tensor that does not repeat them, and elements are numbered in 31 bits; those named `far` where more than three
+// axes are left. A stride of -1 along axis 0 says that a tensor has the two neighbours of every pair changed round.
 #include "chain.cuh"
 #include "divide.cuh"
 #include "elementwise.cuh"
@@ -21,11 +21,11 @@ struct Places {
 };
 
 template <u32 RUNS, u32 AXES>
-__device__ __forceinline__ u32 place_of(const i64 (&strides)[MAX_RANK], const Places<RUNS, AXES>& places, u32 run) {
-    u32 element = 0;
+__device__ __forceinline__ i32 place_of(const i64 (&strides)[MAX_RANK], const Places<RUNS, AXES>& places, u32 run) {
+    u32 element = strides[0] == 0 ? 0 : places.at[run][0];
 #pragma unroll
-    for (u32 axis = 0; axis < AXES; ++axis) element += places.at[run][axis] * static_cast<u32>(strides[axis]);
-    return element;
+    for (u32 axis = 1; axis < AXES; ++axis) element += places.at[run][axis] * static_cast<u32>(strides[axis]);
+    return static_cast<i32>(element);
 }
 
 template <u32 RUNS, u32 AXES>
@@ -34,7 +34,7 @@ __device__ __forceinline__ void load_runs(const TailOperand& o, const Places<RUN
         float one[RUNS];
 #pragma unroll
         for (u32 r = 0; r < RUNS; ++r) {
-            const u32 element = place_of(o.strides, places, r);
+            const i32 element = place_of(o.strides, places, r);
             one[r] = o.dtype == F16 ? half_to_float(*pointer_to<u16>(o.address, element)) : *pointer_to<float>(o.address, element);
         }
 #pragma unroll
@@ -60,6 +60,13 @@ __device__ __forceinline__ void load_runs(const TailOperand& o, const Places<RUN
         }
 #pragma unroll
         for (u32 r = 0; r < 2 * RUNS; ++r) v[4 * r] = bits[r].x, v[4 * r + 1] = bits[r].y, v[4 * r + 2] = bits[r].z, v[4 * r + 3] = bits[r].w;
+    }
+    if (o.strides[0] < 0) {
+#pragma unroll
+        for (u32 i = 0; i < 8 * RUNS; i += 2) {
+            const float first = v[i];
+            v[i] = v[i + 1], v[i + 1] = first;
+        }
     }
 }
 
@@ -114,7 +121,7 @@ __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
         float values[8 * RUNS];
         touch_operands(p.tail, [&](const TailOperand& o, auto touch_at) {
 #pragma unroll
-            for (u32 r = 0; r < RUNS; ++r) touch_at(static_cast<i64>(place_of(o.strides, places, r)));
+            for (u32 r = 0; r < RUNS; ++r) touch_at(place_of(o.strides, places, r));
         });
         walk_chain(p, [&](const TailOperand& o, float(&v)[8 * RUNS]) { load_runs(o, places, v); }, Functions(), values);
 #pragma unroll
@@ -136,6 +143,9 @@ __device__ __forceinline__ void elementwise_runs(const Elementwise& p) {
 ELEMENTWISE(elementwise_ones, 1, NEAR, Any, 1)
 ELEMENTWISE(elementwise_pairs, 2, NEAR, Any, 2)
 ELEMENTWISE(elementwise_fours, 4, NEAR, Any, 2)
+ELEMENTWISE(elementwise_far_ones, 1, MAX_RANK, Any, 1)
 ELEMENTWISE(elementwise_far_pairs, 2, MAX_RANK, Any, 2)
 ELEMENTWISE(elementwise_brief_ones, 1, NEAR, Brief, 1)
 ELEMENTWISE(elementwise_brief_pairs, 2, NEAR, Brief, 2)
+ELEMENTWISE(elementwise_brief_far_ones, 1, MAX_RANK, Brief, 1)
+ELEMENTWISE(elementwise_brief_far_pairs, 2, MAX_RANK, Brief, 2)
