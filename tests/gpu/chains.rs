@@ -1,7 +1,7 @@
 //! Chains of elementwise functions: the bits of the processor, of short kernels and of those that know every function, whatever the
 //! extents, and wherever neighbours lie.
 
-use crate::onnx::Graph;
+use crate::onnx::{Attribute, Graph, int, ints};
 use crate::processor::check_bits;
 use platoon::planner::Ports;
 use platoon::tensor::DType;
@@ -77,5 +77,81 @@ fn chains_have_the_processors_bits() {
             (DType::F16, Ports::Declared),
         ],
         &format!("{} chains", CHAINS.len()),
+    );
+}
+
+/// Features of pairs that lie half of them apart, or side by side, under heads; and tokens.
+const TURNED: [(bool, i64, i64); 6] = [
+    (false, 2, 9),
+    (true, 2, 9),
+    (false, 6, 397),
+    (true, 3, 257),
+    (false, 12, 1201),
+    (true, 12, 1201),
+];
+/// Features of a head, half of which are pairs' first.
+const FEATURES: i64 = 64;
+
+/// Queries, cut from a joined product, whose pairs of features are turned by the angles of their positions, as exporters write it.
+fn turned() -> Vec<u8> {
+    let mut graph = Graph::default();
+    for (i, &(side_by_side, heads, tokens)) in TURNED.iter().enumerate() {
+        let name = |of: &str| format!("{of}{i}");
+        let node = |graph: Graph, kind: &str, from: &str, to: &str, attributes: &[Attribute]| {
+            let inputs: Vec<String> = from.split(' ').map(name).collect();
+            graph.node(kind, &inputs.join(" "), &name(to), attributes)
+        };
+        let mut step = 0.0;
+        let mut wave = move || {
+            step += 0.37f32;
+            step.sin()
+        };
+        graph = graph
+            .input(&name("all"), &[1, tokens, 3 * heads * FEATURES])
+            .constant(&name("cos"), &[tokens, FEATURES], &mut wave)
+            .constant(&name("sin"), &[tokens, FEATURES], &mut wave)
+            .integers(&name("shape"), &[1, tokens, 3 * heads, FEATURES])
+            .integers(&name("whole"), &[1, heads, tokens, FEATURES])
+            .integers(&name("zero"), &[0])
+            .integers(&name("one"), &[1])
+            .integers(&name("two"), &[2])
+            .integers(&name("half"), &[FEATURES / 2])
+            .integers(&name("heads"), &[heads])
+            .integers(&name("end"), &[FEATURES])
+            .integers(&name("last"), &[3]);
+        graph = node(graph, "Reshape", "all shape", "rows", &[]);
+        graph = node(graph, "Slice", "rows zero heads two", "few", &[]);
+        graph = node(graph, "Transpose", "few", "x", &[ints("perm", &[0, 2, 1, 3])]);
+        let parts = if side_by_side {
+            ["x zero end last two", "x one end last two"]
+        } else {
+            ["x zero half last", "x half end last"]
+        };
+        graph = node(graph, "Slice", parts[0], "a", &[]);
+        graph = node(graph, "Slice", parts[1], "b", &[]);
+        graph = node(graph, "Neg", "b", "n", &[]);
+        graph = if side_by_side {
+            graph = graph.integers(&name("behind"), &[4]);
+            graph = node(graph, "Unsqueeze", "n behind", "first", &[]);
+            graph = node(graph, "Unsqueeze", "a behind", "second", &[]);
+            graph = node(graph, "Concat", "first second", "pairs", &[int("axis", 4)]);
+            node(graph, "Reshape", "pairs whole", "partner", &[])
+        } else {
+            node(graph, "Concat", "n a", "partner", &[int("axis", 3)])
+        };
+        graph = node(graph, "Mul", "x cos", "kept", &[]);
+        graph = node(graph, "Mul", "partner sin", "moved", &[]);
+        graph = node(graph, "Add", "kept moved", "y", &[]).output(&name("y"));
+    }
+    graph.file()
+}
+
+#[test]
+fn pairs_turned_by_angles_have_the_processors_bits() {
+    check_bits(
+        "gpu_pairs_turned_by_angles_have_the_processors_bits",
+        &turned(),
+        &[(DType::F32, Ports::Declared), (DType::F16, Ports::Half)],
+        &format!("{} launches of pairs", TURNED.len()),
     );
 }
