@@ -57,6 +57,34 @@ fn pixels_that_convolutions_read_begin_at_multiples_of_16_bytes() {
 }
 
 #[test]
+fn pictures_that_become_results_of_another_type_are_made_of_pixels_in_whole_pieces() {
+    for (channels, side, pitch) in [(19, 64, 24), (19, 32, 19), (24, 64, 24), (7, 128, 7)] {
+        let (mut net, mut draw) = (Net::default(), Draw::new(9));
+        let x = net.input(&[1, 16, side, side]);
+        let a = net.conv(&mut draw, x, channels, 3, 1, 1, false);
+        let y = net.unary(Unary::Sigmoid, a);
+        net.output(y);
+        let inputs = vec![draw.tensor(&[1, 16, side, side])];
+        let (plan, found) = halves(&net, &inputs, PassSet::ALL);
+        let made = plan.operators.iter().flat_map(|o| &o.outputs).filter(|v| v.dtype == DType::F16);
+        let made = made.last().unwrap().layout;
+        let lines = i64::from(pitch * side);
+        assert_eq!(
+            made.strides(),
+            [lines * i64::from(side), 1, lines, i64::from(pitch)],
+            "{channels} of {side}"
+        );
+        let (plain, expected) = halves(&net, &inputs, PassSet::ALL.without(PassSet::LAYOUT));
+        same_bits(
+            &plan,
+            &found[0],
+            &expected[0],
+            &format!("{channels} beside {} operators", plain.operators.len()),
+        );
+    }
+}
+
+#[test]
 fn parts_of_pixels_that_begin_between_pieces_are_copied_for_windows_of_several_taps() {
     let (mut net, mut draw) = (Net::default(), Draw::new(13));
     let x = net.input(&[1, 8, 6, 6]);
