@@ -43,6 +43,7 @@ mod pairs;
 mod permutes;
 mod pools;
 mod processor;
+mod ranks;
 mod recurrences;
 mod reductions;
 mod refused;

@@ -125,10 +125,11 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS) nms_narrow(const __
     u64 most = NO_KEY - 1;
     if (many) {
         if (blockIdx.x > 0) return;
-        most = largest_taken(selection, all, CHOSEN, 0, [&](u32 i) {
+        const auto key = [&](u32 i) {
             const float score = dense ? p.scores.data[i] : p.scores.at(i / p.scores.columns, i % p.scores.columns);
             return score >= p.score ? key_of(falling(score), i) : NO_KEY;
-        });
+        };
+        most = largest_taken(selection, Candidates<0, decltype(key)>(all, 0, key), CHOSEN);
         __syncthreads();
     }
     if (threadIdx.x == 0) shared.found.count = 0;

@@ -11,6 +11,8 @@
 constexpr u32 SELECT_THREADS = 1024;
 // Most keys that are selected at once.
 constexpr u32 SELECT_CAPACITY = 4096;
+// Keys that are sorted sooner than told apart: a thread has one of them.
+constexpr u32 SELECT_FEW = SELECT_THREADS;
 // What a candidate that does not take part has for a key.
 constexpr u64 NO_KEY = ~0ull;
 
@@ -62,8 +64,13 @@ __device__ __forceinline__ void find_digit(Selection& s, u32 wanted) {
     }
     if (lane == 31) s.warps[warp] = upto;
     __syncthreads();
-    u32 before = upto - sum;
-    for (u32 i = 0; i < warp; ++i) before += s.warps[i];
+    u32 warps = s.warps[lane];
+    for (u32 step = 1; step < 32; step *= 2) {
+        const u32 other = __shfl_up_sync(FULL_WARP, warps, step);
+        if (lane >= step) warps += other;
+    }
+    const u32 others = __shfl_sync(FULL_WARP, warps, (warp + 31) % 32);
+    u32 before = upto - sum + (warp == 0 ? 0 : others);
     for (u32 i = 0; i < EACH; ++i) {
         if (before < wanted && wanted - before <= own[i]) {
             s.digit = threadIdx.x * EACH + i;
@@ -75,27 +82,66 @@ __device__ __forceinline__ void find_digit(Selection& s, u32 wanted) {
     __syncthreads();
 }
 
-// The largest of the `wanted` smallest keys that are not below `least`, or the largest key there can be if there are fewer.
-template <class Key>
-__device__ u64 largest_taken(Selection& s, u32 candidates, u32 wanted, u64 least, Key key) {
+// The keys of a block's candidates that are not below `least`. Up to HELD of a thread are asked for together and stay in its registers,
+// if these are all it has; else each look at them asks again.
+template <u32 HELD, class Key>
+struct Candidates {
+    u32 count;
+    u64 least;
+    Key key;
+    u64 held[HELD == 0 ? 1 : HELD];
+    bool all_held;
+
+    __device__ __forceinline__ Candidates(u32 count_, u64 least_, Key key_)
+        : count(count_), least(least_), key(key_), all_held(HELD > 0 && count_ <= HELD * SELECT_THREADS) {
+        if constexpr (HELD > 0) {
+#pragma unroll
+            for (u32 i = 0; i < HELD; ++i) {
+                const u32 at = i * SELECT_THREADS + threadIdx.x;
+                held[i] = all_held && at < count ? key(at) : NO_KEY;
+            }
+        }
+    }
+
+    // Calls `f` with every key of this thread that takes part.
+    template <class F>
+    __device__ __forceinline__ void each(F f) const {
+        const auto take = [&](u64 k) {
+            if (k != NO_KEY && k >= least) f(k);
+        };
+        if constexpr (HELD > 0) {
+            if (all_held) {
+#pragma unroll
+                for (u32 i = 0; i < HELD; ++i) take(held[i]);
+                return;
+            }
+        }
+        for (u32 i = threadIdx.x; i < count; i += SELECT_THREADS) take(key(i));
+    }
+};
+
+// A key that at least the `wanted` smallest keys do not exceed: their largest, or one that not many exceed either, or the largest key
+// there can be if there are fewer.
+template <class C>
+__device__ __forceinline__ u64 largest_taken(Selection& s, const C& candidates, u32 wanted) {
     u64 prefix = 0;
+    u32 taken = 0;
     for (i32 top = 64; top > 0; top -= i32(DIGIT_BITS)) {
         const u32 shift = max(top - i32(DIGIT_BITS), 0);
         const u32 bits = u32(top) - shift;
         for (u32 i = threadIdx.x; i < DIGITS; i += SELECT_THREADS) s.histogram[i] = 0;
         __syncthreads();
-        for (u32 i = threadIdx.x; i < candidates; i += SELECT_THREADS) {
-            const u64 k = key(i);
-            const bool same = top == 64 || k >> top == prefix;
-            if (k != NO_KEY && k >= least && same) atomicAdd(&s.histogram[(k >> shift) & ((1u << bits) - 1)], 1u);
-        }
+        candidates.each([&](u64 k) {
+            if (top == 64 || k >> top == prefix) atomicAdd(&s.histogram[(k >> shift) & ((1u << bits) - 1)], 1u);
+        });
         __syncthreads();
         find_digit(s, wanted);
         const u32 within = s.within;
         if (within == 0) break;
         wanted -= s.below;
+        taken += s.below;
         prefix = prefix << bits | s.digit;
-        if (within == wanted) return ((prefix + 1) << shift) - 1;
+        if (within == wanted || taken + within <= SELECT_FEW) return ((prefix + 1) << shift) - 1;
         __syncthreads();
     }
     return NO_KEY - 1;
@@ -125,25 +171,64 @@ __device__ __forceinline__ void sort_keys(Selection& s, u32 count) {
     __syncthreads();
 }
 
-// Leaves the smallest of the keys `key(0)..key(candidates - 1)` that are not below `least` at the front of `s.keys`, in
-// ascending order, and gives their number: `wanted`, at most SELECT_CAPACITY, or all there are. The whole block calls it.
-template <class Key>
-__device__ u32 select_smallest(Selection& s, u32 candidates, u32 wanted, u64 least, Key key) {
-    if (wanted == 0 || candidates == 0) return 0;
-    const bool all_fit = candidates <= SELECT_CAPACITY;
-    const u64 most = all_fit ? NO_KEY - 1 : largest_taken(s, candidates, wanted, least, key);
-    __syncthreads();
-    if (threadIdx.x == 0) s.found = 0;
-    __syncthreads();
-    for (u32 i = threadIdx.x; i < candidates; i += SELECT_THREADS) {
-        const u64 k = key(i);
-        if (k >= least && k <= most) {
-            const u32 at = atomicAdd(&s.found, 1u);
-            if (at < SELECT_CAPACITY) s.keys[at] = k;
+// The same of at most a key a thread: those of a warp change places among themselves.
+__device__ __forceinline__ void sort_few(Selection& s, u32 count) {
+    u32 size = 32;
+    while (size < count) size *= 2;
+    u64 own = threadIdx.x < count ? s.keys[threadIdx.x] : NO_KEY;
+    for (u32 run = 2; run <= size; run *= 2) {
+        for (u32 step = run / 2; step > 0; step /= 2) {
+            u64 other;
+            if (step < 32) {
+                other = __shfl_xor_sync(FULL_WARP, own, step);
+            } else {
+                __syncthreads();
+                s.keys[threadIdx.x] = own;
+                __syncthreads();
+                other = s.keys[threadIdx.x ^ step];
+            }
+            const bool lower = (threadIdx.x & step) == 0, ascending = (threadIdx.x & run) == 0;
+            own = (own < other) == (lower == ascending) ? own : other;
         }
     }
     __syncthreads();
+    s.keys[threadIdx.x] = own;
+    __syncthreads();
+}
+
+// Leaves the smallest of the keys `key(0)..key(count - 1)` that are not below `least` at the front of `s.keys`, in
+// ascending order, and gives their number: `wanted`, at most SELECT_CAPACITY, or all there are. The whole block calls it.
+template <u32 HELD = 0, class Key>
+__device__ __forceinline__ u32 select_smallest(Selection& s, u32 count, u32 wanted, u64 least, Key key) {
+    if (wanted == 0 || count == 0) return 0;
+    const Candidates<HELD, Key> candidates(count, least, key);
+    const u64 most = count <= SELECT_FEW ? NO_KEY - 1 : largest_taken(s, candidates, wanted);
+    __syncthreads();
+    if (threadIdx.x == 0) s.found = 0;
+    __syncthreads();
+    // A warp finds room for all that its threads take at once.
+    const u32 lane = threadIdx.x % 32;
+    u32 own = 0;
+    candidates.each([&](u64 k) { own += k <= most; });
+    u32 upto = own;
+    for (u32 step = 1; step < 32; step *= 2) {
+        const u32 other = __shfl_up_sync(FULL_WARP, upto, step);
+        if (lane >= step) upto += other;
+    }
+    u32 at = 0;
+    if (lane == 31 && upto > 0) at = atomicAdd(&s.found, upto);
+    at = __shfl_sync(FULL_WARP, at, 31) + upto - own;
+    candidates.each([&](u64 k) {
+        if (k > most) return;
+        if (at < SELECT_CAPACITY) s.keys[at] = k;
+        ++at;
+    });
+    __syncthreads();
     const u32 found = min(s.found, SELECT_CAPACITY);
-    sort_keys(s, found);
+    if (found <= SELECT_FEW) {
+        sort_few(s, found);
+    } else {
+        sort_keys(s, found);
+    }
     return min(found, wanted);
 }

@@ -10,6 +10,9 @@ use bytemuck::{Pod, Zeroable};
 
 /// Threads of the block that ranks a row.
 const RANKING: u32 = 1024;
+/// Warps of a block that rank a row each, the most elements of such a row, and the most of them that are kept.
+const ROWS: u32 = 8;
+const LANES_HELD: u32 = 4 * WARP;
 /// Threads of a block that makes a label map, and results of its tile.
 const LABELLING: u32 = 128;
 /// Most bytes of shared memory that the pixels of a tile take.
@@ -44,8 +47,22 @@ impl Kernel for TopK {
             first: region.batch.start,
             tiles,
         };
-        let function = format!("topk_{}", suffix(self.input.dtype));
-        Ok(vec![Launch::new("topk", function, tiles, width, RANKING, &params)])
+        let suffix = suffix(self.input.dtype);
+        let last = |view: &View| view.layout.shape.dims().last().copied().unwrap_or(1);
+        let few = last(&self.input) <= LANES_HELD && last(&self.values) <= WARP;
+        let launch = if few {
+            Launch::new(
+                "topk",
+                format!("topk_lanes_{suffix}"),
+                tiles.div_ceil(ROWS),
+                width,
+                ROWS * WARP,
+                &params,
+            )
+        } else {
+            Launch::new("topk", format!("topk_{suffix}"), tiles, width, RANKING, &params)
+        };
+        Ok(vec![launch])
     }
 }
 

@@ -238,6 +238,19 @@ fn rows_are_ranked_by_a_block_each() {
 }
 
 #[test]
+fn few_of_short_rows_are_ranked_by_warps() {
+    let ranked = |columns: u32, kept: u32| {
+        let outputs = [(DType::F16, dense(&[9, kept])), (DType::I32, dense(&[9, kept]))];
+        let rig = Rig::new(Primitive::TopK, &[(DType::F16, dense(&[9, columns]))], &outputs);
+        let [launch] = rig.launches(&rig.whole(), 0).try_into().unwrap();
+        (launch.function, launch.blocks, launch.threads)
+    };
+    assert_eq!(ranked(128, 32), ("topk_lanes_f16".into(), 2, 256));
+    assert_eq!(ranked(129, 32), ("topk_f16".into(), 9, 1024));
+    assert_eq!(ranked(128, 33), ("topk_f16".into(), 9, 1024));
+}
+
+#[test]
 fn label_maps_of_dense_pixels_are_staged() {
     let label = |input, output: &[u32], dtype| {
         let axis = 1;
