@@ -27,6 +27,7 @@ mod normalise;
 mod norms;
 mod parted;
 mod patches;
+mod rearranged;
 mod reaxed;
 mod reduced;
 mod rejoined;
@@ -39,6 +40,7 @@ mod short_sums;
 mod shuffled;
 mod siblings;
 mod silu;
+mod spaced_heads;
 mod squares;
 mod stack;
 mod temperatures;
@@ -146,6 +148,10 @@ impl PassSet {
     pub const MIXED: PassSet = PassSet(1 << 40);
     /// Shares that go through the same functions, by numbers of their own, before they are joined again stay one.
     pub const UNSPLIT: PassSet = PassSet(1 << 41);
+    /// Views in a row that cut, turn and join axes more than once do so once.
+    pub const REARRANGED: PassSet = PassSet(1 << 44);
+    /// Heads of attention that fill no whole pieces of 16 bytes get columns of zeros behind them.
+    pub const SPACED_HEADS: PassSet = PassSet(1 << 45);
     /// Every pass.
     pub const ALL: PassSet = PassSet(u64::MAX);
 
@@ -225,7 +231,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 46] = [
+const PASSES: [Pass; 48] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -402,6 +408,11 @@ const PASSES: [Pass; 46] = [
         run: siblings::run,
     },
     Pass {
+        name: "spaced heads",
+        flag: PassSet::SPACED_HEADS,
+        run: spaced_heads::run,
+    },
+    Pass {
         name: "patches",
         flag: PassSet::PATCHES,
         run: patches::run,
@@ -420,6 +431,11 @@ const PASSES: [Pass; 46] = [
         name: "squares",
         flag: PassSet::SQUARES,
         run: squares::run,
+    },
+    Pass {
+        name: "rearranged",
+        flag: PassSet::REARRANGED,
+        run: rearranged::run,
     },
     Pass {
         name: "edges",

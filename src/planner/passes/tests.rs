@@ -5,10 +5,12 @@ mod edges;
 mod integers;
 mod mixed;
 mod norms;
+mod rearranged;
 mod reduced;
 mod rotary;
 mod rows;
 mod scores;
+mod spaced_heads;
 mod through_views;
 mod unsplit;
 
