@@ -14,6 +14,7 @@
 #include "chain.cuh"
 #include "cluster.cuh"
 #include "divide.cuh"
+#include "elementwise_halves.cuh"
 #include "mma.cuh"
 #include "tail.cuh"
 
@@ -123,7 +124,8 @@ __device__ __forceinline__ void multiply_fragment(float (&d)[4], uint4 weights, 
     multiply(d, a, b[0], b[PIECE / 2]);
 }
 
-// Function of a layer over sums with their biases. The usual ones are asked for first: no table of jumps has to be fetched.
+// Function of a layer over sums with their biases, whose results are rounded to halves. The usual ones are asked for first: no table of
+// jumps has to be fetched, and nothing that halves do not need.
 template <u32 N>
 __device__ __forceinline__ void finish_layer(const SqueezeLayer& layer, float (&v)[N]) {
 #pragma unroll
@@ -134,6 +136,12 @@ __device__ __forceinline__ void finish_layer(const SqueezeLayer& layer, float (&
     } else if (layer.function == TAIL_HARD_SIGMOID) {
 #pragma unroll
         for (u32 i = 0; i < N; ++i) v[i] = hard_sigmoid(v[i], layer.first, layer.second);
+    } else if (layer.function == TAIL_SIGMOID) {
+#pragma unroll
+        for (u32 i = 0; i < N; ++i) v[i] = sigmoid_of_half(v[i]);
+    } else if (layer.function == TAIL_SILU) {
+#pragma unroll
+        for (u32 i = 0; i < N; ++i) v[i] = silu_of_half(v[i]);
     } else {
         TailCall call;
         call.function = layer.function, call.first = layer.first, call.second = layer.second;
