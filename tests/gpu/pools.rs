@@ -51,9 +51,21 @@ const WINDOWS: [Window; 13] = [
     maximum([1, 24, 40, 40], [7, 3, 3]),
 ];
 
-fn model() -> Vec<u8> {
+/// Windows over pictures of few channels, behind whose pools nothing follows.
+const FEW: [Window; 8] = [
+    average([64, 1, 32, 56], [2, 2, 0], false),
+    average([2, 3, 33, 40], [3, 2, 1], false),
+    average([2, 3, 33, 41], [3, 2, 1], true),
+    average([1, 5, 20, 20], [4, 3, 1], true),
+    maximum([1, 3, 40, 41], [3, 2, 1]),
+    maximum([2, 1, 31, 30], [2, 2, 0]),
+    maximum([1, 2, 17, 64], [5, 1, 2]),
+    maximum([3, 7, 9, 10], [3, 1, 1]),
+];
+
+fn model(windows: &[Window], function_behind: bool) -> Vec<u8> {
     let mut graph = Graph::default();
-    for (i, w) in WINDOWS.iter().enumerate() {
+    for (i, w) in windows.iter().enumerate() {
         let (x, p, y) = (format!("x{i}"), format!("p{i}"), format!("y{i}"));
         let mut attributes = vec![
             ints("kernel_shape", &[w.kernel; 2]),
@@ -63,11 +75,13 @@ fn model() -> Vec<u8> {
         if w.count_pad {
             attributes.push(int("count_include_pad", 1));
         }
-        graph = graph
-            .input(&x, &w.x)
-            .node(w.op, &x, &p, &attributes)
-            .node("Abs", &p, &y, &[])
-            .output(&y);
+        graph = graph.input(&x, &w.x);
+        graph = if function_behind {
+            graph.node(w.op, &x, &p, &attributes).node("Abs", &p, &y, &[])
+        } else {
+            graph.node("Abs", &x, &p, &[]).node(w.op, &p, &y, &attributes)
+        };
+        graph = graph.output(&y);
     }
     graph.file()
 }
@@ -76,8 +90,18 @@ fn model() -> Vec<u8> {
 fn pools_have_the_processors_bits() {
     check_bits(
         "gpu_pools_have_the_processors_bits",
-        &model(),
+        &model(&WINDOWS, true),
         &[(DType::F32, Ports::Declared), (DType::F16, Ports::Half)],
         &format!("{} pools", WINDOWS.len()),
+    );
+}
+
+#[test]
+fn pools_of_few_channels_have_the_processors_bits() {
+    check_bits(
+        "gpu_pools_of_few_channels_have_the_processors_bits",
+        &model(&FEW, false),
+        &[(DType::F32, Ports::Declared), (DType::F16, Ports::Half)],
+        &format!("{} pools", FEW.len()),
     );
 }

@@ -41,6 +41,7 @@ mod patches;
 mod permute;
 mod places;
 mod pool;
+mod pool_few;
 mod pool_long;
 mod pool_rows;
 mod pool_wide;

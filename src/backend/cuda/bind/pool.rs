@@ -3,7 +3,7 @@
 use super::groups::{PixelFrame, Pixels, THREADS, source};
 use super::operands::{check, head, output};
 use super::window::Window;
-use super::{Addresses, BindError, Kernel, Launch, pool_long, pool_rows, pool_wide};
+use super::{Addresses, BindError, Kernel, Launch, pool_few, pool_long, pool_rows, pool_wide};
 use crate::plan::format::Operator;
 use crate::primitive::{PoolKind, Primitive, Region};
 use bytemuck::{Pod, Zeroable};
@@ -37,6 +37,9 @@ impl Kernel for Pool {
         };
         if region.is_empty() {
             return Ok(Vec::new());
+        }
+        if let Some(launch) = pool_few::launch(at, &self.operator, (kind, window), region, width)? {
+            return Ok(vec![launch]);
         }
         let quick = match kind {
             PoolKind::Average { count_pad } => pool_long::launch(at, &self.operator, window, *count_pad, region, width)?,

@@ -1,0 +1,103 @@
+//! Pooling of f16 of few channels, in rows whose pixels lie behind each other: `kernels/pool_few.cu`.
+
+use super::groups::Pixels;
+use super::operands::{input, output};
+use super::views::Divisor;
+use super::window::Window;
+use super::{Addresses, BindError, Launch, count};
+use crate::plan::format::Operator;
+use crate::primitive::{self, PoolKind, Region};
+use crate::tensor::DType;
+use bytemuck::{Pod, Zeroable};
+
+/// Threads of a block.
+const THREADS: u32 = 128;
+/// Elements of an output row that a thread has.
+const RUN: u32 = 4;
+/// Channels from which on a thread has enough to do with a pixel's.
+const CHANNELS: u32 = 8;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    x: u64,
+    y: u64,
+    x_batch: i64,
+    x_row: i64,
+    y_batch: i64,
+    y_row: i64,
+    window: Window,
+    runs: Divisor,
+    rows: Divisor,
+    channels: Divisor,
+    height: u32,
+    width: u32,
+    length: u32,
+    first_batch: u32,
+    first_row: u32,
+    average: u32,
+    count_pad: u32,
+    count: u32,
+    padding: u32,
+}
+
+/// The launch of a chunk; `None` for what the kernel does not take.
+pub fn launch(
+    at: &Addresses<'_>,
+    operator: &Operator,
+    (kind, window): (&PoolKind, &primitive::Window),
+    region: &Region,
+    width: u16,
+) -> Result<Option<Launch>, BindError> {
+    let (from, to) = (input(operator, 0)?, output(operator, 0)?);
+    let [_, channels, _, across] = [0, 1, 2, 3].map(|axis| to.layout.shape.dim(axis));
+    let halves = from.dtype == DType::F16 && to.dtype == DType::F16;
+    if operator.calls.len() != 1 || window.axes != 2 || channels >= CHANNELS || !halves {
+        return Ok(None);
+    }
+    let [x, y] = [Pixels::new(at, from)?, Pixels::new(at, to)?];
+    let behind = |pixels: &Pixels| pixels.pixel == i64::from(channels) || pixels.width == 1;
+    if !behind(&x) || !behind(&y) {
+        return Ok(None);
+    }
+    let length = count([across, channels], "a row")?;
+    let runs = length.div_ceil(RUN);
+    let (samples, rows) = (region.batch.len() as u32, region.rows.len() as u32);
+    let params = Params {
+        x: x.address,
+        y: y.address,
+        x_batch: x.batch,
+        x_row: x.row,
+        y_batch: y.batch,
+        y_row: y.row,
+        window: Window::new(window),
+        runs: Divisor::new(runs),
+        rows: Divisor::new(rows),
+        channels: Divisor::new(channels),
+        height: x.height,
+        width: x.width,
+        length,
+        first_batch: region.batch.start,
+        first_row: region.rows.start,
+        average: u32::from(matches!(kind, PoolKind::Average { .. })),
+        count_pad: u32::from(matches!(kind, PoolKind::Average { count_pad: true })),
+        count: count([samples, rows, runs], "a chunk")?,
+        padding: 0,
+    };
+    let blocks = params.count.div_ceil(THREADS);
+    Ok(Some(Launch::new("pool_few", "pool_few", blocks, width, THREADS, &params)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_struct_has_the_sources_bytes() {
+        assert_eq!(size_of::<Params>(), 184);
+        let source = include_str!("../kernels/pool_few.cu");
+        for line in [format!("THREADS = {THREADS};"), format!("RUN = {RUN};")] {
+            assert!(source.contains(&line), "{line}");
+        }
+    }
+}
