@@ -9,7 +9,7 @@ use platoon::planner::Ports;
 use platoon::tensor::DType;
 
 /// Extents and the axis.
-const ROWS: [([i64; 3], i64); 22] = [
+const ROWS: [([i64; 3], i64); 25] = [
     ([2, 700, 4], 2),
     ([2, 700, 8], 2),
     ([12, 32, 9], 2),
@@ -28,6 +28,9 @@ const ROWS: [([i64; 3], i64); 22] = [
     ([1, 500, 1025], 2),
     ([1, 1, 1024], 2),
     ([1, 1, 4096], 2),
+    ([1, 1, 8193], 2),
+    ([2, 3, 20000], 2),
+    ([1, 9001, 2], 1),
     ([3, 19, 300], 1),
     ([3, 150, 40], 1),
     ([24, 700, 30], 0),
@@ -66,7 +69,7 @@ fn rows_of_any_length_have_the_processors_softmax() {
         "gpu_rows_of_any_length_have_the_processors_softmax",
         &model(),
         &TYPES,
-        "22 softmaxes",
+        "25 softmaxes",
     );
 }
 

@@ -134,6 +134,7 @@ pub const UNITS: &[Unit] = &[
     unit!("sample"),
     unit!("scatter"),
     unit!("softmax"),
+    unit!("softmax_long"),
     unit!("softmax_rows"),
     unit!("softmax_short"),
     unit!("squeeze"),
@@ -284,7 +285,7 @@ const PLAIN: &[(Kernel, &[&str])] = &[
     (Kernel::Pool, &["pool", "pool_few", "pool_long", "pool_rows", "pool_wide"]),
     (Kernel::Recurrent, &["recurrent", "recurrent_block", "recurrent_mma"]),
     (Kernel::Resize, &["resize", "resize_rows"]),
-    (Kernel::Softmax, &["softmax", "softmax_rows", "softmax_short"]),
+    (Kernel::Softmax, &["softmax", "softmax_long", "softmax_rows", "softmax_short"]),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel
