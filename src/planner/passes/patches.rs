@@ -4,7 +4,8 @@
 //!
 //! Channels are stored side by side, so that is a view. A few channels become runs that kernels read in whole pieces, and no step
 //! is too long for them. The same products are summed in another order. Where a window's row is no whole number of pieces, as of
-//! windows of 14 pixels, pictures get channels of zeros.
+//! windows of 14 pixels, pictures get channels of zeros. Padded ones are copied with the rows and columns of zeros that windows
+//! reach into and without those that none reaches.
 
 use super::rewrite::Index;
 use crate::limits::MAX_RANK;
@@ -36,8 +37,8 @@ pub fn run(graph: &mut Graph) {
 struct Found {
     window: Window,
     weights: Tensor,
-    /// The picture with channels of zeros, if it needs any.
-    padded: Option<Shape>,
+    /// The picture under the windows, with channels of zeros, if it is another than what is convolved; and elements before its first.
+    padded: Option<(Shape, [i32; MAX_RANK])>,
     /// Of the picture: cut into windows, turned, and with their pixels as channels.
     before: [Shape; 3],
     /// Of the result: as the convolution makes it, and with its rows apart.
@@ -60,11 +61,19 @@ fn find(graph: &Graph, node: usize) -> Option<Found> {
         return None;
     };
     let [rows, columns, _] = window.kernel;
-    let beside =
-        |a: usize| window.stride[a] == window.kernel[a] && window.dilation[a] == 1 && window.pad_begin[a] == 0 && window.pad_end[a] == 0;
-    let whole = height.is_multiple_of(rows) && width.is_multiple_of(columns);
-    if window.axes != 2 || !(beside(0) && beside(1) && whole && columns >= COLUMNS) || channels > FEW_CHANNELS {
+    let &[_, _, down, across] = graph.value(graph.nodes[node].outputs[0]).shape.dims() else {
         return None;
+    };
+    let beside = |a: usize| window.stride[a] == window.kernel[a] && window.dilation[a] == 1;
+    let reaches_out = (0..2).any(|a| window.pad_begin[a] > 0 || window.pad_end[a] > 0);
+    let whole = height.is_multiple_of(rows) && width.is_multiple_of(columns);
+    if window.axes != 2 || !(beside(0) && beside(1) && (whole || reaches_out) && columns >= COLUMNS) || channels > FEW_CHANNELS {
+        return None;
+    }
+    let under = [down.checked_mul(rows)?, across.checked_mul(columns)?];
+    let mut begin = [0; MAX_RANK];
+    for axis in 0..2 {
+        begin[axis + 2] = i32::try_from(window.pad_begin[axis]).ok()?;
     }
     let filled = (channels..=PIECE).find(|c| (columns * c).is_multiple_of(PIECE))?;
     let (tensor, at) = strided::constant(graph, &Index::of(graph).producers, weights)?;
@@ -72,12 +81,14 @@ fn find(graph: &Graph, node: usize) -> Option<Found> {
     let perm = TURNED_WEIGHTS.to_vec();
     let turned = at.view(&ViewOp::Transpose { perm }, Shape::new(&[outputs, columns, channels, rows])?)?;
     let weights = filled_up(&strided::gather(&tensor, &turned)?, filled)?.reshaped(Shape::new(&[outputs, columns * filled, rows, 1])?)?;
-    let (down, across) = (height / rows, width / columns);
     let lines = samples.checked_mul(down)?;
     Some(Found {
         window: Window::new(&[rows, 1]),
         weights,
-        padded: (filled > channels).then(|| Shape::new(&[samples, filled, height, width])).flatten(),
+        padded: match Shape::new(&[samples, filled, under[0], under[1]])? {
+            shape if reaches_out || filled > channels => Some((shape, begin)),
+            _ => None,
+        },
         before: [
             Shape::new(&[samples, filled, down, rows, across, columns])?,
             Shape::new(&[samples, down, columns, filled, rows, across])?,
@@ -116,11 +127,10 @@ fn apply(graph: &mut Graph, node: usize, found: Found) -> usize {
     let turn = |perm: &[usize]| Op::View(ViewOp::Transpose { perm: perm.to_vec() });
     let [cut, turned, joined] = found.before;
     let [made, apart] = found.after;
-    let fill = Op::Primitive(Primitive::Pad {
-        mode: PadMode::Constant(Scalar(0.0)),
-        begin: [0; MAX_RANK],
+    let first = found.padded.map(|(shape, begin)| {
+        let mode = PadMode::Constant(Scalar(0.0));
+        ("filled", Op::Primitive(Primitive::Pad { mode, begin }), shape)
     });
-    let first = found.padded.map(|shape| ("filled", fill, shape));
     let steps = [
         ("cut", Op::View(ViewOp::Reshape), cut),
         ("turned", turn(&TURNED), turned),

@@ -500,6 +500,30 @@ fn windows_side_by_side_are_seen_as_channels_of_lines() {
 }
 
 #[test]
+fn windows_side_by_side_that_begin_in_the_padding_are_those_of_a_padded_picture() {
+    // Of 20 rows the last two are under no window, and the last column of windows is half in the padding.
+    let (mut net, mut draw) = (Net::default(), Draw::new(1));
+    let x = net.input(&[2, 3, 20, 36]);
+    let weights = net.constant(draw.tensor(&[5, 3, 8, 8]));
+    let mut window = Window::new(&[8, 8]);
+    window.stride[..2].fill(8);
+    (window.pad_begin, window.pad_end) = ([1, 2, 0], [1, 4, 0]);
+    let y = net.node(Op::Primitive(Primitive::Conv { window, groups: 1 }), &[x, weights], &[2, 5, 2, 5]);
+    net.output(y);
+    let passed = run(net.graph.clone(), PassSet::PATCHES).unwrap();
+    let read = |n: &&Node| matches!(n.op, Op::Primitive(Primitive::Conv { .. }));
+    let convolution = passed.nodes.iter().find(read).unwrap();
+    assert_eq!(passed.value(convolution.inputs[0]).shape.dims(), [4, 24, 8, 5]);
+    let inputs = [draw.tensor(&[2, 3, 20, 36])];
+    close(
+        &evaluate(&passed, &inputs),
+        &evaluate(&net.graph, &inputs),
+        1e-5,
+        "padded patches",
+    );
+}
+
+#[test]
 fn rows_of_windows_that_are_no_whole_pieces_get_channels_of_zeros() {
     let (mut net, mut draw) = (Net::default(), Draw::new(1));
     let x = net.input(&[2, 3, 28, 42]);
