@@ -5,6 +5,7 @@ mod abreast;
 mod attention;
 mod beside;
 mod branches;
+mod columns;
 mod drop_dead;
 mod drop_noops;
 mod edges;
@@ -27,6 +28,7 @@ mod normalise;
 mod norms;
 mod parted;
 mod patches;
+mod pictured;
 mod rearranged;
 mod reaxed;
 mod reduced;
@@ -148,6 +150,9 @@ impl PassSet {
     pub const MIXED: PassSet = PassSet(1 << 40);
     /// Shares that go through the same functions, by numbers of their own, before they are joined again stay one.
     pub const UNSPLIT: PassSet = PassSet(1 << 41);
+    /// Convolutions of few channels become ones whose products are full, of volumes and of many channels to one; lowering moves many
+    /// short rows of products to whole pieces.
+    pub const FULLER: PassSet = PassSet(1 << 43);
     /// Views in a row that cut, turn and join axes more than once do so once.
     pub const REARRANGED: PassSet = PassSet(1 << 44);
     /// Heads of attention that fill no whole pieces of 16 bytes get columns of zeros behind them.
@@ -159,7 +164,9 @@ impl PassSet {
     pub fn on(self, target: Target) -> PassSet {
         match target {
             Target::Cuda { wgmma: true } => self,
-            Target::Cuda { wgmma: false } => self.without(PassSet::POOLED).without(PassSet::BESIDE),
+            Target::Cuda { wgmma: false } => [PassSet::POOLED, PassSet::BESIDE, PassSet::FULLER]
+                .into_iter()
+                .fold(self, PassSet::without),
             Target::Cpu => [
                 PassSet::POOLED,
                 PassSet::LONG_ATTENTION,
@@ -169,6 +176,7 @@ impl PassSet {
                 PassSet::BESIDE,
                 PassSet::SHORT_TAILS,
                 PassSet::MIXED,
+                PassSet::FULLER,
             ]
             .into_iter()
             .fold(self, PassSet::without),
@@ -179,7 +187,9 @@ impl PassSet {
     pub fn of(self, dtype: DType, target: Target) -> PassSet {
         match dtype {
             DType::F16 => self.on(target),
-            _ => self.on(target).without(PassSet::LONG_ATTENTION).without(PassSet::BESIDE),
+            _ => [PassSet::LONG_ATTENTION, PassSet::BESIDE, PassSet::FULLER]
+                .into_iter()
+                .fold(self.on(target), PassSet::without),
         }
     }
 
@@ -231,7 +241,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 48] = [
+const PASSES: [Pass; 50] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -316,6 +326,11 @@ const PASSES: [Pass; 48] = [
         name: "lines",
         flag: PassSet::LINES,
         run: lines::run,
+    },
+    Pass {
+        name: "pictured",
+        flag: PassSet::FULLER,
+        run: pictured::run,
     },
     Pass {
         name: "volumes",
@@ -411,6 +426,11 @@ const PASSES: [Pass; 48] = [
         name: "spaced heads",
         flag: PassSet::SPACED_HEADS,
         run: spaced_heads::run,
+    },
+    Pass {
+        name: "columns",
+        flag: PassSet::FULLER,
+        run: columns::run,
     },
     Pass {
         name: "patches",

@@ -1,6 +1,7 @@
 //! Which patterns each pass knows, and which look-alikes it leaves alone. That results stay what they were is tested with
 //! whole networks, in `planner::tests`.
 
+mod columns;
 mod edges;
 mod integers;
 mod mixed;
@@ -515,12 +516,7 @@ fn windows_side_by_side_that_begin_in_the_padding_are_those_of_a_padded_picture(
     let convolution = passed.nodes.iter().find(read).unwrap();
     assert_eq!(passed.value(convolution.inputs[0]).shape.dims(), [4, 24, 8, 5]);
     let inputs = [draw.tensor(&[2, 3, 20, 36])];
-    close(
-        &evaluate(&passed, &inputs),
-        &evaluate(&net.graph, &inputs),
-        1e-5,
-        "padded patches",
-    );
+    close(&evaluate(&passed, &inputs), &evaluate(&net.graph, &inputs), 1e-5, "padded patches");
 }
 
 #[test]

@@ -170,6 +170,40 @@ fn transposed_convolutions_over_volumes_become_those_of_pictures() {
 }
 
 #[test]
+fn volumes_of_few_channels_are_pictures_of_all_slices() {
+    for (dims, outputs, window) in [
+        ([1, 1, 12, 6, 8], 8, padded([3, 3, 3])),
+        ([2, 2, 9, 5, 6], 3, {
+            let mut steps = padded([3, 1, 3]);
+            (steps.stride, steps.pad_begin[0], steps.dilation[0]) = ([2, 1, 2], 2, 2);
+            steps
+        }),
+        // So many slices that blocks of them are samples.
+        ([2, 1, 384, 3, 4], 8, {
+            let mut ahead = padded([3, 3, 3]);
+            (ahead.pad_begin[0], ahead.pad_end[0]) = (2, 0);
+            ahead
+        }),
+        // One column wide: columns are samples.
+        ([2, 20, 5, 6, 7], 4, padded([3, 5, 1])),
+    ] {
+        let (mut net, mut draw) = (Net::default(), Draw::new(8));
+        let x = net.input(&dims);
+        let y = convolution(&mut net, &mut draw, x, outputs, window, 1);
+        let y = net.unary(Unary::Relu, y);
+        net.output(y);
+        let inputs = [draw.tensor(&dims)];
+        let passed = passes::run(net.graph.clone(), PassSet::FULLER.with(PassSet::LINES)).unwrap();
+        close(&evaluate(&passed, &inputs), &evaluate(&net.graph, &inputs), 1e-5, "pictures");
+        let windows = passed.nodes.iter().filter_map(|n| match n.op {
+            Op::Primitive(Primitive::Conv { window, groups }) => Some((window.axes, groups)),
+            _ => None,
+        });
+        assert_eq!(windows.collect::<Vec<_>>(), [(2, 1)], "one convolution of pictures");
+    }
+}
+
+#[test]
 fn functions_of_transposed_convolutions_follow_each_phase() {
     let mut window = Window::new(&[3, 3, 3]);
     (window.stride, window.pad_begin, window.pad_end) = ([2; 3], [1; 3], [1; 3]);
@@ -309,4 +343,20 @@ fn what_is_added_to_a_sum_of_slices_is_added_to_the_first() {
     let with_product: Vec<bool> = adds.map(|n| n.inputs.iter().any(|v| product(*v))).collect();
     // Three products and what is added; three products, and their sum twice.
     assert_eq!(with_product, [true, true, true, true, true, false]);
+}
+
+#[test]
+fn volumes_whose_slices_are_read_as_pictures_stay_slices() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(9));
+    let x = net.input(&[1, 1, 6, 5, 5]);
+    let y = convolution(&mut net, &mut draw, x, 8, padded([3, 3, 3]), 1);
+    let y = net.unary(Unary::Relu, y);
+    let z = convolution(&mut net, &mut draw, y, 8, padded([3, 3, 3]), 1);
+    net.output(z);
+    let passed = passes::run(net.graph, PassSet::FULLER.with(PassSet::LINES)).unwrap();
+    let convolutions = passed
+        .nodes
+        .iter()
+        .filter(|n| matches!(n.op, Op::Primitive(Primitive::Conv { .. })));
+    assert_eq!(convolutions.count(), 6);
 }
