@@ -1,7 +1,7 @@
 //! Transposed convolutions of windows side by side: their parts are written where they lie in the result, and nothing is copied.
 
 use super::nets::{Draw, Net};
-use super::oracle::{compile, evaluate, run, same_bits};
+use super::oracle::{close, compile, evaluate, run, same_bits};
 use crate::plan::format::{Kernel, Operator, Plan};
 use crate::plan::tactic::product::Pixels;
 use crate::plan::tactic::{Target, menu_on};
@@ -155,10 +155,48 @@ fn the_rewritten_graph_computes_the_same() {
 }
 
 #[test]
+fn few_channels_are_rows_of_overlapping_windows_or_one_convolution() {
+    // Kernel, padding before and behind, channels of the result; windows of the convolutions that are left.
+    let cases = [
+        ([4, 4], [1, 1], [1, 1], 16, vec![[2, 3], [2, 3]]),
+        ([3, 3], [1, 1], [0, 0], 16, vec![[1, 2], [2, 2]]),
+        ([2, 6], [0, 2], [0, 2], 16, vec![[1, 3], [1, 3]]),
+        ([2, 2], [0, 0], [0, 0], 2, vec![[1, 1]]),
+        ([4, 4], [1, 1], [1, 1], 1, vec![[3, 3]]),
+        ([4, 4], [1, 1], [1, 1], 24, vec![]),
+    ];
+    for (kernel, begin, end, outputs, left) in cases {
+        let (mut net, mut draw) = (Net::default(), Draw::new(7));
+        let dims = [1, 8, 160, 272];
+        let x = net.input(&dims);
+        let mut window = Window::new(&kernel);
+        window.stride[..2].fill(2);
+        window.pad_begin[..2].copy_from_slice(&begin);
+        window.pad_end[..2].copy_from_slice(&end);
+        let weights = net.constant(draw.tensor(&[8, outputs, kernel[0], kernel[1]]));
+        let bias = net.constant(draw.tensor(&[outputs]));
+        let op = Op::Primitive(Primitive::ConvTranspose { window, groups: 1 });
+        let y = net.node(op, &[x, weights, bias], &[1, outputs, 320, 544]);
+        let y = net.unary(Unary::Relu, y);
+        net.output(y);
+        let graph = passes::run(net.graph.clone(), PassSet::BESIDE).unwrap();
+        let windows = graph.nodes.iter().filter_map(|n| match n.op {
+            Op::Primitive(Primitive::Conv { window, .. }) => Some([window.kernel[0], window.kernel[1]]),
+            _ => None,
+        });
+        assert_eq!(windows.collect::<Vec<_>>(), left, "{kernel:?} {outputs}");
+        let inputs = [draw.tensor(&dims)];
+        close(&evaluate(&graph, &inputs), &evaluate(&net.graph, &inputs), 1e-5, "few channels");
+    }
+}
+
+#[test]
 fn only_boards_of_warpgroups_take_parts_and_of_halves() {
     for target in [Target::Cpu, Target::Cuda { wgmma: false }, Target::Cuda { wgmma: true }] {
         for dtype in [DType::F32, DType::F16] {
-            let takes = PassSet::ALL.of(dtype, target).has(PassSet::BESIDE);
+            let set = PassSet::ALL.of(dtype, target);
+            let takes = set.has(PassSet::BESIDE);
+            assert_eq!(takes, set.has(PassSet::FULLER));
             assert_eq!(takes, target == Target::Cuda { wgmma: true } && dtype == DType::F16, "{target:?}");
         }
     }
