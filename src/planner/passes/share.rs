@@ -23,13 +23,15 @@ impl Share {
             return None;
         };
         let base = *node.inputs.first()?;
+        // Joined along an axis that they get behind views, shares have none of it themselves.
+        let begin = *start.get(axis)?;
         let (from, to) = (graph.value(base).shape, graph.value(value).shape);
         let whole = (0..from.rank()).all(|a| a == axis || (start[a] == 0 && from.dim(a) == to.dim(a)));
         let forward = step.iter().all(|&s| s == 1);
         (whole && forward && graph.value(base).data.is_none()).then_some(Share {
             base,
-            start: start[axis],
-            end: start[axis] + i64::from(to.dim(axis)),
+            start: begin,
+            end: begin + i64::from(to.dim(axis)),
         })
     }
 

@@ -42,6 +42,20 @@ fn neighbours(net: &mut Net, x: ValueId) -> ValueId {
     net.view(ViewOp::Reshape, pairs, &dims)
 }
 
+#[test]
+fn pairs_side_by_side_are_joined_along_an_axis_that_their_shares_have_not() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(6));
+    let x = net.input(&[1, 2, 5, 8]);
+    let turned = neighbours(&mut net, x);
+    let y = turned_by(&mut net, &mut draw, x, turned);
+    net.output(y);
+    let inputs = [draw.tensor(&[1, 2, 5, 8])];
+    for set in [PassSet::UNSPLIT, PassSet::MIXED, PassSet::REJOINED, PassSet::ALL] {
+        let graph = run(net.graph.clone(), set).unwrap();
+        close(&evaluate(&graph, &inputs), &evaluate(&net.graph, &inputs), 0.0, "joined");
+    }
+}
+
 /// What is left of a network after the pass, its results held against those before.
 fn left(mut net: Net, draw: &mut Draw, output: ValueId) -> Vec<Op> {
     net.output(output);
