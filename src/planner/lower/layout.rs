@@ -10,6 +10,7 @@ use crate::plan::format::View;
 use crate::plan::tactic::pictures;
 use crate::plan::tactic::product::Pixels;
 use crate::planner::graph::{Graph, Op, Value, ValueId, ViewOp};
+use crate::planner::passes::PassSet;
 use crate::planner::strided::{self, Strided, nested_as};
 use crate::primitive::Primitive;
 use crate::tensor::{DType, Layout, Shape};
@@ -19,6 +20,8 @@ const ALIGNED: u32 = 8;
 
 /// Least products of a row whose start is worth moving to a multiple of [`ALIGNED`]: shorter ones are copied as fast as they are read.
 const LONG_ROW: u32 = 32;
+/// Rows of a product from which on shorter ones are worth it, too: kernels that read elements one by one are slow, not the copy.
+const MANY_ROWS: u64 = 1 << 15;
 /// The same where a row, or a pixel's channels, would be copied for that alone.
 pub const LONG_COPY: u32 = 128;
 
@@ -59,7 +62,8 @@ fn keeps_order(primitive: &Primitive) -> bool {
 }
 
 /// The layout each value would have in storage of its own (for views: through which its input's storage is seen).
-pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout> {
+pub fn natural(graph: &Graph, units: &[Unit], set: PassSet) -> Vec<Layout> {
+    let channels_last = set.has(PassSet::LAYOUT);
     let wanted = if channels_last {
         feeds_pixels(graph, units)
     } else {
@@ -68,7 +72,7 @@ pub fn natural(graph: &Graph, units: &[Unit], channels_last: bool) -> Vec<Layout
     let producers = strided::producers(graph);
     let mut convolved = convolved(graph);
     widened(graph, &producers).for_each(|value| convolved[value.index()] = true);
-    let multiplied = multiplied(graph, &producers);
+    let multiplied = multiplied(graph, &producers, set);
     // Views that no strides can say: storing them anew, they go wherever they are wanted.
     let mut anew = vec![false; graph.values.len()];
     let mut layouts: Vec<Layout> = graph.values.iter().map(|v| Layout::contiguous(v.shape)).collect();
@@ -202,7 +206,7 @@ fn widened<'a>(graph: &'a Graph, producers: &'a [Option<usize>]) -> impl Iterato
 
 /// Which values of f16 are rows of products by constants that lie in whole pieces only if they are stored apart; nobody reads them
 /// through views, which could not see them so.
-fn multiplied(graph: &Graph, producers: &[Option<usize>]) -> Vec<bool> {
+fn multiplied(graph: &Graph, producers: &[Option<usize>], set: PassSet) -> Vec<bool> {
     let mut read = vec![false; graph.values.len()];
     let mut seen = vec![false; graph.values.len()];
     for node in &graph.nodes {
@@ -210,7 +214,8 @@ fn multiplied(graph: &Graph, producers: &[Option<usize>]) -> Vec<bool> {
             (Op::Primitive(Primitive::MatMul), [rows, weights, ..]) => {
                 let value = graph.value(*rows);
                 let constant = strided::constant(graph, producers, *weights).is_some();
-                read[rows.index()] |= constant && value.dtype == DType::F16 && is_ragged(value.shape, LONG_ROW);
+                let ragged = is_ragged(value.shape, LONG_ROW) || has_many_rows(value.shape, set);
+                read[rows.index()] |= constant && value.dtype == DType::F16 && ragged;
             }
             (Op::View(_) | Op::Concat { .. }, inputs) => inputs.iter().for_each(|v| seen[v.index()] = true),
             _ => {}
@@ -226,6 +231,13 @@ fn is_ragged(shape: Shape, least: u32) -> bool {
     row >= least && !row.is_multiple_of(ALIGNED) && shape.elements() > u64::from(row)
 }
 
+/// True for so many short rows that do not fill whole pieces that reading their elements one by one costs more than a copy, on targets
+/// whose kernels bring them in pieces.
+fn has_many_rows(shape: Shape, set: PassSet) -> bool {
+    let row = shape.rank().checked_sub(1).map_or(0, |last| shape.dim(last));
+    set.has(PassSet::FULLER) && (2..LONG_ROW).contains(&row) && is_ragged(shape, row) && shape.elements() / u64::from(row) >= MANY_ROWS
+}
+
 /// Rows along the last axis, in order, that begin at multiples of [`ALIGNED`] elements.
 pub fn rows_apart(shape: Shape) -> Option<Layout> {
     pitched(shape, shape.rank().checked_sub(1)?, Layout::contiguous)
@@ -237,13 +249,13 @@ fn pitched(shape: Shape, axis: usize, order: impl Fn(Shape) -> Layout) -> Option
     Layout::new(shape, order(pitch).strides())
 }
 
-/// True for long rows along the last axis that begin between whole pieces.
-pub fn splits_rows(rows: &View) -> bool {
+/// True for long rows along the last axis that begin between whole pieces, and for very many short ones.
+pub fn splits_rows(rows: &View, set: PassSet) -> bool {
     let layout = rows.layout;
     let axes = layout.shape.rank().saturating_sub(1);
     let begins = |a: usize| layout.shape.dim(a) <= 1 || layout.stride(a) % i64::from(ALIGNED) == 0;
     let whole = rows.origin.is_multiple_of(ALIGNED.into()) && (0..axes).all(begins);
-    axes > 0 && layout.shape.dim(axes) >= LONG_COPY && !whole
+    axes > 0 && (layout.shape.dim(axes) >= LONG_COPY || has_many_rows(layout.shape, set)) && !whole
 }
 
 /// True if the primitive convolves all channels of such a picture.

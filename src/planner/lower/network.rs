@@ -25,7 +25,7 @@ pub fn lower(lowered: &mut Lowered, mut tenant: Tenant, attached: &Attached, set
     let graph = &attached.graph;
     let id = TenantId::from_index(lowered.tenants.len()).ok_or_else(|| limit(graph, "the number of tenants"))?;
     let units = units(graph, set);
-    let natural = natural(graph, &units, set.has(PassSet::LAYOUT));
+    let natural = natural(graph, &units, set);
     let homes = homes(graph, &units, &natural, set.has(PassSet::ELIDE));
     let mut network = Network {
         graph,
@@ -419,7 +419,7 @@ impl Network<'_> {
         };
         let wanted = |view: &View| {
             let run = shape.dim(side_by_side) <= 1 || view.layout.stride(side_by_side) == 1;
-            run && !self.scatters_taps(primitive, view) && !(product && splits_rows(view))
+            run && !self.scatters_taps(primitive, view) && !(product && splits_rows(view, self.set))
         };
         if wanted(&place.view) || !self.set.has(PassSet::LAYOUT) || shape.elements() == 0 {
             return Ok(place);

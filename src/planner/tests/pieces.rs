@@ -164,3 +164,27 @@ fn rows_of_products_by_constants_begin_at_multiples_of_16_bytes() {
     };
     assert!(row(&plan) && !row(&plain));
 }
+
+#[test]
+fn many_short_rows_of_products_by_constants_begin_at_multiples_of_16_bytes() {
+    let strides = |rows: u32| {
+        let (mut net, mut draw) = (Net::default(), Draw::new(6));
+        let dims = [rows, 32, 9];
+        let x = net.input(&dims);
+        let weights = net.constant(draw.tensor(&[1, 9, 16]));
+        let weights = net.view(ViewOp::Broadcast, weights, &[rows, 9, 16]);
+        let y = net.node(Op::Primitive(Primitive::MatMul), &[x, weights], &[rows, 32, 16]);
+        let y = net.unary(Unary::Relu, y);
+        net.output(y);
+        let inputs = [draw.tensor(&dims)];
+        let (plan, found) = halves(&net, &inputs, PassSet::ALL);
+        let (plain, expected) = halves(&net, &inputs, PassSet::ALL.without(PassSet::LAYOUT));
+        same_bits(&plan, &found[0], &expected[0], "beside rows as they come");
+        assert_eq!(plain.operators.len(), plan.operators.len());
+        let made = plan.operators.iter().flat_map(|o| &o.outputs);
+        let made = made.filter(|v| v.layout.shape.dims() == dims);
+        made.map(|v| v.layout.strides().to_vec()).next().unwrap()
+    };
+    assert_eq!(strides(1024), [512, 16, 1], "read in pieces");
+    assert_eq!(strides(64), [288, 9, 1], "read one by one");
+}
