@@ -9,6 +9,7 @@
 //! | `pools` | windows of every size: the bits of the processor |
 //! | `depthwise` | channels convolved on their own, under every strip |
 //! | `grouped` | convolutions in groups that share patches: the bits of the processor |
+//! | `fuller` | layers of few channels, planned as others: the bits of the processor |
 //! | `floats` | convolutions, products and reductions of floats: the bits of the processor |
 //! | `reductions` | reductions under every kernel: the same bits |
 //! | `networks` | whole networks in f16 against the processor in f32 |
@@ -35,6 +36,7 @@ mod depthwise;
 mod faults;
 mod floats;
 mod frames;
+mod fuller;
 mod grouped;
 mod images;
 mod networks;
