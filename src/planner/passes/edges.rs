@@ -44,8 +44,8 @@ fn find(graph: &Graph, index: &Index, pad: usize) -> Option<Found> {
     index.producers[node.inputs[0].index()]?;
     let [inner, outer] = [node.inputs[0], node.outputs[0]].map(|v| graph.value(v).shape);
     let mut sides = Vec::new();
-    for axis in 0..inner.rank() {
-        let before = u32::try_from(begin[axis]).ok()?;
+    for (axis, &first) in begin.iter().enumerate().take(inner.rank()) {
+        let before = u32::try_from(first).ok()?;
         let behind = outer.dim(axis).checked_sub(before.checked_add(inner.dim(axis))?)?;
         if before > 0 || behind > 0 {
             let extents = [before, behind];

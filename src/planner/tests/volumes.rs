@@ -132,26 +132,33 @@ fn transposed(samples: u32, window: Window, groups: u32, beyond: [u32; 3], funct
     (net.graph, inputs)
 }
 
-/// Kernel, stride, padding, dilation of each axis alike, and what the result has besides.
-const TRANSPOSED: [([u32; 3], [u32; 3], [u32; 3], u32, [u32; 3]); 10] = [
-    ([3, 3, 3], [2, 2, 2], [1, 1, 1], 1, [1, 1, 1]),
-    ([3, 3, 3], [2, 2, 2], [1, 1, 1], 1, [0, 0, 0]),
-    ([4, 4, 4], [2, 2, 2], [1, 1, 1], 1, [0, 0, 0]),
-    ([2, 2, 2], [2, 2, 2], [0, 0, 0], 1, [0, 0, 0]),
-    ([3, 3, 3], [1, 1, 1], [1, 1, 1], 1, [0, 0, 0]),
-    ([3, 3, 3], [3, 2, 1], [0, 1, 2], 1, [2, 0, 0]),
-    ([5, 3, 3], [2, 2, 2], [2, 1, 1], 1, [1, 1, 0]),
-    ([1, 4, 4], [1, 2, 2], [0, 1, 1], 1, [0, 0, 0]),
-    ([5, 2, 2], [3, 1, 2], [4, 0, 1], 2, [1, 0, 1]),
-    ([4, 1, 3], [2, 1, 1], [3, 0, 1], 1, [1, 0, 0]),
-];
+/// A window with the same padding before and behind, and dilations alike.
+fn window(kernel: [u32; 3], stride: [u32; 3], pad: [u32; 3], dilation: u32) -> Window {
+    Window {
+        stride,
+        dilation: [dilation; 3],
+        pad_begin: pad,
+        pad_end: pad,
+        ..Window::new(&kernel)
+    }
+}
 
 #[test]
 fn transposed_convolutions_over_volumes_become_those_of_pictures() {
-    for (number, (kernel, stride, pad, dilation, beyond)) in TRANSPOSED.into_iter().enumerate() {
-        let mut window = Window::new(&kernel);
-        (window.stride, window.dilation) = (stride, [dilation; 3]);
-        (window.pad_begin, window.pad_end) = (pad, pad);
+    // Windows, and what their results have besides.
+    let cases = [
+        (window([3; 3], [2; 3], [1; 3], 1), [1; 3]),
+        (window([3; 3], [2; 3], [1; 3], 1), [0; 3]),
+        (window([4; 3], [2; 3], [1; 3], 1), [0; 3]),
+        (window([2; 3], [2; 3], [0; 3], 1), [0; 3]),
+        (window([3; 3], [1; 3], [1; 3], 1), [0; 3]),
+        (window([3; 3], [3, 2, 1], [0, 1, 2], 1), [2, 0, 0]),
+        (window([5, 3, 3], [2; 3], [2, 1, 1], 1), [1, 1, 0]),
+        (window([1, 4, 4], [1, 2, 2], [0, 1, 1], 1), [0; 3]),
+        (window([5, 2, 2], [3, 1, 2], [4, 0, 1], 2), [1, 0, 1]),
+        (window([4, 1, 3], [2, 1, 1], [3, 0, 1], 1), [1, 0, 0]),
+    ];
+    for (number, (window, beyond)) in cases.into_iter().enumerate() {
         for (samples, groups, functions) in [(1, 1, false), (1, 2, true), (2, 1, true), (1, 1, true)] {
             let (graph, inputs) = transposed(samples, window, groups, beyond, functions);
             let expected = evaluate(&graph, &inputs);
@@ -205,9 +212,7 @@ fn volumes_of_few_channels_are_pictures_of_all_slices() {
 
 #[test]
 fn functions_of_transposed_convolutions_follow_each_phase() {
-    let mut window = Window::new(&[3, 3, 3]);
-    (window.stride, window.pad_begin, window.pad_end) = ([2; 3], [1; 3], [1; 3]);
-    let (graph, _) = transposed(1, window, 1, [1; 3], true);
+    let (graph, _) = transposed(1, window([3; 3], [2; 3], [1; 3], 1), 1, [1; 3], true);
     let passed = passes::run(graph, PassSet::ALL).unwrap();
     let relus = passed.nodes.iter().filter(|n| n.op == Op::Primitive(Primitive::Unary(Unary::Relu)));
     let shapes: Vec<Vec<u32>> = relus.map(|n| passed.value(n.outputs[0]).shape.dims().to_vec()).collect();
@@ -216,9 +221,7 @@ fn functions_of_transposed_convolutions_follow_each_phase() {
 
 #[test]
 fn phases_that_meet_nothing_stay_in_the_volume() {
-    let mut window = Window::new(&[1, 3, 3]);
-    window.stride = [2; 3];
-    let (graph, inputs) = transposed(1, window, 1, [0; 3], true);
+    let (graph, inputs) = transposed(1, window([1, 3, 3], [2; 3], [0; 3], 1), 1, [0; 3], true);
     let expected = evaluate(&graph, &inputs);
     let passed = passes::run(graph, PassSet::ALL).unwrap();
     close(&evaluate(&passed, &inputs), &expected, 1e-5, "a window thinner than its step");
