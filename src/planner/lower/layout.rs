@@ -28,9 +28,6 @@ pub const LONG_COPY: u32 = 128;
 /// Results of a product that its kernel stores one by one, between others, faster than a copy turns them round.
 const FEW_RESULTS: u64 = 1 << 19;
 
-/// Least elements of a picture, converted on its way out, whose pixels are worth moving to whole pieces.
-const MANY_RESULTS: u64 = 1 << 16;
-
 /// True for primitives over pixels, which want the channels of a pixel side by side.
 pub fn is_spatial(primitive: &Primitive) -> bool {
     matches!(
@@ -70,8 +67,7 @@ pub fn natural(graph: &Graph, units: &[Unit], set: PassSet) -> Vec<Layout> {
         vec![false; graph.values.len()]
     };
     let producers = strided::producers(graph);
-    let mut convolved = convolved(graph);
-    widened(graph, &producers).for_each(|value| convolved[value.index()] = true);
+    let convolved = convolved(graph);
     let multiplied = multiplied(graph, &producers, set);
     // Views that no strides can say: storing them anew, they go wherever they are wanted.
     let mut anew = vec![false; graph.values.len()];
@@ -176,32 +172,6 @@ fn convolved(graph: &Graph) -> Vec<bool> {
         };
     }
     read
-}
-
-/// Pictures that convolutions make to be a result of another type, whose conversion alone reads them: their stores are whole pieces
-/// only where pixels begin at some, and the conversion turns channels into planes however far apart pixels lie.
-fn widened<'a>(graph: &'a Graph, producers: &'a [Option<usize>]) -> impl Iterator<Item = ValueId> + 'a {
-    let result = |value: ValueId| graph.outputs.iter().any(|named| named.value == value);
-    let readers = |value: ValueId| graph.nodes.iter().flat_map(|n| &n.inputs).filter(|v| **v == value).count();
-    let conversions = graph.nodes.iter().filter(|n| n.op == Op::Primitive(Primitive::Copy));
-    let read = conversions.filter(move |n| result(n.outputs[0])).map(|n| n.inputs[0]);
-    read.filter(move |&value| {
-        let (mut made, mut at) = (false, value);
-        while let Some(node) = producers[at.index()].map(|node| &graph.nodes[node]) {
-            let Op::Primitive(primitive) = &node.op else { break };
-            made = matches!(
-                primitive,
-                Primitive::Conv { groups: 1, .. } | Primitive::ConvTranspose { groups: 1, .. }
-            );
-            if made || !matches!(primitive, Primitive::Unary(_)) {
-                break;
-            }
-            at = node.inputs[0];
-        }
-        let Value { dtype, shape, .. } = graph.value(value);
-        let ragged = shape.rank() == 4 && shape.dim(1) > ALIGNED && !shape.dim(1).is_multiple_of(ALIGNED);
-        made && ragged && *dtype == DType::F16 && shape.elements() >= MANY_RESULTS && readers(value) == 1 && !result(value)
-    })
 }
 
 /// Which values of f16 are rows of products by constants that lie in whole pieces only if they are stored apart; nobody reads them

@@ -5,6 +5,7 @@ mod abreast;
 mod attention;
 mod beside;
 mod branches;
+mod classes;
 mod columns;
 mod drop_dead;
 mod drop_noops;
@@ -150,6 +151,8 @@ impl PassSet {
     pub const MIXED: PassSet = PassSet(1 << 40);
     /// Shares that go through the same functions, by numbers of their own, before they are joined again stay one.
     pub const UNSPLIT: PassSet = PassSet(1 << 41);
+    /// Convolutions to a result get channels of zeros behind theirs, until these are whole pieces of 16 bytes.
+    pub const CLASSES: PassSet = PassSet(1 << 42);
     /// Convolutions of few channels become ones whose products are full, of volumes and of many channels to one; lowering moves many
     /// short rows of products to whole pieces.
     pub const FULLER: PassSet = PassSet(1 << 43);
@@ -177,6 +180,8 @@ impl PassSet {
                 PassSet::SHORT_TAILS,
                 PassSet::MIXED,
                 PassSet::FULLER,
+                PassSet::SPACED_HEADS,
+                PassSet::CLASSES,
             ]
             .into_iter()
             .fold(self, PassSet::without),
@@ -187,9 +192,15 @@ impl PassSet {
     pub fn of(self, dtype: DType, target: Target) -> PassSet {
         match dtype {
             DType::F16 => self.on(target),
-            _ => [PassSet::LONG_ATTENTION, PassSet::BESIDE, PassSet::FULLER]
-                .into_iter()
-                .fold(self.on(target), PassSet::without),
+            _ => [
+                PassSet::LONG_ATTENTION,
+                PassSet::BESIDE,
+                PassSet::FULLER,
+                PassSet::SPACED_HEADS,
+                PassSet::CLASSES,
+            ]
+            .into_iter()
+            .fold(self.on(target), PassSet::without),
         }
     }
 
@@ -241,7 +252,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 50] = [
+const PASSES: [Pass; 51] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -431,6 +442,11 @@ const PASSES: [Pass; 50] = [
         name: "columns",
         flag: PassSet::FULLER,
         run: columns::run,
+    },
+    Pass {
+        name: "classes",
+        flag: PassSet::CLASSES,
+        run: classes::run,
     },
     Pass {
         name: "patches",

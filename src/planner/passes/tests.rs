@@ -1,6 +1,7 @@
 //! Which patterns each pass knows, and which look-alikes it leaves alone. That results stay what they were is tested with
 //! whole networks, in `planner::tests`.
 
+mod classes;
 mod columns;
 mod edges;
 mod integers;

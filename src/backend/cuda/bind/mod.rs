@@ -51,6 +51,7 @@ mod reduce;
 mod resize;
 mod resize_rows;
 mod softmax;
+mod softmax_long;
 mod squeeze;
 mod stem;
 mod stream_wgmma;

@@ -1,10 +1,10 @@
 //! Softmax along any axis: `kernels/softmax.cu`, and without a tail `kernels/softmax_rows.cu` and `kernels/softmax_short.cu` for rows
-//! that registers hold; `kernels/softmax_long.cu` for rows that no block keeps.
+//! that registers hold.
 
 use super::frame::{ElementBox, Frame, THREADS};
 use super::operands::{check, head, input, output};
-use super::views::{DeviceView, Divisor, strides};
-use super::{Addresses, BindError, Kernel, Launch, count};
+use super::views::{DeviceView, strides};
+use super::{Addresses, BindError, Kernel, Launch, softmax_long};
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region};
@@ -26,27 +26,17 @@ const WIDE_THREADS: u32 = 256;
 const ALONE_THREADS: u32 = 1024;
 /// Lengths of the rows that a block takes: what keeps its threads busy, and fits the shared memory that every GPU has.
 const WIDE: std::ops::RangeInclusive<u32> = 128..=8192;
-/// Fewest elements of a block's share of a longer row.
-const SHARE: u32 = 2048;
 
+/// Of rows with any tail.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Params {
-    frame: Frame,
+pub(super) struct Params {
+    pub(super) frame: Frame,
     x: DeviceView,
     x_step: i64,
     y_step: i64,
-    extent: u32,
+    pub(super) extent: u32,
     axis: u32,
-}
-
-/// Of rows that no block keeps.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct LongParams {
-    whole: Params,
-    shares: Divisor,
-    length: u32,
 }
 
 /// Of rows without a tail.
@@ -173,25 +163,7 @@ impl Kernel for Softmax {
             }]);
         }
         if long {
-            let shares = (at.multiprocessors / frame.tiles.max(1)).clamp(1, extent.div_ceil(SHARE));
-            let length = extent.div_ceil(shares);
-            let tiles = count([frame.tiles, shares], "a chunk")?;
-            let params = LongParams {
-                whole: Params {
-                    frame: Frame { tiles, ..frame },
-                    ..params
-                },
-                shares: Divisor::new(shares),
-                length,
-            };
-            return Ok(vec![Launch::new(
-                "softmax_long",
-                "softmax_long",
-                tiles,
-                width,
-                ALONE_THREADS,
-                &params,
-            )]);
+            return Ok(vec![softmax_long::launch(at, params, width)?]);
         }
         Ok(vec![Launch::new("softmax", "softmax", frame.tiles, width, THREADS, &params)])
     }
@@ -205,9 +177,6 @@ mod tests {
     fn the_struct_has_the_sources_bytes() {
         assert_eq!(std::mem::size_of::<Params>(), std::mem::size_of::<Frame>() + 88 + 24);
         assert_eq!(std::mem::size_of::<RowsParams>(), 32 + 24 + 104 + 96);
-        assert_eq!(std::mem::size_of::<LongParams>(), std::mem::size_of::<Frame>() + 88 + 40);
-        let threads = format!("constexpr u32 THREADS = {ALONE_THREADS};");
-        assert!(include_str!("../kernels/softmax_long.cu").contains(&threads));
         let most = format!("constexpr u32 WIDE_THREADS = {ALONE_THREADS};");
         assert!(include_str!("../kernels/softmax.cu").contains(&most));
     }
