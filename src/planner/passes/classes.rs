@@ -3,7 +3,7 @@
 //! turns channels into planes however far apart pixels lie.
 
 use super::fold_batchnorm::{plain_bias, plain_weights};
-use super::rewrite::{Index, at_each_node};
+use super::rewrite::{Index, at_each_node, zeros_behind};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::primitive::Primitive;
 use crate::tensor::{DType, Data, Shape, Tensor};
@@ -108,11 +108,5 @@ fn apply(graph: &mut Graph, found: Found) {
 fn widened(weights: &Tensor, axis: usize, channels: u32) -> Option<Tensor> {
     let (from, to) = (weights.shape(), weights.shape().with_dim(axis, channels)?);
     let inner = |shape: Shape| shape.dims()[axis..].iter().map(|&extent| extent as usize).product::<usize>();
-    let (own, all) = (inner(from), inner(to));
-    let mut elements = Vec::with_capacity(usize::try_from(to.elements()).ok()?);
-    for run in weights.as_f32()?.chunks(own) {
-        elements.extend_from_slice(run);
-        elements.resize(elements.len() + all - own, 0.0);
-    }
-    Tensor::new(to, Data::F32(elements))
+    Tensor::new(to, Data::F32(zeros_behind(weights.as_f32()?, inner(from), inner(to))))
 }

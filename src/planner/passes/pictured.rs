@@ -9,6 +9,7 @@
 //! are summed in another order.
 
 use super::rewrite::{Index, at_each_node};
+use super::volumes::flat;
 use crate::limits::MAX_RANK;
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::planner::strided;
@@ -88,11 +89,6 @@ fn reaches_volumes(graph: &Graph, value: ValueId) -> bool {
         Op::Primitive(Primitive::Unary(_) | Primitive::Binary(_)) => reaches_volumes(graph, n.outputs[0]),
         _ => false,
     })
-}
-
-/// A window over pictures: what is left of one over volumes without its depth.
-fn flat(window: Window) -> Window {
-    window.over(2, |[_, rows, columns], last| [rows, columns, last])
 }
 
 /// True for few channels to few.

@@ -113,3 +113,13 @@ pub fn replace(graph: &mut Graph, old: ValueId, new: ValueId) {
         named.value = new;
     }
 }
+
+/// Runs of so many elements with zeros behind each, `whole` elements from run to run.
+pub fn zeros_behind(elements: &[f32], run: usize, whole: usize) -> Vec<f32> {
+    let mut all = Vec::with_capacity(elements.len() / run.max(1) * whole);
+    for own in elements.chunks(run.max(1)) {
+        all.extend_from_slice(own);
+        all.resize(all.len() + whole - run, 0.0);
+    }
+    all
+}

@@ -3,7 +3,7 @@
 //! Readers see a head's own elements, each computed as before.
 
 use super::fold_batchnorm::{plain_bias, plain_weights, repeated};
-use super::rewrite::{Index, at_each_node};
+use super::rewrite::{Index, at_each_node, zeros_behind};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::primitive::Primitive;
 use crate::tensor::{DType, Data, Shape, Tensor};
@@ -173,15 +173,7 @@ fn apply(graph: &mut Graph, found: Found) {
 
 /// The weights `[K, heads x pitch]` and the bias, with zeros behind each head.
 fn widened(found: &Found, pitch: u32) -> Option<(Tensor, Option<Tensor>)> {
-    let head = found.head as usize;
-    let with_zeros = |elements: &[f32]| {
-        let mut spaced = Vec::new();
-        for own in elements.chunks(head) {
-            spaced.extend_from_slice(own);
-            spaced.resize(spaced.len() + pitch as usize - head, 0.0);
-        }
-        spaced
-    };
+    let with_zeros = |elements: &[f32]| zeros_behind(elements, found.head as usize, pitch as usize);
     let shape = found.weights.shape();
     let columns = shape.dim(1) / found.head * pitch;
     let weights = Tensor::new(shape.with_dim(1, columns)?, Data::F32(with_zeros(found.weights.as_f32()?)))?;

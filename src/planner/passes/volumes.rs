@@ -96,7 +96,7 @@ impl Met {
 }
 
 /// A window over pictures: what is left of one over volumes without its depth.
-fn flat(window: Window) -> Window {
+pub(super) fn flat(window: Window) -> Window {
     window.over(2, |[_, rows, columns], last| [rows, columns, last])
 }
 

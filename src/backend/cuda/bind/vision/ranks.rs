@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 
 /// Threads of the block that ranks a row.
 const RANKING: u32 = 1024;
-/// Warps of a block that rank a row each, the most elements of such a row, and the most of them that are kept.
+/// Warps of a block that rank a row each, and the most elements of such a row; a lane keeps one at the most.
 const ROWS: u32 = 8;
 const LANES_HELD: u32 = 4 * WARP;
 /// Threads of a block that makes a label map, and results of its tile.

@@ -245,6 +245,8 @@ fn few_of_short_rows_are_ranked_by_warps() {
         let [launch] = rig.launches(&rig.whole(), 0).try_into().unwrap();
         (launch.function, launch.blocks, launch.threads)
     };
+    let source = include_str!("../../kernels/topk.cu");
+    assert!(source.contains("u32 WARPS = 8;") && source.contains("u32 LANE_HELD = 4;"));
     assert_eq!(ranked(128, 32), ("topk_lanes_f16".into(), 2, 256));
     assert_eq!(ranked(129, 32), ("topk_f16".into(), 9, 1024));
     assert_eq!(ranked(128, 33), ("topk_f16".into(), 9, 1024));
