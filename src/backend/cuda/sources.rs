@@ -113,6 +113,7 @@ pub const UNITS: &[Unit] = &[
     unit!("nms_choose"),
     unit!("normalise"),
     unit!("normalise_rows"),
+    unit!("pad"),
     unit!("pair_mma"),
     unit!("permute"),
     unit!("pool"),

@@ -36,6 +36,7 @@ mod matrices;
 mod matvec;
 mod normalise;
 mod operands;
+mod pad;
 mod pair_mma;
 mod patches;
 mod permute;

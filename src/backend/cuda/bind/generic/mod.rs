@@ -13,7 +13,7 @@ pub use sums::reduce_number;
 
 use super::frame::{ElementBox, Frame, THREADS};
 use super::operands::{check, head, output};
-use super::{Addresses, BindError, Kernel, Launch, Packer};
+use super::{Addresses, BindError, Kernel, Launch, Packer, pad};
 use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region, ResizeMode};
 use bytemuck::Pod;
@@ -53,6 +53,9 @@ impl Kernel for Generic {
         let elements = ElementBox::new(output(&self.operator, 0)?, region)?;
         if elements.count == 0 {
             return Ok(Vec::new());
+        }
+        if let Some(launch) = pad::launch(at, &self.operator, region, width)? {
+            return Ok(vec![launch]);
         }
         let frame = Frame::new(at, &self.operator, elements, THREADS)?;
         let (unit, function, params) = (self.bind)(at, &self.operator, frame)?;
