@@ -6,6 +6,7 @@
 //! | `permutes` | axes in other orders: the bits of the processor |
 //! | `pairs` | products of computed matrices, whose K is cut into ranges |
 //! | `chains` | elementwise functions: the bits of the processor |
+//! | `paddings` | what is beside a tensor, by every mode: the bits of the processor |
 //! | `pools` | windows of every size: the bits of the processor |
 //! | `depthwise` | channels convolved on their own, under every strip |
 //! | `grouped` | convolutions in groups that share patches: the bits of the processor |
@@ -41,6 +42,7 @@ mod grouped;
 mod images;
 mod networks;
 mod normalisations;
+mod paddings;
 mod pairs;
 mod permutes;
 mod pools;
