@@ -91,14 +91,15 @@ __device__ __forceinline__ void walk(const Pad& p, u32 (&rest)[RUN], PadPlace (&
 // Has the places of the first tile found before the launch ahead has ended.
 template <u32 RUN>
 __device__ __forceinline__ void begin_once(bool& begun, const PadPlace (&places)[RUN]) {
-    if (begun) return;
-    begun = true;
-    u32 all = 0;
+    if (!begun) {
+        u32 all = 0;
 #pragma unroll
-    for (u32 k = 0; k < RUN; ++k) all ^= places[k].from + places[k].to + places[k].inside;
-    settle(all);
-    wait_for_predecessors();
-    release_successors();
+        for (u32 k = 0; k < RUN; ++k) all ^= places[k].from + places[k].to + places[k].inside;
+        settle(all);
+        wait_for_predecessors();
+        release_successors();
+    }
+    begun = true;
 }
 
 __device__ __forceinline__ void bring_pad(const Pad& p) {
@@ -227,10 +228,10 @@ __device__ __forceinline__ void pad_rows(const Pad& p) {
     extern "C" __global__ void __launch_bounds__(PAD_THREADS) name(const __grid_constant__ Pad p) { \
         bring_pad(p); \
         switch (p.mode) { \
-            case PAD_CONSTANT: return pad_units<type, run, PAD_CONSTANT>(p); \
-            case PAD_REFLECT: return pad_units<type, run, PAD_REFLECT>(p); \
-            case PAD_EDGE: return pad_units<type, run, PAD_EDGE>(p); \
-            default: return pad_units<type, run, PAD_WRAP>(p); \
+            case PAD_CONSTANT: pad_units<type, run, PAD_CONSTANT>(p); break; \
+            case PAD_REFLECT: pad_units<type, run, PAD_REFLECT>(p); break; \
+            case PAD_EDGE: pad_units<type, run, PAD_EDGE>(p); break; \
+            default: pad_units<type, run, PAD_WRAP>(p); break; \
         } \
     }
 
@@ -249,10 +250,10 @@ PAD_UNITS(pad_units_16_fours, uint4, 4)
     extern "C" __global__ void __launch_bounds__(PAD_THREADS) name(const __grid_constant__ Pad p) { \
         bring_pad(p); \
         switch (p.mode) { \
-            case PAD_CONSTANT: return pad_rows<type, PAD_CONSTANT>(p); \
-            case PAD_REFLECT: return pad_rows<type, PAD_REFLECT>(p); \
-            case PAD_EDGE: return pad_rows<type, PAD_EDGE>(p); \
-            default: return pad_rows<type, PAD_WRAP>(p); \
+            case PAD_CONSTANT: pad_rows<type, PAD_CONSTANT>(p); break; \
+            case PAD_REFLECT: pad_rows<type, PAD_REFLECT>(p); break; \
+            case PAD_EDGE: pad_rows<type, PAD_EDGE>(p); break; \
+            default: pad_rows<type, PAD_WRAP>(p); break; \
         } \
     }
 

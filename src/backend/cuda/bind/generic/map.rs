@@ -68,7 +68,7 @@ struct Remap {
     padding: u32,
 }
 
-/// Padding or nearest resizing, by a table of input positions for each axis whose positions change.
+/// Padding that something follows, or nearest resizing, by a table of input positions for each axis whose positions change.
 pub fn remap(packer: &mut Packer<'_>, operator: &Operator) -> Result<Bind, BindError> {
     let primitive = head(operator)?.primitive;
     let (from, to) = (input(operator, 0)?.layout.shape, output(operator, 0)?.layout.shape);

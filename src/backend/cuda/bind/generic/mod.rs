@@ -1,7 +1,7 @@
 //! The generic kernels: any primitive of any layouts and types, one element of the output a thread. Slow and right.
 //!
 //! `map` binds what computes nothing over neighbours, `gather` what reads by indices, `window` convolutions and poolings, `sums` products, reductions and
-//! resizes; all share the [`Frame`].
+//! resizes; all share the [`Frame`]. Where nothing follows a padding, [`pad`] takes it.
 
 mod gather;
 mod map;
