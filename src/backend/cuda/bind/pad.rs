@@ -130,11 +130,11 @@ impl Padding {
             axes: Vec::new(),
         };
         let constant = matches!(mode, PadMode::Constant(_));
-        for axis in 0..from.layout.shape.rank() {
+        for (axis, &before) in begin.iter().enumerate().take(from.layout.shape.rank()) {
             let (start, limit) = (i64::from(elements.start[axis]), i64::from(x.extents[axis]));
             let mut found = Axis {
                 extent: i64::from(elements.extents[axis].divisor),
-                first: start - i64::from(begin[axis]),
+                first: start - i64::from(before),
                 limit,
                 padded: true,
                 x: x.strides[axis],

@@ -40,6 +40,9 @@ fn picture(x: &[u32; 4], form: Form) -> Pad<'_> {
     }
 }
 
+/// Extents, and what is before and behind them.
+type Other<'a> = (&'a [u32], &'a [i32], &'a [i32], PadMode);
+
 impl Pad<'_> {
     fn operator(&self, bench: &mut Bench) -> Operator {
         let extent = |a: usize| u32::try_from(self.x[a] as i32 + self.before[a] + self.behind[a]).unwrap();
@@ -64,7 +67,7 @@ impl Pad<'_> {
     fn check(&self, random: &mut Random) -> BTreeSet<String> {
         let mut bench = Bench::new(random.next());
         let operator = self.operator(&mut bench);
-        let (x, y) = (operator.calls[0].inputs[0].clone(), operator.outputs[0]);
+        let (x, y) = (operator.calls[0].inputs[0], operator.outputs[0]);
         let Operand::View(x) = x else { unreachable!() };
         let expected = reference(&bench, self.mode, self.before, (&x, &y));
         let (kernel, packs) = bench.compile(&operator);
@@ -359,7 +362,7 @@ fn threads_find_the_elements_of_every_padding() {
         }
     }
     // Volumes, tokens, nothing but constants, and periods longer than the input.
-    let others: [(&[u32], &[i32], &[i32], PadMode); 7] = [
+    let others: [Other<'_>; 7] = [
         (&[2, 16, 3, 5, 6], &[0, 0, 1, 1, 1], &[0, 0, 1, 0, 2], PadMode::Reflect),
         (&[1, 2, 3, 2, 5, 40], &[0, 1, 0, 1, 1, 1], &[0, 0, 1, 1, 1, 0], PadMode::Edge),
         (&[2, 50, 24], &[0, 1, 0], &[0, 0, 0], CONSTANT),
