@@ -133,6 +133,7 @@ pub const UNITS: &[Unit] = &[
     unit!("resize"),
     unit!("resize_rows"),
     unit!("sample"),
+    unit!("sample_planes"),
     unit!("scatter"),
     unit!("softmax"),
     unit!("softmax_long"),
@@ -199,6 +200,7 @@ pub const HEADERS: &[Header] = &[
     header!("reduce.cuh"),
     header!("ring.cuh"),
     header!("run.cuh"),
+    header!("sample.cuh"),
     header!("scalar.cuh"),
     header!("select.cuh"),
     header!("slot.cuh"),
@@ -262,7 +264,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     ),
     (Kernel::Elementwise, &["elementwise", "elementwise_runs"]),
     (Kernel::Copy, &["elementwise", "elementwise_runs", "permute"]),
-    (Kernel::Places, &["sample", "scatter"]),
+    (Kernel::Places, &["sample", "sample_planes", "scatter"]),
 ];
 
 /// The same of kernels whose units others launch as well: the generic one runs what it can run better through them.

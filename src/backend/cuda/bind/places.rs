@@ -1,5 +1,7 @@
-//! Elements at places that a frame computes: samples of pictures (`kernels/sample.cu`) and the sources of what is scattered
-//! (`kernels/scatter.cu`).
+//! Elements at places that a frame computes: samples of pictures (`kernels/sample.cu`, `kernels/sample_planes.cu`) and the sources of
+//! what is scattered (`kernels/scatter.cu`).
+
+mod planes;
 
 use super::operands::{check, head, input, optional_input, output};
 use super::views::{DeviceView, Divisor};
@@ -11,7 +13,7 @@ use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block that samples.
 const SAMPLE_THREADS: u32 = 256;
-/// Halves of neighbouring channels that a thread samples at once.
+/// Halves of neighbouring channels that a thread samples at once; the most channels of a lot.
 const PIECE: u32 = 8;
 /// Threads of a block that looks for sources, and the rows it has.
 const SCATTER_THREADS: u32 = 512;
@@ -54,6 +56,47 @@ struct ScatterParams {
     tiles: u32,
 }
 
+/// What a thread samples.
+#[derive(Clone, Copy)]
+enum Way {
+    Elements,
+    Pieces,
+    Lots,
+}
+
+impl Way {
+    fn suffix(self) -> &'static str {
+        match self {
+            Way::Elements => "",
+            Way::Pieces => "_pieces",
+            Way::Lots => "_lots",
+        }
+    }
+}
+
+fn name(sampling: Sampling) -> &'static str {
+    match sampling {
+        Sampling::Nearest => "nearest",
+        Sampling::Linear => "linear",
+        Sampling::Cubic => "cubic",
+    }
+}
+
+/// The number in `kernels/sample.cuh`.
+fn outside(outside: Outside) -> u32 {
+    match outside {
+        Outside::Zero => 0,
+        Outside::Border => 1,
+        Outside::Reflection => 2,
+    }
+}
+
+/// True if the several pixels of a row lie side by side, or of a column where rows have one.
+fn places_abreast(y: &DeviceView) -> bool {
+    let axis = if y.extents[3] > 1 { 3 } else { 2 };
+    y.extents[axis] > 1 && y.strides[axis] == 1
+}
+
 enum Body {
     Sample(Sample),
     Sources { common: bool },
@@ -90,17 +133,36 @@ impl Placed {
         let (together, moved) = (channels / parts, channels / groups);
         let halves = output(&self.operator, 0)?.dtype == DType::F16;
         let whole = together.is_multiple_of(PIECE) && moved.is_multiple_of(PIECE);
-        let in_pieces = halves && whole && x.in_pieces(1) && y.in_pieces(1);
-        let piece = if in_pieces { PIECE } else { 1 };
-        let function = match (sample.sampling, in_pieces) {
-            (Sampling::Nearest, false) => "sample_nearest",
-            (Sampling::Linear, false) => "sample_linear",
-            (Sampling::Cubic, false) => "sample_cubic",
-            (Sampling::Nearest, true) => "sample_nearest_pieces",
-            (Sampling::Linear, true) => "sample_linear_pieces",
-            (Sampling::Cubic, true) => "sample_cubic_pieces",
+        let pieces = halves && whole && x.in_pieces(1);
+        let way = match grid {
+            _ if pieces && y.in_pieces(1) => Way::Pieces,
+            true => {
+                let places = places_abreast(&y);
+                if let (true, true, Some(steps)) = (pieces, places, planes::steps(&x)) {
+                    let planes = planes::Planes {
+                        x,
+                        grid: view(1)?,
+                        y,
+                        steps,
+                        outside: outside(sample.outside),
+                        align_corners,
+                    };
+                    return planes.launch(sample.sampling, region, width);
+                }
+                let apart = x.strides[1] != 1;
+                if channels > 1 && (places || apart) {
+                    Way::Lots
+                } else {
+                    Way::Elements
+                }
+            }
+            false => Way::Elements,
         };
-        let pieces = y.extents[1] / piece;
+        let function = format!("sample_{}{}", name(sample.sampling), way.suffix());
+        let pieces = match way {
+            Way::Elements => y.extents[1],
+            Way::Pieces | Way::Lots => y.extents[1].div_ceil(PIECE),
+        };
         let rows = region.rows.len() as u32;
         let items = count([region.batch.len() as u32, rows, y.extents[3], pieces], "a chunk")?;
         let of = |pick: fn(&crate::primitive::Window) -> [u32; 3], otherwise: u32| {
@@ -126,11 +188,7 @@ impl Placed {
             count: items,
             tiles: items.div_ceil(SAMPLE_THREADS),
             grid: u32::from(grid),
-            outside: match sample.outside {
-                Outside::Zero => 0,
-                Outside::Border => 1,
-                Outside::Reflection => 2,
-            },
+            outside: outside(sample.outside),
             align_corners: u32::from(align_corners),
             stride: of(|w| [w.stride[0], w.stride[1], 0], 1),
             pad: of(|w| [w.pad_begin[0], w.pad_begin[1], 0], 0),
@@ -169,20 +227,4 @@ impl Kernel for Placed {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::mem::{offset_of, size_of};
-
-    #[test]
-    fn structs_have_the_sources_bytes() {
-        assert_eq!(
-            (size_of::<SampleParams>(), offset_of!(SampleParams, first_batch)),
-            (4 * 88 + 7 * 12 + 13 * 4, 4 * 88 + 7 * 12)
-        );
-        assert_eq!(size_of::<ScatterParams>(), 2 * 88 + 16);
-        let (sample, scatter) = (include_str!("../kernels/sample.cu"), include_str!("../kernels/scatter.cu"));
-        assert!(sample.contains(&format!("SAMPLE_THREADS = {SAMPLE_THREADS};")) && sample.contains(&format!("SAMPLE_PIECE = {PIECE};")));
-        assert!(scatter.contains(&format!("SCATTER_THREADS = {SCATTER_THREADS};")));
-        assert!(scatter.contains(&format!("SCATTER_ROWS = {SCATTER_ROWS};")));
-    }
-}
+mod tests;

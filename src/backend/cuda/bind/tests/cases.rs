@@ -342,11 +342,40 @@ fn places(all: &mut Cases) {
             });
         }
     }
+    turned_samples(all);
     for (common, rows, updates) in [(false, 7, 40), (true, 3000, 5000), (false, 1025, 1)] {
         all.add(format!("sources of {rows} rows from {updates} updates"), |b| {
             let (places, y) = (b.tensor(I32, &[updates], Form::Plain), b.tensor(I32, &[rows], Form::Plain));
             b.operator(Primitive::Sources { common }, &[places], &[], &[y])
         });
+    }
+}
+
+/// Samples by grids whose channels lie otherwise in the result than in the picture.
+fn turned_samples(all: &mut Cases) {
+    for (dtype, from, to) in FLOATS.into_iter().flat_map(|d| {
+        let forms = [
+            (Form::Pixels, Form::Plain),
+            (Form::Slice, Form::Plain),
+            (Form::OddSlice, Form::Plain),
+            (Form::Plain, Form::Pixels),
+            (Form::Pixels, Form::OddSlice),
+        ];
+        forms.map(|(from, to)| (d, from, to))
+    }) {
+        for (channels, extents) in [(1, [5, 11]), (5, [5, 11]), (8, [7, 1]), (40, [30, 4])] {
+            let dims = [2, channels, extents[0], extents[1]];
+            all.add(format!("samples of {dtype} {from:?} to {to:?} {dims:?}"), |b| {
+                let (x, y) = (b.tensor(dtype, &[2, channels, 9, 7], from), b.tensor(dtype, &dims, to));
+                let grid = b.tensor(F32, &[2, extents[0], extents[1], 2], Form::Plain);
+                let sample = Sample {
+                    sampling: Sampling::Linear,
+                    outside: Outside::Zero,
+                    places: Places::Grid { align_corners: false },
+                };
+                b.operator(Primitive::Sample(sample), &[x, grid], &[], &[y])
+            });
+        }
     }
 }
 

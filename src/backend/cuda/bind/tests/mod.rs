@@ -298,6 +298,29 @@ fn a_copy_turns_pieces_where_both_sides_have_them_and_takes_boxes_where_they_hav
 }
 
 #[test]
+fn samples_are_taken_as_their_channels_lie() {
+    let function = |dtype: DType, from: Form, to: Form, dims: [u32; 4]| {
+        let (_, launch) = first(&format!("samples of {dtype} {from:?} to {to:?} {dims:?}"));
+        launch.function
+    };
+    use DType::{F16, F32};
+    use Form::{OddSlice, Pixels, Plain, Slice};
+    let dims = [2, 40, 30, 4];
+    assert_eq!(function(F16, Pixels, Plain, dims), "sample_linear_planes");
+    assert_eq!(function(F16, Slice, Plain, dims), "sample_linear_planes");
+    assert_eq!(function(F16, Pixels, Plain, [2, 8, 7, 1]), "sample_linear_planes", "a column");
+    assert_eq!(function(F16, OddSlice, Plain, dims), "sample_linear_lots", "between pieces");
+    assert_eq!(function(F16, Pixels, Plain, [2, 5, 5, 11]), "sample_linear_lots", "no whole pieces");
+    assert_eq!(function(F32, Pixels, Plain, dims), "sample_linear_lots", "no halves");
+    assert_eq!(function(F16, Plain, Pixels, dims), "sample_linear_lots");
+    assert_eq!(function(F16, Pixels, OddSlice, dims), "sample_linear", "channels by channels");
+    assert_eq!(function(F16, Pixels, Plain, [2, 1, 5, 11]), "sample_linear", "one channel");
+    let alike = |form| first(&format!("Linear samples of {F16} {form:?}, Zero outside")).1.function;
+    assert_eq!(alike(Pixels), "sample_linear_pieces");
+    assert_eq!(alike(Plain), "sample_linear_lots");
+}
+
+#[test]
 fn rows_of_a_softmax_stay_in_registers_where_halves_come_of_them() {
     let function = |extent: u32, dtype: DType| first(&format!("softmax of {extent} {dtype}")).1.function;
     assert_eq!(function(128, DType::F16), "softmax_rows_128");

@@ -1,0 +1,100 @@
+//! Samples by grids, of halves whose channels lie side by side, into planes: `kernels/sample_planes.cu`.
+
+use super::super::views::{DeviceView, Divisor};
+use super::super::{BindError, Launch, count};
+use super::{PIECE, name};
+use crate::primitive::{Region, Sampling};
+use bytemuck::{Pod, Zeroable};
+
+/// Threads of a block.
+const THREADS: u32 = 128;
+/// Places of a tile, and pieces of its channels.
+const PLACES: u32 = 64;
+const PIECES: u32 = 4;
+/// Log2 of the most halves that leave at once.
+const WIDEST: u32 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    x: DeviceView,
+    grid: DeviceView,
+    y: DeviceView,
+    columns: Divisor,
+    lots: Divisor,
+    runs: Divisor,
+    first_batch: u32,
+    first_row: u32,
+    places: u32,
+    tiles: u32,
+    unit: u32,
+    outside: u32,
+    align_corners: u32,
+    steps: [u32; 2],
+}
+
+/// A sampling whose input is [in pieces](DeviceView::in_pieces) by channels, and whose output has its places side by side.
+pub struct Planes {
+    pub x: DeviceView,
+    pub grid: DeviceView,
+    pub y: DeviceView,
+    /// Of the input ([`steps`]).
+    pub steps: [u32; 2],
+    pub outside: u32,
+    pub align_corners: bool,
+}
+
+/// Pieces from column to column and from row to row of a picture; `None` where its last one is too far from the first.
+pub fn steps(x: &DeviceView) -> Option<[u32; 2]> {
+    let step = |axis: usize| u32::try_from(x.strides[axis] / i64::from(PIECE)).ok();
+    let steps = [step(3)?, step(2)?];
+    let reach = |axis: usize, step: u32| u64::from(x.extents[axis] - 1) * u64::from(step);
+    (reach(3, steps[0]) + reach(2, steps[1]) < 1 << 31).then_some(steps)
+}
+
+impl Planes {
+    /// Log2 of the neighbouring halves that leave at once in a chunk of rows from `first_row` on.
+    fn unit(&self, first_row: u32) -> u32 {
+        let DeviceView {
+            address, strides, extents, ..
+        } = self.y;
+        let columns = i64::from(extents[3]);
+        // Rows that lie behind each other are one; of others a unit has places of one row.
+        let joined = extents[2] == 1 || extents[3] == 1 || strides[2] == columns;
+        let begin = i64::from(first_row) * strides[2];
+        let within = if joined { [begin, 0] } else { [strides[2], columns] };
+        let whole = |unit: u32| {
+            let steps = [strides[0], strides[1], within[0], within[1]];
+            steps.iter().all(|s| s % (1 << unit) == 0) && address.is_multiple_of(2 << unit)
+        };
+        (0..=WIDEST).rev().find(|&unit| whole(unit)).unwrap_or(0)
+    }
+
+    /// The launch of a chunk.
+    pub fn launch(&self, sampling: Sampling, region: &Region, width: u16) -> Result<Launch, BindError> {
+        let places = count([region.rows.len() as u32, self.y.extents[3]], "a chunk")?;
+        let lots = self.y.extents[1].div_ceil(PIECE * PIECES);
+        let runs = places.div_ceil(PLACES);
+        let params = Params {
+            x: self.x,
+            grid: self.grid,
+            y: self.y,
+            columns: Divisor::new(self.y.extents[3]),
+            lots: Divisor::new(lots),
+            runs: Divisor::new(runs),
+            first_batch: region.batch.start,
+            first_row: region.rows.start,
+            places,
+            tiles: count([region.batch.len() as u32, runs, lots], "a chunk")?,
+            unit: self.unit(region.rows.start),
+            outside: self.outside,
+            align_corners: u32::from(self.align_corners),
+            steps: self.steps,
+        };
+        let function = format!("sample_{}_planes", name(sampling));
+        Ok(Launch::new("sample_planes", function, params.tiles, width, THREADS, &params))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+// Samples by grids, of halves whose channels lie side by side, into planes. The bits of sample.cu.
+//
+// A block takes places of a picture, one behind the other, and channels. Each place's elements and weights are found once, by a thread
+// an axis. Then neighbouring threads load neighbouring pieces of a place, each the same piece of two places, and put the two places'
+// channels side by side into shared memory. From there every channel's places leave in units as wide as the output's layout allows.
+#include "chain.cuh"
+#include "divide.cuh"
+#include "run.cuh"
+#include "sample.cuh"
+
+constexpr u32 PLANES_THREADS = 128;
+constexpr u32 PLANES_PLACES = 64;  // of a tile
+constexpr u32 PLANES_PIECES = 4;   // of a tile's channels
+constexpr u32 PIECE = 8;
+constexpr u32 PAIRS = PLANES_PLACES / 2;
+
+static_assert(PLANES_THREADS == 2 * PLANES_PLACES && PLANES_THREADS == PAIRS * PLANES_PIECES, "an axis a thread, then a pair of pieces");
+
+struct SamplePlanes {
+    View x;
+    View grid;
+    View y;
+    Divisor columns;    // of the output
+    Divisor lots;       // of a tile's channels
+    Divisor runs;       // of a tile's places, of a picture in the chunk
+    u32 first_batch;
+    u32 first_row;
+    u32 places;         // of a picture in the chunk
+    u32 tiles;
+    u32 unit;           // log2 of the halves that leave at once
+    SampleRule rule;
+    u32 steps[2];       // pieces of x from column to column, and from row to row
+};
+
+static_assert(sizeof(SamplePlanes) == 3 * 88 + 3 * 12 + 9 * 4, "mirrored in bind/places/planes.rs");
+
+// What a place is made of along an axis.
+template <u32 COUNT>
+struct alignas(COUNT == 1 ? 8 : 16) Along {
+    i32 offsets[COUNT];  // in pieces; -1 for zeros outside
+    float weights[COUNT];
+};
+
+// The pieces around a place; `from` is that of the picture's first element.
+template <u32 COUNT>
+__device__ __forceinline__ void load_pieces(const Along<COUNT> (&at)[2], const uint4* from, uint4 (&pieces)[COUNT][COUNT]) {
+#pragma unroll
+    for (u32 j = 0; j < COUNT; ++j) {
+#pragma unroll
+        for (u32 i = 0; i < COUNT; ++i) {
+            const i32 row = at[1].offsets[j], column = at[0].offsets[i];
+            pieces[j][i] = make_uint4(0, 0, 0, 0);
+            if ((row | column) >= 0) pieces[j][i] = from[static_cast<u32>(row + column)];
+        }
+    }
+}
+
+template <u32 COUNT>
+__device__ __forceinline__ void blend(const Along<COUNT> (&at)[2], const uint4 (&pieces)[COUNT][COUNT], float (&sums)[PIECE]) {
+#pragma unroll
+    for (u32 c = 0; c < PIECE; ++c) sums[c] = 0.0f;
+#pragma unroll
+    for (u32 j = 0; j < COUNT; ++j) {
+        float line_sums[PIECE];
+#pragma unroll
+        for (u32 c = 0; c < PIECE; ++c) line_sums[c] = 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < COUNT; ++i) {
+            float v[PIECE];
+            widen(pieces[j][i], v);
+#pragma unroll
+            for (u32 c = 0; c < PIECE; ++c) line_sums[c] = __fmaf_rn(at[0].weights[i], v[c], line_sums[c]);
+        }
+#pragma unroll
+        for (u32 c = 0; c < PIECE; ++c) sums[c] = __fmaf_rn(at[1].weights[j], line_sums[c], sums[c]);
+    }
+}
+
+// Stores a tile's channels, `1 << UNIT` places at once. A unit does not reach into another row unless the rows lie behind each other.
+// A thread stays at its places.
+template <u32 UNIT>
+__device__ __forceinline__ void store_planes(const SamplePlanes& p, const u32* turned, u32 n, u32 first, u32 channel) {
+    constexpr u32 UNITS = PLANES_PLACES >> UNIT, DOWN = PLANES_THREADS / UNITS;
+    const u32 at = (threadIdx.x % UNITS) << UNIT, place = first + at, top = threadIdx.x / UNITS;
+    const u32 planes = min(p.y.extents[1] - channel, PLANES_PIECES * PIECE);
+    if (place >= p.places) return;
+    const u32 line = divide(place, p.columns), column = place - line * p.columns.divisor;
+    u16* to = reinterpret_cast<u16*>(p.y.address) + static_cast<i64>(n) * p.y.strides[0] +
+              static_cast<i64>(channel + top) * p.y.strides[1] + static_cast<i64>(p.first_row + line) * p.y.strides[2] + column;
+    const bool whole = place + (1u << UNIT) <= p.places;
+#pragma unroll 1
+    for (u32 plane = top; plane < planes; plane += DOWN) {
+        const u32* from = turned + plane * PAIRS + ((at / 2) ^ (plane / PIECE * PIECE));
+        if (UNIT > 0 && whole) {
+            if constexpr (UNIT == 3) *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+            if constexpr (UNIT == 2) *reinterpret_cast<uint2*>(to) = *reinterpret_cast<const uint2*>(from);
+            if constexpr (UNIT == 1) *reinterpret_cast<u32*>(to) = *from;
+        } else {
+            const u16* halves = reinterpret_cast<const u16*>(from) + at % 2;
+#pragma unroll 1
+            for (u32 e = 0; e < min(p.places - place, 1u << UNIT); ++e) to[e] = halves[e];
+        }
+        to += DOWN * p.y.strides[1];
+    }
+}
+
+template <Sampling SAMPLING>
+__device__ __forceinline__ void sample_planes(const SamplePlanes& p) {
+    constexpr u32 COUNT = ELEMENTS<SAMPLING>;
+    __shared__ Along<COUNT> along[PLANES_PLACES][2];
+    // Pairs of places, channel by channel; those of a piece change places in eights, so that a warp's pieces lie in different banks.
+    __shared__ alignas(16) u32 turned[PLANES_PIECES * PIECE * PAIRS];
+    wait_for_predecessors();
+    release_successors();
+    const u32 entry = threadIdx.x % 2, lane = threadIdx.x % PLANES_PIECES, pair = threadIdx.x / PLANES_PIECES;
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        const u32 above = divide(tile, p.lots), lot = tile - above * p.lots.divisor;
+        const u32 sample = divide(above, p.runs), first = (above - sample * p.runs.divisor) * PLANES_PLACES;
+        const u32 n = p.first_batch + sample, place = first + threadIdx.x / 2;
+        Along<COUNT> one;
+#pragma unroll
+        for (u32 k = 0; k < COUNT; ++k) one.offsets[k] = -1, one.weights[k] = 0.0f;  // behind the last place
+        if (place < p.places) {
+            const u32 line = divide(place, p.columns), column = place - line * p.columns.divisor;
+            const i64 at = static_cast<i64>(n) * p.grid.strides[0] + static_cast<i64>(p.first_row + line) * p.grid.strides[1] +
+                           static_cast<i64>(column) * p.grid.strides[2] + static_cast<i64>(entry) * p.grid.strides[3];
+            const u32 extent = entry ? p.x.extents[2] : p.x.extents[3], step = entry ? p.steps[1] : p.steps[0];
+            const float g = load_float(p.grid.address, p.grid.dtype, at);
+            const auto found = around<SAMPLING>(p.rule, centred(p.rule, g, extent), extent);
+#pragma unroll
+            for (u32 k = 0; k < COUNT; ++k) {
+                if (found.positions[k] >= 0) one.offsets[k] = found.positions[k] * static_cast<i32>(step);
+                one.weights[k] = found.weights[k];
+            }
+        }
+        along[threadIdx.x / 2][entry] = one;
+        __syncthreads();  // the tile before has left, too
+        const u32 channel = lot * (PLANES_PIECES * PIECE), own = channel + lane * PIECE;
+        if (own < p.y.extents[1]) {
+            const i64 base = static_cast<i64>(n) * p.x.strides[0] + static_cast<i64>(own);
+            const uint4* from = reinterpret_cast<const uint4*>(pointer_to<u16>(p.x.address, base));
+            float low[PIECE], high[PIECE];
+            uint4 pieces[2][COUNT][COUNT];
+            load_pieces(along[2 * pair], from, pieces[0]);
+            load_pieces(along[2 * pair + 1], from, pieces[1]);
+            blend(along[2 * pair], pieces[0], low);
+            blend(along[2 * pair + 1], pieces[1], high);
+#pragma unroll
+            for (u32 c = 0; c < PIECE; ++c) {
+                turned[(lane * PIECE + c) * PAIRS + (pair ^ (lane * PIECE))] = two_rounded(low[c], high[c]);
+            }
+        }
+        __syncthreads();
+        switch (p.unit) {
+            case 3: store_planes<3>(p, turned, n, first, channel); break;
+            case 2: store_planes<2>(p, turned, n, first, channel); break;
+            case 1: store_planes<1>(p, turned, n, first, channel); break;
+            default: store_planes<0>(p, turned, n, first, channel); break;
+        }
+    }
+}
+
+#define PLANES_KERNEL(name, sampling) \
+    extern "C" __global__ void __launch_bounds__(PLANES_THREADS) name(const __grid_constant__ SamplePlanes p) { sample_planes<sampling>(p); }
+
+PLANES_KERNEL(sample_nearest_planes, NEAREST)
+PLANES_KERNEL(sample_linear_planes, LINEAR)
+PLANES_KERNEL(sample_cubic_planes, CUBIC)
