@@ -20,6 +20,7 @@
 //! | `images` | images in the GPU's memory, slots in the host's |
 //! | `faults` | what goes wrong on the device |
 //! | `refused` | what cannot be prepared |
+//! | `samples` | samples of pictures by grids: the bits of the processor, however both lie |
 //! | `squeezes` | squeeze and excitation, for one sample a block and for several |
 //! | `tensors` | tensor inputs in the GPU's memory |
 //! | `tiles` | the tiles of dense layers |
@@ -53,6 +54,7 @@ mod reductions;
 mod refused;
 mod road;
 mod rows;
+mod samples;
 mod squeezes;
 mod tensors;
 mod tiles;
