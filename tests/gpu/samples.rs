@@ -13,7 +13,7 @@ use platoon::tensor::{DType, Data, Layout, Tensor};
 /// A picture, and the rows and columns of two grids whose samples are joined; of one grid where the second has none.
 type Case = ([i64; 4], i64, [i64; 2]);
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 13] = [
     ([8, 32, 20, 30], 300, [4, 0]),
     ([2, 32, 9, 7], 7, [3, 0]),
     ([2, 16, 5, 5], 1, [1, 0]),
@@ -23,6 +23,10 @@ const CASES: [Case; 11] = [
     ([2, 1, 16, 15], 33, [5, 0]),
     ([1, 72, 1, 6], 64, [2, 0]),
     ([2, 24, 6, 1], 130, [1, 0]),
+    // Many tiles.
+    ([17, 8, 6, 5], 130, [31, 0]),
+    ([8, 40, 5, 6], 132, [31, 0]),
+    // Joined, so that a result has a part of the columns.
     ([4, 32, 10, 8], 30, [4, 8]),
     ([1, 16, 10, 8], 21, [3, 6]),
 ];

@@ -10,6 +10,7 @@ use crate::plan::format::Operator;
 use crate::primitive::{Outside, Places, Primitive, Region, Sample, Sampling};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
+use planes::{Planes, Sink};
 
 /// Threads of a block that samples.
 const SAMPLE_THREADS: u32 = 256;
@@ -134,29 +135,31 @@ impl Placed {
         let halves = output(&self.operator, 0)?.dtype == DType::F16;
         let whole = together.is_multiple_of(PIECE) && moved.is_multiple_of(PIECE);
         let pieces = halves && whole && x.in_pieces(1);
-        let way = match grid {
-            _ if pieces && y.in_pieces(1) => Way::Pieces,
-            true => {
-                let places = places_abreast(&y);
-                if let (true, true, Some(steps)) = (pieces, places, planes::steps(&x)) {
-                    let planes = planes::Planes {
-                        x,
-                        grid: view(1)?,
-                        y,
-                        steps,
-                        outside: outside(sample.outside),
-                        align_corners,
-                    };
-                    return planes.launch(sample.sampling, region, width);
-                }
-                let apart = x.strides[1] != 1;
-                if channels > 1 && (places || apart) {
-                    Way::Lots
-                } else {
-                    Way::Elements
-                }
+        let places = places_abreast(&y);
+        let sink = match y.in_pieces(1) {
+            true => planes::steps(&y).map(Sink::Pixels),
+            false => places.then_some(Sink::Planes),
+        };
+        if let (true, Some(steps), Some(sink)) = (grid && pieces, planes::steps(&x), sink) {
+            let planes = Planes {
+                x,
+                grid: view(1)?,
+                y,
+                steps,
+                sink,
+                outside: outside(sample.outside),
+                align_corners,
+            };
+            if planes.pays() {
+                return planes.launch(sample.sampling, region, width);
             }
-            false => Way::Elements,
+        }
+        let way = if pieces && y.in_pieces(1) {
+            Way::Pieces
+        } else if grid && channels > 1 && (places || x.strides[1] != 1) {
+            Way::Lots
+        } else {
+            Way::Elements
         };
         let function = format!("sample_{}{}", name(sample.sampling), way.suffix());
         let pieces = match way {

@@ -1,8 +1,12 @@
-// Samples by grids, of halves whose channels lie side by side, into planes. The bits of sample.cu.
+// Samples by grids, of halves whose channels lie side by side. The bits of sample.cu.
+//
+//     *_planes   into planes
+//     *_pixels   into halves whose channels lie side by side, too
 //
 // A block takes places of a picture, one behind the other, and channels. Each place's elements and weights are found once, by a thread
-// an axis. Then neighbouring threads load neighbouring pieces of a place, each the same piece of two places, and put the two places'
-// channels side by side into shared memory. From there every channel's places leave in units as wide as the output's layout allows.
+// an axis. Then neighbouring threads load neighbouring pieces of a place, each the same piece of two places. Pixels are stored from
+// there. For planes the two places' channels go side by side into shared memory, from where every channel's places leave in units as
+// wide as the output's layout allows.
 #include "chain.cuh"
 #include "divide.cuh"
 #include "run.cuh"
@@ -30,9 +34,10 @@ struct SamplePlanes {
     u32 unit;           // log2 of the halves that leave at once
     SampleRule rule;
     u32 steps[2];       // pieces of x from column to column, and from row to row
+    u32 leaps[2];       // the same of y, of pixels
 };
 
-static_assert(sizeof(SamplePlanes) == 3 * 88 + 3 * 12 + 9 * 4, "mirrored in bind/places/planes.rs");
+static_assert(sizeof(SamplePlanes) == 3 * 88 + 3 * 12 + 11 * 4, "mirrored in bind/places/planes.rs");
 
 // What a place is made of along an axis.
 template <u32 COUNT>
@@ -43,12 +48,13 @@ struct alignas(COUNT == 1 ? 8 : 16) Along {
 
 // The pieces around a place; `from` is that of the picture's first element.
 template <u32 COUNT>
-__device__ __forceinline__ void load_pieces(const Along<COUNT> (&at)[2], const uint4* from, uint4 (&pieces)[COUNT][COUNT]) {
+__device__ __forceinline__ void load_pieces(const Along<COUNT>& columns, const Along<COUNT>& rows, const uint4* from,
+                                            uint4 (&pieces)[COUNT][COUNT]) {
 #pragma unroll
     for (u32 j = 0; j < COUNT; ++j) {
 #pragma unroll
         for (u32 i = 0; i < COUNT; ++i) {
-            const i32 row = at[1].offsets[j], column = at[0].offsets[i];
+            const i32 row = rows.offsets[j], column = columns.offsets[i];
             pieces[j][i] = make_uint4(0, 0, 0, 0);
             if ((row | column) >= 0) pieces[j][i] = from[static_cast<u32>(row + column)];
         }
@@ -56,7 +62,8 @@ __device__ __forceinline__ void load_pieces(const Along<COUNT> (&at)[2], const u
 }
 
 template <u32 COUNT>
-__device__ __forceinline__ void blend(const Along<COUNT> (&at)[2], const uint4 (&pieces)[COUNT][COUNT], float (&sums)[PIECE]) {
+__device__ __forceinline__ void blend(const Along<COUNT>& columns, const Along<COUNT>& rows, const uint4 (&pieces)[COUNT][COUNT],
+                                      float (&sums)[PIECE]) {
 #pragma unroll
     for (u32 c = 0; c < PIECE; ++c) sums[c] = 0.0f;
 #pragma unroll
@@ -69,10 +76,10 @@ __device__ __forceinline__ void blend(const Along<COUNT> (&at)[2], const uint4 (
             float v[PIECE];
             widen(pieces[j][i], v);
 #pragma unroll
-            for (u32 c = 0; c < PIECE; ++c) line_sums[c] = __fmaf_rn(at[0].weights[i], v[c], line_sums[c]);
+            for (u32 c = 0; c < PIECE; ++c) line_sums[c] = __fmaf_rn(columns.weights[i], v[c], line_sums[c]);
         }
 #pragma unroll
-        for (u32 c = 0; c < PIECE; ++c) sums[c] = __fmaf_rn(at[1].weights[j], line_sums[c], sums[c]);
+        for (u32 c = 0; c < PIECE; ++c) sums[c] = __fmaf_rn(rows.weights[j], line_sums[c], sums[c]);
     }
 }
 
@@ -104,12 +111,17 @@ __device__ __forceinline__ void store_planes(const SamplePlanes& p, const u32* t
     }
 }
 
-template <Sampling SAMPLING>
-__device__ __forceinline__ void sample_planes(const SamplePlanes& p) {
+__device__ __forceinline__ uint4 rounded(const float (&v)[PIECE]) {
+    return make_uint4(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]), two_rounded(v[4], v[5]), two_rounded(v[6], v[7]));
+}
+
+template <Sampling SAMPLING, bool PLANES>
+__device__ __forceinline__ void sample_tiles(const SamplePlanes& p) {
     constexpr u32 COUNT = ELEMENTS<SAMPLING>;
-    __shared__ Along<COUNT> along[PLANES_PLACES][2];
+    __shared__ Along<COUNT> along[2][PLANES_PLACES];  // of columns, and of rows
     // Pairs of places, channel by channel; those of a piece change places in eights, so that a warp's pieces lie in different banks.
-    __shared__ alignas(16) u32 turned[PLANES_PIECES * PIECE * PAIRS];
+    __shared__ alignas(16) u32 turned[PLANES ? PLANES_PIECES * PIECE * PAIRS : 1];
+    __shared__ u32 pixels[PLANES ? 1 : PLANES_PLACES];  // pieces of y from its picture's first one
     wait_for_predecessors();
     release_successors();
     const u32 entry = threadIdx.x % 2, lane = threadIdx.x % PLANES_PIECES, pair = threadIdx.x / PLANES_PIECES;
@@ -125,6 +137,7 @@ __device__ __forceinline__ void sample_planes(const SamplePlanes& p) {
             const i64 at = static_cast<i64>(n) * p.grid.strides[0] + static_cast<i64>(p.first_row + line) * p.grid.strides[1] +
                            static_cast<i64>(column) * p.grid.strides[2] + static_cast<i64>(entry) * p.grid.strides[3];
             const u32 extent = entry ? p.x.extents[2] : p.x.extents[3], step = entry ? p.steps[1] : p.steps[0];
+            if (!PLANES && entry == 0) pixels[threadIdx.x / 2] = (p.first_row + line) * p.leaps[1] + column * p.leaps[0];
             const float g = load_float(p.grid.address, p.grid.dtype, at);
             const auto found = around<SAMPLING>(p.rule, centred(p.rule, g, extent), extent);
 #pragma unroll
@@ -133,7 +146,7 @@ __device__ __forceinline__ void sample_planes(const SamplePlanes& p) {
                 one.weights[k] = found.weights[k];
             }
         }
-        along[threadIdx.x / 2][entry] = one;
+        along[entry][threadIdx.x / 2] = one;
         __syncthreads();  // the tile before has left, too
         const u32 channel = lot * (PLANES_PIECES * PIECE), own = channel + lane * PIECE;
         if (own < p.y.extents[1]) {
@@ -141,28 +154,44 @@ __device__ __forceinline__ void sample_planes(const SamplePlanes& p) {
             const uint4* from = reinterpret_cast<const uint4*>(pointer_to<u16>(p.x.address, base));
             float low[PIECE], high[PIECE];
             uint4 pieces[2][COUNT][COUNT];
-            load_pieces(along[2 * pair], from, pieces[0]);
-            load_pieces(along[2 * pair + 1], from, pieces[1]);
-            blend(along[2 * pair], pieces[0], low);
-            blend(along[2 * pair + 1], pieces[1], high);
+            const Along<COUNT>*columns = &along[0][2 * pair], *rows = &along[1][2 * pair];
+            load_pieces(columns[0], rows[0], from, pieces[0]);
+            load_pieces(columns[1], rows[1], from, pieces[1]);
+            blend(columns[0], rows[0], pieces[0], low);
+            blend(columns[1], rows[1], pieces[1], high);
+            if constexpr (PLANES) {
 #pragma unroll
-            for (u32 c = 0; c < PIECE; ++c) {
-                turned[(lane * PIECE + c) * PAIRS + (pair ^ (lane * PIECE))] = two_rounded(low[c], high[c]);
+                for (u32 c = 0; c < PIECE; ++c) {
+                    turned[(lane * PIECE + c) * PAIRS + (pair ^ (lane * PIECE))] = two_rounded(low[c], high[c]);
+                }
+            } else {
+                const i64 to = static_cast<i64>(n) * p.y.strides[0] + static_cast<i64>(own);
+                uint4* y = reinterpret_cast<uint4*>(reinterpret_cast<u16*>(p.y.address) + to);
+                const u32 left = p.places - first;
+                if (2 * pair < left) y[pixels[2 * pair]] = rounded(low);
+                if (2 * pair + 1 < left) y[pixels[2 * pair + 1]] = rounded(high);
             }
         }
         __syncthreads();
-        switch (p.unit) {
-            case 3: store_planes<3>(p, turned, n, first, channel); break;
-            case 2: store_planes<2>(p, turned, n, first, channel); break;
-            case 1: store_planes<1>(p, turned, n, first, channel); break;
-            default: store_planes<0>(p, turned, n, first, channel); break;
+        if constexpr (PLANES) {
+            switch (p.unit) {
+                case 3: store_planes<3>(p, turned, n, first, channel); break;
+                case 2: store_planes<2>(p, turned, n, first, channel); break;
+                case 1: store_planes<1>(p, turned, n, first, channel); break;
+                default: store_planes<0>(p, turned, n, first, channel); break;
+            }
         }
     }
 }
 
-#define PLANES_KERNEL(name, sampling) \
-    extern "C" __global__ void __launch_bounds__(PLANES_THREADS) name(const __grid_constant__ SamplePlanes p) { sample_planes<sampling>(p); }
+#define TILES_KERNEL(name, sampling, planes) \
+    extern "C" __global__ void __launch_bounds__(PLANES_THREADS) name(const __grid_constant__ SamplePlanes p) { \
+        sample_tiles<sampling, planes>(p); \
+    }
 
-PLANES_KERNEL(sample_nearest_planes, NEAREST)
-PLANES_KERNEL(sample_linear_planes, LINEAR)
-PLANES_KERNEL(sample_cubic_planes, CUBIC)
+TILES_KERNEL(sample_nearest_planes, NEAREST, true)
+TILES_KERNEL(sample_linear_planes, LINEAR, true)
+TILES_KERNEL(sample_cubic_planes, CUBIC, true)
+TILES_KERNEL(sample_nearest_pixels, NEAREST, false)
+TILES_KERNEL(sample_linear_pixels, LINEAR, false)
+TILES_KERNEL(sample_cubic_pixels, CUBIC, false)

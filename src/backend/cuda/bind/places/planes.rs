@@ -1,4 +1,4 @@
-//! Samples by grids, of halves whose channels lie side by side, into planes: `kernels/sample_planes.cu`.
+//! Samples by grids, of halves whose channels lie side by side, into planes or pixels: `kernels/sample_planes.cu`.
 
 use super::super::views::{DeviceView, Divisor};
 use super::super::{BindError, Launch, count};
@@ -31,15 +31,29 @@ struct Params {
     outside: u32,
     align_corners: u32,
     steps: [u32; 2],
+    leaps: [u32; 2],
 }
 
-/// A sampling whose input is [in pieces](DeviceView::in_pieces) by channels, and whose output has its places side by side.
+/// Fewest tiles that pixels are sampled in: fewer are bound by latency, which threads that wait for each other lengthen.
+const MANY: u32 = 1024;
+
+/// Where a tile's channels go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// The output has its places side by side.
+    Planes,
+    /// The output lies in pieces by channels, so many of them from column to column and from row to row.
+    Pixels([u32; 2]),
+}
+
+/// A sampling whose input is [in pieces](DeviceView::in_pieces) by channels.
 pub struct Planes {
     pub x: DeviceView,
     pub grid: DeviceView,
     pub y: DeviceView,
     /// Of the input ([`steps`]).
     pub steps: [u32; 2],
+    pub sink: Sink,
     pub outside: u32,
     pub align_corners: bool,
 }
@@ -70,11 +84,30 @@ impl Planes {
         (0..=WIDEST).rev().find(|&unit| whole(unit)).unwrap_or(0)
     }
 
+    /// Tiles of a chunk: of all its pictures, of one's places, and of a place's channels.
+    fn tiles(&self, region: &Region) -> Result<[u32; 3], BindError> {
+        let places = count([region.rows.len() as u32, self.y.extents[3]], "a chunk")?;
+        let (lots, runs) = (self.y.extents[1].div_ceil(PIECE * PIECES), places.div_ceil(PLACES));
+        Ok([count([region.batch.len() as u32, runs, lots], "a chunk")?, runs, lots])
+    }
+
+    /// True if there is as much to do as makes the kernel worth it, whatever the chunk.
+    pub fn pays(&self) -> bool {
+        let rows = 0..self.y.extents[2];
+        let whole = Region {
+            batch: 0..self.y.extents[0],
+            rows,
+        };
+        self.sink == Sink::Planes || self.tiles(&whole).is_ok_and(|[tiles, ..]| tiles >= MANY)
+    }
+
     /// The launch of a chunk.
     pub fn launch(&self, sampling: Sampling, region: &Region, width: u16) -> Result<Launch, BindError> {
-        let places = count([region.rows.len() as u32, self.y.extents[3]], "a chunk")?;
-        let lots = self.y.extents[1].div_ceil(PIECE * PIECES);
-        let runs = places.div_ceil(PLACES);
+        let [tiles, runs, lots] = self.tiles(region)?;
+        let (suffix, leaps) = match self.sink {
+            Sink::Planes => ("planes", [0; 2]),
+            Sink::Pixels(leaps) => ("pixels", leaps),
+        };
         let params = Params {
             x: self.x,
             grid: self.grid,
@@ -84,15 +117,16 @@ impl Planes {
             runs: Divisor::new(runs),
             first_batch: region.batch.start,
             first_row: region.rows.start,
-            places,
-            tiles: count([region.batch.len() as u32, runs, lots], "a chunk")?,
+            places: region.rows.len() as u32 * self.y.extents[3],
+            tiles,
             unit: self.unit(region.rows.start),
             outside: self.outside,
             align_corners: u32::from(self.align_corners),
             steps: self.steps,
+            leaps,
         };
-        let function = format!("sample_{}_planes", name(sampling));
-        Ok(Launch::new("sample_planes", function, params.tiles, width, THREADS, &params))
+        let function = format!("sample_{}_{suffix}", name(sampling));
+        Ok(Launch::new("sample_planes", function, tiles, width, THREADS, &params))
     }
 }
 

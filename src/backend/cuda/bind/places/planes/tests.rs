@@ -7,7 +7,7 @@ use std::mem::{offset_of, size_of};
 
 #[test]
 fn structs_have_the_sources_bytes() {
-    assert_eq!(size_of::<Params>(), 3 * 88 + 3 * 12 + 9 * 4);
+    assert_eq!(size_of::<Params>(), 3 * 88 + 3 * 12 + 11 * 4);
     assert_eq!(offset_of!(Params, first_batch), 3 * 88 + 3 * 12);
     let source = include_str!("../../../kernels/sample_planes.cu");
     for constant in [
@@ -44,6 +44,7 @@ fn into(address: u64, extents: [u32; 4], strides: [i64; 4]) -> Planes {
         grid: DeviceView::default(),
         y: view(address, extents, strides),
         steps: [0; 2],
+        sink: Sink::Planes,
         outside: 0,
         align_corners: false,
     }
@@ -159,6 +160,28 @@ fn every_element_of_a_chunk_is_stored_once_where_it_lies() {
 fn a_unit_stays_aligned_in_later_rows() {
     let unit = |first_row| into(1 << 20, [1, 32, 8, 3], [32 * 24, 24, 3, 1]).unit(first_row);
     assert_eq!([0, 1, 2, 4, 8].map(unit), [3, 0, 1, 2, 3]);
+}
+
+#[test]
+fn pixels_are_worth_tiles_where_there_are_many() {
+    let pays = |queries: u32| {
+        let dims = [8, 32, queries, 8];
+        let y = into(1 << 20, dims, [i64::from(queries) * 256, 1, 256, 32]);
+        let pixels = Planes {
+            sink: Sink::Pixels(steps(&y.y).unwrap()),
+            ..y
+        };
+        let whole = Region {
+            batch: 0..8,
+            rows: 0..queries,
+        };
+        let launch = pixels.launch(Sampling::Nearest, &whole, 7).unwrap();
+        let params: Params = bytemuck::pod_read_unaligned(&launch.params);
+        assert_eq!((launch.function.as_str(), launch.blocks), ("sample_nearest_pixels", 7));
+        assert_eq!((params.leaps, params.tiles), ([4, 32], queries));
+        pixels.pays()
+    };
+    assert_eq!([296, 1016, 1024, 10_000].map(pays), [false, false, true, true]);
 }
 
 #[test]
