@@ -155,3 +155,60 @@ fn pairs_turned_by_angles_have_the_processors_bits() {
         &format!("{} launches of pairs", TURNED.len()),
     );
 }
+
+/// Extents of coordinates, and of the sizes and centres that they are made with: a box's for its points, and a camera's.
+const COORDINATES: [([i64; 6], [i64; 6]); 8] = [
+    ([1, 300, 8, 3, 4, 2], [1, 300, 1, 1, 1, 2]),
+    ([1, 300, 8, 3, 4, 2], [1, 1, 1, 3, 1, 2]),
+    ([1, 60, 5, 3, 2, 4], [1, 60, 1, 1, 1, 4]),
+    ([1, 100, 8, 4, 2, 2], [6, 100, 1, 4, 1, 2]),
+    ([1, 9, 8, 6, 2, 2], [3, 9, 8, 1, 2, 1]),
+    // No whole eights: pairs, fours, and three coordinates.
+    ([1, 37, 5, 3, 3, 2], [1, 37, 1, 1, 1, 2]),
+    ([1, 37, 1, 3, 3, 4], [3, 1, 1, 3, 1, 4]),
+    ([1, 40, 8, 3, 4, 3], [1, 40, 1, 1, 1, 3]),
+];
+
+/// Points around boxes, as exporters write them: offsets, scaled by sizes, beside centres; and quotients.
+fn coordinates() -> Vec<u8> {
+    let mut graph = Graph::default().constant("half", &[], || 0.5).constant("most", &[], || 3.0);
+    for (i, (dims, other)) in COORDINATES.iter().enumerate() {
+        let node = |graph: Graph, kind: &str, from: &str, to: &str| {
+            let own = |of: &str| {
+                if of == "half" || of == "most" {
+                    of.to_owned()
+                } else {
+                    format!("{of}{i}")
+                }
+            };
+            let inputs: Vec<String> = from.split(' ').map(own).collect();
+            graph.node(kind, &inputs.join(" "), &own(to), &[])
+        };
+        graph = graph
+            .input(&format!("x{i}"), dims)
+            .input(&format!("size{i}"), other)
+            .input(&format!("centre{i}"), other);
+        graph = node(graph, "Mul", "x size", "a");
+        graph = node(graph, "Mul", "a half", "b");
+        graph = node(graph, "Add", "b centre", "y").output(&format!("y{i}"));
+        graph = node(graph, "Sub", "centre x", "c");
+        graph = node(graph, "Div", "c most", "d");
+        graph = node(graph, "Sigmoid", "d", "e");
+        graph = node(graph, "Mul", "e size", "z").output(&format!("z{i}"));
+    }
+    graph.file()
+}
+
+#[test]
+fn coordinates_have_the_processors_bits() {
+    check_bits(
+        "gpu_coordinates_have_the_processors_bits",
+        &coordinates(),
+        &[
+            (DType::F32, Ports::Declared),
+            (DType::F16, Ports::Half),
+            (DType::F16, Ports::Declared),
+        ],
+        &format!("{} chains of coordinates", COORDINATES.len()),
+    );
+}

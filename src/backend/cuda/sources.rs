@@ -99,6 +99,7 @@ pub const UNITS: &[Unit] = &[
     unit!("depthwise_strip"),
     unit!("depthwise_wide"),
     unit!("elementwise"),
+    unit!("elementwise_lanes"),
     unit!("elementwise_runs"),
     unit!("gather_sum"),
     unit!("generic_map"),
@@ -262,7 +263,7 @@ const OWN: &[(Kernel, &[&str])] = &[
         Kernel::Reduce,
         &["reduce", "reduce_few", "reduce_lanes", "reduce_short", "reduce_sums"],
     ),
-    (Kernel::Elementwise, &["elementwise", "elementwise_runs"]),
+    (Kernel::Elementwise, &["elementwise", "elementwise_lanes", "elementwise_runs"]),
     (Kernel::Copy, &["elementwise", "elementwise_runs", "permute"]),
     (Kernel::Places, &["sample", "sample_planes", "scatter"]),
 ];

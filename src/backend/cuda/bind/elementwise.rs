@@ -1,5 +1,8 @@
 //! Chains of elementwise functions, and copies, over runs: `kernels/elementwise.cu`, or `kernels/elementwise_runs.cu` where the
-//! tensors lie alike; plain copies between tensors that lie otherwise go through `kernels/permute.cu`.
+//! tensors lie alike, or `kernels/elementwise_lanes.cu` for coordinates; plain copies between tensors that lie otherwise go through
+//! `kernels/permute.cu`.
+
+mod lanes;
 
 use super::generic::head_call;
 use super::operands::{check, head, output};
@@ -24,8 +27,9 @@ const SEVERAL: [(&str, u32, u32); 3] = [("elementwise_fours", 4, 4), ("elementwi
 /// The same where more axes are left.
 const FAR: [(&str, u32, u32); 2] = [("elementwise_far_pairs", 2, 1), ("elementwise_far_ones", 1, 0)];
 /// The kernels of which there are short ones for brief chains, and those.
-const BRIEF: [(&str, &str); 5] = [
+const BRIEF: [(&str, &str); 6] = [
     ("elementwise", "elementwise_brief"),
+    (lanes::NAME, "elementwise_lanes_brief"),
     ("elementwise_ones", "elementwise_brief_ones"),
     ("elementwise_pairs", "elementwise_brief_pairs"),
     ("elementwise_far_ones", "elementwise_brief_far_ones"),
@@ -135,9 +139,12 @@ impl Kernel for Elementwise {
         if let Some(swapped) = swapped {
             (params, extents) = swapped;
         }
-        params.group = group as u32;
-        params.length = extents[group];
-        extents[group] = extents[group].div_ceil(GROUP);
+        let spread = !alike && lanes::spread(&mut params, &mut extents);
+        if !spread {
+            params.group = group as u32;
+            params.length = extents[group];
+            extents[group] = extents[group].div_ceil(GROUP);
+        }
         params.count = count(extents, "a chunk")?;
         params.extents = extents.map(Divisor::new);
         let near = extents[NEAR..].iter().all(|&e| e == 1);
@@ -145,6 +152,7 @@ impl Kernel for Elementwise {
         let enough = |&&(_, _, least): &&(&str, u32, u32)| params.count >= least.saturating_mul(at.multiprocessors * THREADS);
         let (unit, function, runs) = match several.iter().find(enough) {
             Some(&(function, runs, _)) if alike => ("elementwise_runs", function, runs),
+            _ if spread => (lanes::NAME, lanes::NAME, 1),
             _ => ("elementwise", "elementwise", 1),
         };
         let short = BRIEF.iter().find(|(long, _)| *long == function && is_brief(&self.operator));
@@ -239,13 +247,18 @@ fn together(params: &Params, extents: &[u32; MAX_RANK]) -> usize {
 fn lie_alike(params: &mut Params, extents: &[u32; MAX_RANK]) -> bool {
     let mut all = extents[0].is_multiple_of(GROUP) && params.y.strides[0] == 1;
     every_tensor(params, |address, size, strides| {
-        let reach = |axis: usize| i64::from(extents[axis] - 1).checked_mul(strides[axis]);
-        let span = (0..MAX_RANK).try_fold(0i64, |sum, axis| sum.checked_add(reach(axis)?.checked_abs()?));
         let wide = |axis: usize| extents[axis] == 1 || (strides[axis] * size) % WIDE == 0;
         let runs = strides[0] == 0 || strides[0] == 1 && address.is_multiple_of(WIDE as u64) && (1..MAX_RANK).all(wide);
-        all &= runs && span.is_some_and(|span| span <= i64::from(i32::MAX));
+        all &= runs && numbered(strides, extents);
     });
     all
+}
+
+/// Whether a tensor numbers its elements, in either direction, in 31 bits.
+fn numbered(strides: &[i64; MAX_RANK], extents: &[u32; MAX_RANK]) -> bool {
+    let reach = |axis: usize| i64::from(extents[axis] - 1).checked_mul(strides[axis]);
+    let span = (0..MAX_RANK).try_fold(0i64, |sum, axis| sum.checked_add(reach(axis)?.checked_abs()?));
+    span.is_some_and(|span| span <= i64::from(i32::MAX))
 }
 
 #[cfg(test)]

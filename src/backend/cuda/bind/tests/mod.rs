@@ -269,6 +269,25 @@ fn chains_of_sums_and_bounds_have_short_kernels() {
 }
 
 #[test]
+fn threads_of_coordinates_go_over_several_axes() {
+    let function = |what: &str, of: &str| first(&format!("{what} of {} {of}", DType::F16)).1.function;
+    for of in [
+        "[2, 24, 6, 2] Plain with Row",
+        "[2, 5, 6, 4] Plain with Row",
+        "[3, 2, 6, 8] Pixels with Channels",
+        "[3, 4, 5, 2] Pixels with Gate",
+        "[3, 6, 2, 2] Plain with Reversed",
+    ] {
+        assert_eq!(function("coordinates", of), "elementwise_lanes_brief", "{of}");
+        assert_eq!(function("quotients", of), "elementwise_lanes", "{of}");
+    }
+    for of in ["[3, 5, 7, 2] Plain with Row", "[3, 5, 2, 2] Plain with Reversed"] {
+        assert_eq!(function("coordinates", of), "elementwise_brief", "{of}");
+        assert_eq!(function("quotients", of), "elementwise", "{of}");
+    }
+}
+
+#[test]
 fn a_copy_turns_pieces_where_both_sides_have_them_and_takes_boxes_where_they_have_not() {
     let function = |from: DType, dims: [u32; 4], there: Form, to: DType, here: Form| {
         let (_, launch) = first(&format!("{from} {dims:?} {there:?} turned to {to} {here:?}"));

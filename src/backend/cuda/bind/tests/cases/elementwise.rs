@@ -6,6 +6,7 @@ pub fn cases(all: &mut Cases) {
     functions(all);
     integers(all);
     chains(all);
+    coordinates(all);
     copies(all);
 }
 
@@ -132,6 +133,45 @@ fn chains(all: &mut Cases) {
             ];
             b.operator(Primitive::Binary(Mul), &[x, x], &tail, &[y])
         });
+    }
+}
+
+/// Axes of two and four elements inside, in whole eights and not, over what repeats itself along the next axes or lies otherwise.
+fn coordinates(all: &mut Cases) {
+    use Binary::*;
+    for (dims, form, other) in [
+        ([2, 24, 6, 2], Form::Plain, Form::Row),
+        ([2, 5, 6, 4], Form::Plain, Form::Row),
+        ([3, 2, 6, 8], Form::Pixels, Form::Channels),
+        ([3, 4, 5, 2], Form::Pixels, Form::Gate),
+        ([3, 6, 2, 2], Form::Plain, Form::Reversed),
+        ([3, 5, 7, 2], Form::Plain, Form::Row),
+        ([3, 5, 2, 2], Form::Plain, Form::Reversed),
+    ] {
+        for dtype in FLOATS {
+            all.add(format!("coordinates of {dtype} {dims:?} {form:?} with {other:?}"), |b| {
+                let (x, w) = (b.tensor(dtype, &dims, form), b.tensor(dtype, &dims, other));
+                let y = b.tensor(dtype, &dims, form);
+                let tail = [
+                    Link::With(Add, w),
+                    Link::Of(Unary::Relu),
+                    Link::Behind(Sub, x),
+                    Link::Earlier(Add, 0),
+                ];
+                b.operator(Primitive::Binary(Mul), &[x, w], &tail, &[y])
+            });
+            all.add(format!("quotients of {dtype} {dims:?} {form:?} with {other:?}"), |b| {
+                let (x, w) = (b.tensor(dtype, &dims, form), b.tensor(dtype, &dims, other));
+                let y = b.tensor(dtype, &dims, form);
+                let tail = [
+                    Link::Behind(Div, x),
+                    Link::Of(Unary::Sigmoid),
+                    Link::With(Max, w),
+                    Link::Earlier(Sub, 1),
+                ];
+                b.operator(Primitive::Binary(Sub), &[w, x], &tail, &[y])
+            });
+        }
     }
 }
 
