@@ -4,6 +4,7 @@ use super::Misfit;
 use super::forms::{cheapest_first, computes_halves, need};
 use super::product::Product;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
+use crate::primitive::{Primitive, Unary};
 use crate::tensor::DType;
 
 /// Input channels of a K block: every tap's channels are filled up with zeros to a multiple of it.
@@ -240,6 +241,19 @@ impl WgmmaTile {
     /// same bits.
     pub fn together(&self) -> Option<&'static WgmmaTile> {
         WgmmaTile::all().find(|e| e.sharing == Sharing::Together && e.chains == self.chains && e.tile.1 == self.tile.1)
+    }
+
+    /// True if the kernel has a way of its own for an operator's tail: what is joined to a tile lies where the tile is stored from, so
+    /// warpgroups with tiles of their own join nothing behind a function that bounds do not express, and where weights are kept they
+    /// have no such functions.
+    pub fn finishes(&self, operator: &Operator) -> bool {
+        let Sharing::PingPong { kept, .. } = self.sharing else {
+            return true;
+        };
+        let tail = || operator.calls.iter().skip(1).map(|c| &c.primitive);
+        let curved = |p: &Primitive| matches!(p, Primitive::Unary(f) if !matches!(f, Unary::Relu | Unary::Clip(..)));
+        let joins = tail().any(|p| matches!(p, Primitive::Binary(_)));
+        !tail().any(curved) || !(joins || kept.is_some())
     }
 
     /// The entry for a launch that is too narrow for a cluster: the same tile and bits, the chains in turn.

@@ -309,6 +309,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         _ if cut.is_some() => Err(Misfit::Primitive),
         (Kernel::ConvWgmma, P::Conv { .. } | P::MatMul) => {
             let entry = WgmmaTile::of(tactic).ok_or(Misfit::Tile)?;
+            need(entry.finishes(operator), Misfit::Tile)?;
             conv_wgmma::fits(entry, &conv_wgmma::product(plan, operator)?, operator.class.split_k)
         }
         (Kernel::ConvLarge, P::Conv { .. } | P::MatMul) => {

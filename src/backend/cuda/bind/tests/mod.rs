@@ -9,6 +9,7 @@ mod conv_grouped;
 mod conv_narrow;
 mod conv_shallow;
 mod conv_warps;
+mod conv_wgmma;
 mod pad;
 mod patch;
 mod reduce;
