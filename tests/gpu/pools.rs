@@ -35,7 +35,7 @@ const fn maximum(x: [i64; 4], [kernel, stride, pad]: [i64; 3]) -> Window {
 }
 
 /// Windows of few and of many taps; channels that fill a block's, some of them, and no whole group; windows almost all outside.
-const WINDOWS: [Window; 13] = [
+const WINDOWS: [Window; 16] = [
     average([2, 128, 32, 31], [17, 8, 8], true),
     average([1, 256, 16, 32], [17, 8, 8], false),
     average([1, 256, 16, 32], [9, 4, 4], true),
@@ -49,6 +49,16 @@ const WINDOWS: [Window; 13] = [
     maximum([2, 64, 57, 58], [3, 2, 1]),
     maximum([1, 32, 20, 21], [13, 1, 6]),
     maximum([1, 24, 40, 40], [7, 3, 3]),
+    maximum([1, 128, 20, 20], [5, 1, 2]),
+    maximum([2, 40, 23, 19], [5, 1, 2]),
+    average([1, 512, 8, 16], [5, 2, 2], true),
+];
+
+/// Windows over pictures of few channels whose results are put together.
+const JOINED: [Window; 3] = [
+    average([2, 3, 33, 40], [3, 2, 1], true),
+    maximum([2, 5, 33, 40], [3, 2, 1]),
+    average([2, 1, 34, 40], [2, 2, 0], false),
 ];
 
 /// Windows over pictures of few channels, behind whose pools nothing follows.
@@ -84,6 +94,36 @@ fn model(windows: &[Window], function_behind: bool) -> Vec<u8> {
         graph = graph.output(&y);
     }
     graph.file()
+}
+
+/// The windows' pools as channels of one picture, and its absolute values, for which pixels lie as in it.
+fn joined(windows: &[Window]) -> Vec<u8> {
+    let mut graph = Graph::default();
+    let mut parts = Vec::new();
+    for (i, w) in windows.iter().enumerate() {
+        let (x, p, y) = (format!("x{i}"), format!("p{i}"), format!("y{i}"));
+        let attributes = [
+            ints("kernel_shape", &[w.kernel; 2]),
+            ints("strides", &[w.stride; 2]),
+            ints("pads", &[w.pad; 4]),
+            int("count_include_pad", i64::from(w.count_pad)),
+        ];
+        let attributes = &attributes[..3 + usize::from(w.count_pad)];
+        graph = graph.input(&x, &w.x).node("Abs", &x, &p, &[]).node(w.op, &p, &y, attributes);
+        parts.push(y);
+    }
+    let graph = graph.node("Concat", &parts.join(" "), "all", &[int("axis", 1)]);
+    graph.node("Abs", "all", "y", &[]).output("y").file()
+}
+
+#[test]
+fn joined_pools_of_few_channels_have_the_processors_bits() {
+    check_bits(
+        "gpu_joined_pools_of_few_channels_have_the_processors_bits",
+        &joined(&JOINED),
+        &[(DType::F32, Ports::Declared), (DType::F16, Ports::Half)],
+        &format!("{} pools", JOINED.len()),
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Pooling of f16 of few channels, in rows whose pixels lie behind each other: `kernels/pool_few.cu`.
+//! Pooling of f16 of few channels side by side, in rows whose pixels lie at one distance: `kernels/pool_few.cu`.
 
 use super::groups::Pixels;
 use super::operands::{input, output};
@@ -26,6 +26,8 @@ struct Params {
     x_row: i64,
     y_batch: i64,
     y_row: i64,
+    x_pixel: i64,
+    y_pixel: i64,
     window: Window,
     runs: Divisor,
     rows: Divisor,
@@ -56,10 +58,6 @@ pub fn launch(
         return Ok(None);
     }
     let [x, y] = [Pixels::new(at, from)?, Pixels::new(at, to)?];
-    let behind = |pixels: &Pixels| pixels.pixel == i64::from(channels) || pixels.width == 1;
-    if !behind(&x) || !behind(&y) {
-        return Ok(None);
-    }
     let length = count([across, channels], "a row")?;
     let runs = length.div_ceil(RUN);
     let (samples, rows) = (region.batch.len() as u32, region.rows.len() as u32);
@@ -70,6 +68,8 @@ pub fn launch(
         x_row: x.row,
         y_batch: y.batch,
         y_row: y.row,
+        x_pixel: x.pixel,
+        y_pixel: y.pixel,
         window: Window::new(window),
         runs: Divisor::new(runs),
         rows: Divisor::new(rows),
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_struct_has_the_sources_bytes() {
-        assert_eq!(size_of::<Params>(), 184);
+        assert_eq!(size_of::<Params>(), 200);
         let source = include_str!("../kernels/pool_few.cu");
         for line in [format!("THREADS = {THREADS};"), format!("RUN = {RUN};")] {
             assert!(source.contains(&line), "{line}");

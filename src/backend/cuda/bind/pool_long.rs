@@ -11,8 +11,9 @@ use bytemuck::{Pod, Zeroable};
 
 /// Groups of channels of a block.
 const LOT: u32 = 16;
-/// Fewest taps for which a block's threads share out the loads of one output.
+/// Fewest taps for which a block's threads share out the loads of one output, and where all outputs' blocks run at once.
 const FEWEST: u64 = 26;
+const FEWEST_OF_FEW: u64 = 16;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -37,12 +38,15 @@ pub fn launch(
 ) -> Result<Option<Launch>, BindError> {
     let (x, view) = (source(at, operator)?, output(operator, 0)?);
     let [_, channels, _, across] = [0, 1, 2, 3].map(|axis| view.layout.shape.dim(axis));
-    if window.axes != 2 || window.taps() < FEWEST || !in_whole_groups(&x, channels) {
+    if window.axes != 2 || window.taps() < FEWEST_OF_FEW || !in_whole_groups(&x, channels) {
         return Ok(None);
     }
     let frame = PixelFrame::new(at, operator, region, across)?;
     let lots = frame.groups.divisor.div_ceil(LOT);
     let tiles = count([region.batch.len() as u32, region.rows.len() as u32, across, lots], "a chunk")?;
+    if window.taps() < FEWEST && tiles > at.multiprocessors {
+        return Ok(None);
+    }
     let params = Params {
         frame,
         x,

@@ -34,8 +34,9 @@ struct Params {
     padding: u32,
 }
 
-/// Rows and columns of a tile of outputs, and bytes of shared memory; `None` for windows that the kernel does not take.
-fn form(window: &primitive::Window, rows: u32, columns: u32) -> Option<([u32; 2], u32)> {
+/// Rows and columns of a tile of outputs, and bytes of shared memory; `None` for windows that the kernel does not take. Of so many `maps`,
+/// pictures by groups of channels, tiles have fewer rows where multiprocessors are left over, down to what threads run through at once.
+fn form(window: &primitive::Window, rows: u32, columns: u32, maps: u32, multiprocessors: u32) -> Option<([u32; 2], u32)> {
     let plain = window.stride == [1; 3] && window.dilation == [1; 3] && window.axes == 2;
     if !plain || !(FEWEST..=u64::from(SHARED)).contains(&window.taps()) {
         return None;
@@ -47,7 +48,14 @@ fn form(window: &primitive::Window, rows: u32, columns: u32) -> Option<([u32; 2]
     let (mut high, mut wide) = (even(rows), even(columns));
     loop {
         match bytes([high, wide]) {
-            Some(shared) if shared <= SHARED => return Some(([high, wide], shared)),
+            Some(shared) if shared <= SHARED => {
+                let tiles = maps.saturating_mul(rows.div_ceil(high)).saturating_mul(columns.div_ceil(wide));
+                let long = (high + window.kernel[0] - 1) * wide > THREADS;
+                if !long || high == 1 || tiles.saturating_mul(2) > multiprocessors {
+                    return Some(([high, wide], shared));
+                }
+                high = high.div_ceil(2);
+            }
             _ if high == 1 && wide == 1 => return None,
             _ => (high, wide) = (high.div_ceil(2), wide.div_ceil(2)),
         }
@@ -69,13 +77,18 @@ pub fn launch(
 ) -> Result<Option<Launch>, BindError> {
     let (x, view) = (source(at, operator)?, output(operator, 0)?);
     let (rows, columns) = (region.rows.len() as u32, view.layout.shape.dim(3));
-    let Some(([tile_rows, tile_columns], shared)) = form(window, rows, columns) else {
-        return Ok(None);
-    };
     if !in_whole_groups(&x, view.layout.shape.dim(1)) {
         return Ok(None);
     }
     let frame = PixelFrame::new(at, operator, region, 1)?;
+    let maps = count([region.batch.len() as u32, frame.groups.divisor], "a chunk")?;
+    let units = match u32::from(width) {
+        0 => at.multiprocessors,
+        width => width,
+    };
+    let Some(([tile_rows, tile_columns], shared)) = form(window, rows, columns, maps, units) else {
+        return Ok(None);
+    };
     let (across, down) = (columns.div_ceil(tile_columns), rows.div_ceil(tile_rows));
     let tiles = count([region.batch.len() as u32, frame.groups.divisor, across, down], "a chunk")?;
     let params = Params {
@@ -107,11 +120,24 @@ mod tests {
     fn tiles_cut_maps_evenly_and_have_room() {
         let window = |side: u32| primitive::Window::new(&[side, side]);
         // 25 lines of 25 pixels and of 13 runs.
-        assert_eq!(form(&window(13), 13, 13), Some(([13, 13], 25 * 38 * 16)));
-        assert_eq!(form(&window(5), 40, 26).map(|(tile, _)| tile), Some([20, 13]));
-        assert_eq!(form(&window(3), 13, 13), None);
-        let (tile, shared) = form(&window(41), 100, 100).unwrap();
-        assert!(tile[0] >= 1 && shared <= SHARED);
-        assert_eq!(form(&window(64), 13, 13), None);
+        let tile = |side, rows, columns| form(&window(side), rows, columns, 64, 132).map(|(tile, _)| tile);
+        assert_eq!(form(&window(13), 13, 13, 67, 132), Some(([13, 13], 25 * 38 * 16)));
+        assert_eq!(tile(5, 40, 26), Some([20, 13]));
+        assert_eq!(tile(3, 13, 13), None);
+        let (large, shared) = form(&window(41), 100, 100, 64, 132).unwrap();
+        assert!(large[0] >= 1 && shared <= SHARED);
+        assert_eq!(tile(64, 13, 13), None);
+    }
+
+    #[test]
+    fn few_maps_are_cut_into_tiles_of_fewer_rows() {
+        let rows = |maps, units| form(&primitive::Window::new(&[5, 5]), 20, 20, maps, units).unwrap().0[0];
+        // 16 maps of 128 channels: 14 lines of 20 are more than the threads, 9 are not.
+        assert_eq!([16, 33, 34, 67].map(|maps| rows(maps, 132)), [5, 5, 10, 20]);
+        assert_eq!(
+            (rows(16, 16), rows(16, 0)),
+            (20, 20),
+            "where there is a map for each of them, or nothing is known"
+        );
     }
 }

@@ -1,5 +1,5 @@
-// Pooling of f16 of few channels, in rows whose pixels lie behind each other: the values of pool.cu, of RUN neighbouring elements of an
-// output row a thread, where a thread of it would have a pixel's few.
+// Pooling of f16 of few channels, in rows whose pixels lie at one distance: the values of pool.cu, of RUN elements of an output row behind
+// each other a thread, where a thread of it would have a pixel's few.
 #include "chain.cuh"
 #include "divide.cuh"
 #include "math.cuh"
@@ -16,6 +16,8 @@ struct PoolFew {
     i64 x_row;
     i64 y_batch;
     i64 y_row;
+    i64 x_pixel;
+    i64 y_pixel;
     Window window;
     Divisor runs;      // of an output row
     Divisor rows;      // output rows of the chunk
@@ -31,7 +33,7 @@ struct PoolFew {
     u32 padding;
 };
 
-static_assert(sizeof(PoolFew) == 184, "mirrored in bind/pool_few.rs");
+static_assert(sizeof(PoolFew) == 200, "mirrored in bind/pool_few.rs");
 
 __device__ __forceinline__ float pooled(bool average, float x, float v) {
     if (average) return __fadd_rn(v, x);
@@ -41,7 +43,6 @@ __device__ __forceinline__ float pooled(bool average, float x, float v) {
 // A square window of K by K neighbouring pixels: all of a thread's are asked for before the first is used.
 template <u32 K>
 __device__ __forceinline__ void pool_squares(const PoolFew& p, const u16* const (&from)[RUN], const LiveTaps (&live)[RUN], float (&v)[RUN]) {
-    const u32 channels = p.channels.divisor;
     u16 taps[RUN][K][K];
     const auto inside = [&](u32 o, u32 i, u32 j) {
         return i >= live[o].row_first && i < live[o].row_end && j >= live[o].column_first && j < live[o].column_end;
@@ -51,7 +52,7 @@ __device__ __forceinline__ void pool_squares(const PoolFew& p, const u16* const 
 #pragma unroll
         for (u32 i = 0; i < K; ++i) {
 #pragma unroll
-            for (u32 j = 0; j < K; ++j) taps[o][i][j] = inside(o, i, j) ? from[o][i * p.x_row + j * channels] : 0;
+            for (u32 j = 0; j < K; ++j) taps[o][i][j] = inside(o, i, j) ? from[o][i * p.x_row + j * p.x_pixel] : 0;
         }
     }
 #pragma unroll
@@ -68,7 +69,6 @@ __device__ __forceinline__ void pool_squares(const PoolFew& p, const u16* const 
 
 // Any window.
 __device__ __forceinline__ void pool_windows(const PoolFew& p, const u16* const (&from)[RUN], const LiveTaps (&live)[RUN], float (&v)[RUN]) {
-    const u32 channels = p.channels.divisor;
 #pragma unroll
     for (u32 o = 0; o < RUN; ++o) {
         float value = v[o];
@@ -76,7 +76,7 @@ __device__ __forceinline__ void pool_windows(const PoolFew& p, const u16* const 
             const u16* row = from[o] + i * p.window.dilation[0] * p.x_row;
 #pragma unroll 2
             for (u32 j = live[o].column_first; j < live[o].column_end; ++j) {
-                value = pooled(p.average, half_to_float(row[j * p.window.dilation[1] * channels]), value);
+                value = pooled(p.average, half_to_float(row[j * p.window.dilation[1] * p.x_pixel]), value);
             }
         }
         v[o] = value;
@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pool_few(const __grid_cons
 #pragma unroll
         for (u32 o = 0; o < RUN; ++o) {
             const u32 element = min(first + o, p.length - 1), channel = element - pixel_of(o) * p.channels.divisor;
-            from[o] = pointer_to<u16>(p.x, batch * p.x_batch + live[o].top * p.x_row + live[o].left * p.channels.divisor + channel);
+            from[o] = pointer_to<u16>(p.x, batch * p.x_batch + live[o].top * p.x_row + live[o].left * p.x_pixel + channel);
             v[o] = start;
         }
         if (side == 2) {
@@ -118,14 +118,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) pool_few(const __grid_cons
 #pragma unroll
             for (u32 o = 0; o < RUN; ++o) v[o] = __fdiv_rn(v[o], live[o].divisor(w, p.height, p.width, p.count_pad != 0));
         }
-        u16* to = reinterpret_cast<u16*>(p.y) + batch * p.y_batch + row * p.y_row + first;
-        if (first + RUN <= p.length && reinterpret_cast<u64>(to) % 8 == 0) {
-            *reinterpret_cast<uint2*>(to) = make_uint2(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]));
+        u16* const line_of = reinterpret_cast<u16*>(p.y) + batch * p.y_batch + row * p.y_row;
+        const bool behind = p.y_pixel == p.channels.divisor;
+        if (behind && first + RUN <= p.length && reinterpret_cast<u64>(line_of + first) % 8 == 0) {
+            *reinterpret_cast<uint2*>(line_of + first) = make_uint2(two_rounded(v[0], v[1]), two_rounded(v[2], v[3]));
             continue;
         }
 #pragma unroll
         for (u32 o = 0; o < RUN; ++o) {
-            if (first + o < p.length) to[o] = float_to_half(v[o]);
+            const u32 element = first + o, pixel = pixel_of(o);
+            if (element < p.length) line_of[pixel * p.y_pixel + element - pixel * p.channels.divisor] = float_to_half(v[o]);
         }
     }
 }
