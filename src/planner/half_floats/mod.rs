@@ -8,11 +8,13 @@
 //! | this one | the types of values, the borders of the network |
 //! | [`growth`] | what quotients, roots and logarithms bring back, which is f32 |
 //! | [`islands`] | coordinates and counts, which stay f32 |
+//! | [`joined`] | results that are put together of what functions make |
 //! | [`numbers`] | what f16 makes of constants |
 //! | [`sums`] | sums that f16 does not hold, of squares, of exponentials, and before they are scaled |
 
 mod growth;
 mod islands;
+mod joined;
 mod numbers;
 mod sums;
 #[cfg(test)]
@@ -70,9 +72,12 @@ pub fn convert(mut attached: Attached, ports: Ports) -> Attached {
     }
     islands::settle_borders(graph, &kept);
     borders_out(graph, &single, &kept, ports);
-    if ports == Ports::Half {
-        halve_ports(graph, &attached.results);
-        drop_copies(graph);
+    match ports {
+        Ports::Declared => joined::widen(graph),
+        Ports::Half => {
+            halve_ports(graph, &attached.results);
+            drop_copies(graph);
+        }
     }
     drop_casts(graph, &casts);
     attached

@@ -122,6 +122,45 @@ fn half_ports_are_read_and_written_without_copies_that_leave_nothing_free() {
     assert_eq!(names(&twice).iter().filter(|n| n.ends_with(".f32")).count(), 2);
 }
 
+/// Two parts, each of a function or of a softmax, put together as the result.
+fn parts_of(functions: [bool; 2]) -> Graph {
+    let mut graph = Graph::default();
+    let dims = shape(&[1, 4, 8]);
+    let x = graph.add_value("x", DType::F32, dims);
+    let weighed = graph.add_value("weighed", DType::F32, dims);
+    graph.add_node("weighed", softmax(), vec![x], vec![weighed]);
+    let mut inputs = Vec::new();
+    for (part, function) in functions.into_iter().enumerate() {
+        let made = graph.add_value(format!("made{part}"), DType::F32, dims);
+        let op = match function {
+            true => Op::Primitive(Primitive::Unary(Unary::Sigmoid)),
+            false => softmax(),
+        };
+        graph.add_node(format!("made{part}"), op, vec![weighed], vec![made]);
+        inputs.push(made);
+    }
+    let joined = graph.add_value("joined", DType::F32, shape(&[1, 8, 8]));
+    graph.add_node("joined", Op::Concat { axis: 1 }, inputs, vec![joined]);
+    graph.inputs.push(port("x", x));
+    graph.outputs.push(port("joined", joined));
+    graph
+}
+
+#[test]
+fn results_of_functions_are_widened_part_by_part() {
+    let names = |functions| {
+        let graph = convert(attach::tensors(parts_of(functions)), Ports::Declared).graph;
+        verify(&graph).unwrap();
+        graph.nodes.iter().map(|n| n.name.clone()).collect::<Vec<_>>()
+    };
+    let ends = |functions, with: &[&str]| names(functions).ends_with(&with.iter().map(|n| n.to_string()).collect::<Vec<_>>());
+    for functions in [[true, true], [true, false], [false, true]] {
+        let parts = ["made1", "joined.f32.part0", "joined.f32.part1", "joined.f32"];
+        assert!(ends(functions, &parts), "{functions:?}");
+    }
+    assert!(ends([false, false], &["made1", "joined", "joined.f32"]));
+}
+
 fn shape(dims: &[u32]) -> Shape {
     Shape::new(dims).unwrap()
 }
