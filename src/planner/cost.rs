@@ -9,7 +9,7 @@ use crate::board::{BackendKind, BoardRecord};
 use crate::ids::BufferId;
 use crate::plan::format::{Call, Family, Operand, Operator, View};
 use crate::plan::tactic::recurrent;
-use crate::primitive::Primitive;
+use crate::primitive::{Places, Primitive, Sample};
 use crate::units::Nanos;
 
 /// Multiply-adds of one call, counting every elementwise function as one.
@@ -40,11 +40,25 @@ fn operations(call: &Call) -> u64 {
         }),
         // Four gates of one multiply-add per hidden unit.
         Primitive::Lstm { .. } | Primitive::Gru { .. } => 4 * u64::from(call.shape.dim(2)),
-        Primitive::Sample(_) => 16,
+        Primitive::Sample(_) => 16 * samples(call),
         Primitive::Resize(_) | Primitive::Prepare(_) | Primitive::Crop(_) => 8,
         _ => 1,
     };
     out.saturating_mul(per_output)
+}
+
+/// Samples that an element of a call's result is made of: more than one where they are weighed and added.
+fn samples(call: &Call) -> u64 {
+    match (call.primitive, call.inputs.get(1)) {
+        (
+            Primitive::Sample(Sample {
+                places: Places::Sums { .. },
+                ..
+            }),
+            Some(Operand::View(places)),
+        ) => u64::from(places.layout.shape.dim(2)),
+        _ => 1,
+    }
 }
 
 /// Bytes that a view's distinct elements occupy.
@@ -69,7 +83,10 @@ pub fn work(operator: &Operator) -> (u64, u64) {
             met.push(*view);
             // Of what a gathering call chooses from, no more is read than it gives.
             let most = match call.primitive {
-                Primitive::Gather { .. } | Primitive::Sample(_) if index == 0 => call.shape.elements().saturating_mul(view.dtype.bytes()),
+                Primitive::Gather { .. } | Primitive::Sample(_) if index == 0 => {
+                    let chosen = call.shape.elements().saturating_mul(samples(call));
+                    chosen.saturating_mul(view.dtype.bytes())
+                }
                 _ => u64::MAX,
             };
             read = read.saturating_add(bytes(view).min(most));

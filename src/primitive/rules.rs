@@ -31,6 +31,10 @@ impl Primitive {
                 places: Places::Grid { .. },
                 ..
             }) => ((2, 2), (1, 1)),
+            Primitive::Sample(Sample {
+                places: Places::Sums { .. },
+                ..
+            }) => ((3, 4), (1, 1)),
             Primitive::Sample(_) => ((2, 3), (1, 1)),
             _ => ((1, 1), (1, 1)),
         }
@@ -255,6 +259,13 @@ impl Primitive {
                 need(x.dim(1) > 0 && x.dim(2) > 0 && x.dim(3) > 0, BadShape)?;
                 match sample.places {
                     Places::Grid { .. } => need(x.dim(1) == y.dim(1) && places.dims()[1..] == [y.dim(2), y.dim(3), 2], BadShape),
+                    Places::Sums { .. } => {
+                        let (queries, points) = (y.dim(2), places.dim(2));
+                        need(x.dim(1) == y.dim(1) && y.dim(3) == 1, BadShape)?;
+                        need(places.dims()[1..] == [queries, points, 2], BadShape)?;
+                        need(inputs[2].1.dims() == [y.dim(0), 1, queries, points], BadShape)?;
+                        need(inputs.get(3).is_none_or(|(_, start)| *start == y), BadShape)
+                    }
                     Places::Taps { window, groups, parts } => {
                         need(window.is_valid() && window.axes == 2, Attribute)?;
                         need(

@@ -44,6 +44,13 @@ pub enum Places {
         /// Ranges of channels whose taps lie together; divides the channels.
         parts: u32,
     },
+    /// Several for each output pixel, whose samples are weighed and added (Zhu et al. 2020, equation 2: one level of deformable
+    /// attention). Of a picture `[N, C, H, W]`, places `[N, Q, P, 2]` as a grid's and factors `[N, 1, Q, P]` the output is `[N, C, Q, 1]`:
+    /// from 0, or from what a fourth input has there, one fused multiply-add for each of the `P` samples in their order, in f32.
+    Sums {
+        /// -1 and 1 are the centres of the outermost elements, instead of their edges.
+        align_corners: bool,
+    },
 }
 
 /// Sampling of a picture.

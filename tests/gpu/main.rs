@@ -8,6 +8,7 @@
 //! | `chains` | elementwise functions: the bits of the processor |
 //! | `paddings` | what is beside a tensor, by every mode: the bits of the processor |
 //! | `pools` | windows of every size: the bits of the processor |
+//! | `deformable` | deformable attention, its levels put together in every way: the bits of the processor |
 //! | `depthwise` | channels convolved on their own, under every strip |
 //! | `grouped` | convolutions in groups that share patches: the bits of the processor |
 //! | `fuller` | layers of few channels, planned as others: the bits of the processor |
@@ -34,6 +35,7 @@ mod bits;
 mod chains;
 mod company;
 mod conformance;
+mod deformable;
 mod depthwise;
 mod faults;
 mod floats;

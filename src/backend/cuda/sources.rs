@@ -135,6 +135,7 @@ pub const UNITS: &[Unit] = &[
     unit!("resize_rows"),
     unit!("sample"),
     unit!("sample_planes"),
+    unit!("sample_sums"),
     unit!("scatter"),
     unit!("softmax"),
     unit!("softmax_long"),
@@ -202,6 +203,7 @@ pub const HEADERS: &[Header] = &[
     header!("ring.cuh"),
     header!("run.cuh"),
     header!("sample.cuh"),
+    header!("sample_pieces.cuh"),
     header!("scalar.cuh"),
     header!("select.cuh"),
     header!("slot.cuh"),
@@ -265,7 +267,7 @@ const OWN: &[(Kernel, &[&str])] = &[
     ),
     (Kernel::Elementwise, &["elementwise", "elementwise_lanes", "elementwise_runs"]),
     (Kernel::Copy, &["elementwise", "elementwise_runs", "permute"]),
-    (Kernel::Places, &["sample", "sample_planes", "scatter"]),
+    (Kernel::Places, &["sample", "sample_planes", "sample_sums", "scatter"]),
 ];
 
 /// The same of kernels whose units others launch as well: the generic one runs what it can run better through them.

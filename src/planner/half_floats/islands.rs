@@ -77,7 +77,7 @@ pub fn find(graph: &Graph, foreign: &BTreeMap<ValueId, ResultOf>, ports: Ports) 
     for node in &graph.nodes {
         match &node.op {
             Op::Primitive(Primitive::Sample(Sample {
-                places: Places::Grid { .. },
+                places: Places::Grid { .. } | Places::Sums { .. },
                 ..
             })) => wanted.push(node.inputs[1]),
             Op::Primitive(Primitive::Copy) if !graph.value(node.outputs[0]).dtype.is_float() && comes(node.inputs[0]) => {

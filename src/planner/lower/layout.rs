@@ -9,10 +9,10 @@ use super::group::Unit;
 use crate::plan::format::View;
 use crate::plan::tactic::pictures;
 use crate::plan::tactic::product::Pixels;
-use crate::planner::graph::{Graph, Op, Value, ValueId, ViewOp};
+use crate::planner::graph::{Graph, Node, Op, Value, ValueId, ViewOp};
 use crate::planner::passes::PassSet;
 use crate::planner::strided::{self, Strided, nested_as};
-use crate::primitive::Primitive;
+use crate::primitive::{Places, Primitive, Sample};
 use crate::tensor::{DType, Layout, Shape};
 
 /// Halves in the 16 bytes of which the pixels that convolutions read begin at multiples.
@@ -110,13 +110,8 @@ pub fn natural(graph: &Graph, units: &[Unit], set: PassSet) -> Vec<Layout> {
                 let primitives: Vec<_> = primitives.collect();
                 let spatial = primitives.iter().any(|(_, p)| is_spatial(p));
                 let mut like = None;
-                // A conversion of a result writes it where and as the result lies, in C order.
-                let result = |n: usize| {
-                    graph.nodes[n]
-                        .outputs
-                        .iter()
-                        .any(|v| graph.outputs.iter().any(|named| named.value == *v))
-                };
+                // A conversion of a result, or of a part of one, writes it where and as the result lies, in C order.
+                let result = |n: usize| graph.nodes[n].outputs.iter().any(|&v| is_of_result(graph, v));
                 let conversion = |n: usize| graph.nodes[n].op == Op::Primitive(Primitive::Copy) && result(n);
                 let converts = primitives.iter().all(|(_, p)| **p == Primitive::Copy) && nodes.iter().any(|&n| result(n));
                 if !converts && primitives.iter().all(|(_, p)| keeps_order(p)) {
@@ -142,8 +137,22 @@ pub fn natural(graph: &Graph, units: &[Unit], set: PassSet) -> Vec<Layout> {
                     let rows = layout.shape.rank().checked_sub(1).is_some_and(|last| layout.stride(last) == 1);
                     attends || multiplies && (rows || layout.shape.elements() <= FEW_RESULTS)
                 };
+                let sums = |p: &Primitive| {
+                    matches!(
+                        p,
+                        Primitive::Sample(Sample {
+                            places: Places::Sums { .. },
+                            ..
+                        })
+                    )
+                };
+                let sums = primitives.iter().any(|(_, p)| sums(p));
                 for &node in nodes {
                     for &output in &graph.nodes[node].outputs {
+                        if let Some(turned) = sums.then(|| joined_for_reader(graph, output)).flatten() {
+                            layouts[output.index()] = turned;
+                            continue;
+                        }
                         let turned = || pixels_for_reader(graph, output, &wanted, &convolved).or_else(|| turned_for_reader(graph, output));
                         if let Some(turned) = (attends || multiplies).then(turned).flatten().filter(turns) {
                             layouts[output.index()] = turned;
@@ -156,6 +165,13 @@ pub fn natural(graph: &Graph, units: &[Unit], set: PassSet) -> Vec<Layout> {
         }
     }
     layouts
+}
+
+/// True for a result, and for a part of one that is put together.
+fn is_of_result(graph: &Graph, value: ValueId) -> bool {
+    let named = |value: ValueId| graph.outputs.iter().any(|named| named.value == value);
+    let joins = |n: &Node| matches!(n.op, Op::Concat { .. }) && n.inputs.contains(&value) && named(n.outputs[0]);
+    named(value) || graph.nodes.iter().any(joins)
 }
 
 /// Which values of f16 convolutions of all channels read, whole or a part, and are no pictures of few channels, which kernels read as
@@ -285,6 +301,29 @@ fn turned_for_reader(graph: &Graph, value: ValueId) -> Option<Layout> {
     };
     let seen = Strided::whole(Layout::contiguous(graph.values[reader.outputs[0].index()].shape));
     seen.unview(view, graph.values[value.index()].shape).map(|s| s.layout)
+}
+
+/// The same of the transpose behind reshapes, if it leaves channels side by side: sums of samples write whole runs of these in any order,
+/// and heads of attention are joined so.
+fn joined_for_reader(graph: &Graph, value: ValueId) -> Option<Layout> {
+    let mut views = Vec::new();
+    let mut seen = value;
+    loop {
+        let reader = graph.nodes.iter().find(|n| n.inputs.first() == Some(&seen))?;
+        let Op::View(view @ (ViewOp::Reshape | ViewOp::Transpose { .. })) = &reader.op else {
+            return None;
+        };
+        views.push((view, graph.value(seen).shape));
+        seen = reader.outputs[0];
+        if matches!(view, ViewOp::Transpose { .. }) {
+            break;
+        }
+    }
+    let mut at = Strided::whole(Layout::contiguous(graph.value(seen).shape));
+    for (view, shape) in views.into_iter().rev() {
+        at = at.unview(view, shape)?;
+    }
+    (at.layout.shape.rank() > 1 && at.layout.stride(1) == 1).then_some(at.layout)
 }
 
 /// True if some elements are seen more than once: such an operand says nothing about the order of the others.

@@ -3,10 +3,12 @@
 
 mod abreast;
 mod attention;
+mod averages;
 mod beside;
 mod branches;
 mod classes;
 mod columns;
+mod deformable;
 mod drop_dead;
 mod drop_noops;
 mod edges;
@@ -22,6 +24,7 @@ mod heads;
 mod integers;
 mod lines;
 mod masks;
+mod maxima;
 mod merged_axes;
 mod mixed;
 mod nested;
@@ -160,6 +163,12 @@ impl PassSet {
     pub const REARRANGED: PassSet = PassSet(1 << 44);
     /// Heads of attention that fill no whole pieces of 16 bytes get columns of zeros behind them.
     pub const SPACED_HEADS: PassSet = PassSet(1 << 45);
+    /// Averages of large windows that lie side by side become means.
+    pub const AVERAGES: PassSet = PassSet(1 << 46);
+    /// Samples that are weighed and added are never stored.
+    pub const DEFORMABLE: PassSet = PassSet(1 << 47);
+    /// Maxima of very many elements are taken in shares.
+    pub const MAXIMA: PassSet = PassSet(1 << 48);
     /// Every pass.
     pub const ALL: PassSet = PassSet(u64::MAX);
 
@@ -182,6 +191,9 @@ impl PassSet {
                 PassSet::FULLER,
                 PassSet::SPACED_HEADS,
                 PassSet::CLASSES,
+                PassSet::AVERAGES,
+                PassSet::DEFORMABLE,
+                PassSet::MAXIMA,
             ]
             .into_iter()
             .fold(self, PassSet::without),
@@ -252,7 +264,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 51] = [
+const PASSES: [Pass; 54] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -287,6 +299,21 @@ const PASSES: [Pass; 51] = [
         name: "reduced",
         flag: PassSet::REDUCED,
         run: reduced::run,
+    },
+    Pass {
+        name: "deformable",
+        flag: PassSet::DEFORMABLE,
+        run: deformable::run,
+    },
+    Pass {
+        name: "maxima",
+        flag: PassSet::MAXIMA,
+        run: maxima::run,
+    },
+    Pass {
+        name: "averages",
+        flag: PassSet::AVERAGES,
+        run: averages::run,
     },
     Pass {
         name: "short sums",

@@ -1,10 +1,13 @@
 //! Which patterns each pass knows, and which look-alikes it leaves alone. That results stay what they were is tested with
 //! whole networks, in `planner::tests`.
 
+mod averages;
 mod classes;
 mod columns;
+mod deformable;
 mod edges;
 mod integers;
+mod maxima;
 mod mixed;
 mod norms;
 mod rearranged;

@@ -1,7 +1,8 @@
-//! Elements at places that a frame computes: samples of pictures (`kernels/sample.cu`, `kernels/sample_planes.cu`) and the sources of
-//! what is scattered (`kernels/scatter.cu`).
+//! Elements at places that a frame computes: samples of pictures (`kernels/sample.cu`, `kernels/sample_planes.cu`), their sums
+//! (`kernels/sample_sums.cu`) and the sources of what is scattered (`kernels/scatter.cu`).
 
 mod planes;
+mod sums;
 
 use super::operands::{check, head, input, optional_input, output};
 use super::views::{DeviceView, Divisor};
@@ -128,6 +129,7 @@ impl Placed {
         let (x, y) = (view(0)?, DeviceView::new(at, output(&self.operator, 0)?)?);
         let channels = x.extents[1];
         let (grid, align_corners, window, groups, parts) = match sample.places {
+            Places::Sums { align_corners } => return sums::launch(at, &self.operator, sample, align_corners, region, width),
             Places::Grid { align_corners } => (true, align_corners, None, 1, 1),
             Places::Taps { window, groups, parts } => (false, false, Some(window), groups, parts),
         };

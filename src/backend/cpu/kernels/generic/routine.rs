@@ -105,7 +105,7 @@ impl Routine {
             }),
             Primitive::Lstm { reverse } => Body::Recurrent(Recurrent::new((Cell::Lstm, reverse), output)),
             Primitive::Gru { reverse } => Body::Recurrent(Recurrent::new((Cell::Gru, reverse), output)),
-            Primitive::Sample(sample) => Body::Sample(Sampler::new(sample, input)),
+            Primitive::Sample(sample) => Body::Sample(Sampler::new(sample, input, inputs[1].1)),
             Primitive::Sources { common } => Body::Sources {
                 common,
                 count: input.dim(0),

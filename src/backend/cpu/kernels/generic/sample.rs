@@ -16,6 +16,8 @@ const NOWHERE: f32 = -8.0;
 pub struct Sampler {
     sample: Sample,
     input: Shape,
+    /// Samples of an output pixel, where they are added.
+    points: u32,
 }
 
 /// The elements that a sample is made of along an axis, `None` for zeros outside, and their weights.
@@ -27,9 +29,13 @@ struct Taps {
 }
 
 impl Sampler {
-    /// A sampling of pictures of shape `input`, `[N, C, H, W]`.
-    pub fn new(sample: Sample, input: Shape) -> Sampler {
-        Sampler { sample, input }
+    /// A sampling of pictures of shape `input`, `[N, C, H, W]`, at places of a shape.
+    pub fn new(sample: Sample, input: Shape, places: Shape) -> Sampler {
+        let points = match sample.places {
+            Places::Sums { .. } => places.dim(2),
+            Places::Grid { .. } | Places::Taps { .. } => 1,
+        };
+        Sampler { sample, input, points }
     }
 
     /// Computes the outputs in `bounds` from a picture, places, and factors of taps if there are three inputs.
@@ -60,6 +66,7 @@ impl Sampler {
                 ];
                 channel_run(x, y, &taps, from, to, channels, 1.0);
             }
+            Places::Sums { align_corners } => self.sum(inputs, y, [n, row], align_corners),
             Places::Taps { window, groups, parts } => {
                 let (moved, together) = (channels / groups, channels / parts);
                 let taps = window.taps() as u32;
@@ -91,6 +98,35 @@ impl Sampler {
                 }
             }
         }
+    }
+
+    /// Weighs and adds the samples of a query in a picture.
+    fn sum(&self, inputs: &[Value<'_>], y: &Value<'_>, [n, query]: [i64; 2], align_corners: bool) {
+        let [x, places, factors] = [&inputs[0], &inputs[1], &inputs[2]];
+        let origin = |v: &Value<'_>, queries: usize| v.place.origin + n * v.stride(0) + query * v.stride(queries);
+        let from = x.place.origin + n * x.stride(0);
+        let points = i64::from(self.points);
+        let along = |point: i64, axis: i64| f32::read(places, origin(places, 1) + point * places.stride(2) + axis * places.stride(3));
+        let (mut sums, mut sampled, mut row, mut loaded) = ([0.0f32; RUN], [0.0f32; RUN], [0.0f32; RUN], [0.0f32; RUN]);
+        pieces(self.input.dim(1) as usize, RUN, |first, count| {
+            let [sums, sampled, row, loaded] = [&mut sums[..count], &mut sampled[..count], &mut row[..count], &mut loaded[..count]];
+            match inputs.get(3) {
+                Some(start) => f32::load(start, origin(start, 2) + first as i64 * start.stride(1), start.stride(1), sums),
+                None => sums.fill(0.0),
+            }
+            for point in 0..points {
+                let taps = [
+                    self.taps(centred(along(point, 1), self.input.dim(2), align_corners), 2, align_corners),
+                    self.taps(centred(along(point, 0), self.input.dim(3), align_corners), 3, align_corners),
+                ];
+                blend(x, &taps, from + first as i64 * x.stride(1), [sampled, row, loaded]);
+                let factor = f32::read(factors, origin(factors, 2) + point * factors.stride(3));
+                sums.iter_mut()
+                    .zip(sampled.iter())
+                    .for_each(|(sum, &v)| *sum = factor.mul_add(v, *sum));
+            }
+            f32::store(y, origin(y, 2) + first as i64 * y.stride(1), y.stride(1), sums);
+        });
     }
 
     /// The elements around `place` along an axis of the input.
@@ -166,33 +202,38 @@ fn outer(t: f32) -> f32 {
 }
 
 /// Samples `channels` channels, of which the first lie at `from` and `to`.
-fn channel_run(x: &Value<'_>, y: &Value<'_>, [rows, columns]: &[Taps; 2], from: i64, to: i64, channels: u32, factor: f32) {
+fn channel_run(x: &Value<'_>, y: &Value<'_>, taps: &[Taps; 2], from: i64, to: i64, channels: u32, factor: f32) {
     let (xs, ys) = (x.stride(1), y.stride(1));
     let (mut sums, mut row, mut loaded) = ([0.0f32; RUN], [0.0f32; RUN], [0.0f32; RUN]);
     pieces(channels as usize, RUN, |first, n| {
-        let (sums, row, loaded) = (&mut sums[..n], &mut row[..n], &mut loaded[..n]);
-        sums.fill(0.0);
-        for j in 0..rows.count {
-            row.fill(0.0);
-            for i in 0..columns.count {
-                match (rows.positions[j], columns.positions[i]) {
-                    (Some(r), Some(c)) => {
-                        let at = from + first as i64 * xs + i64::from(r) * x.stride(2) + i64::from(c) * x.stride(3);
-                        f32::load(x, at, xs, loaded);
-                    }
-                    _ => loaded.fill(0.0),
-                }
-                let weight = columns.weights[i];
-                row.iter_mut()
-                    .zip(loaded.iter())
-                    .for_each(|(sum, &v)| *sum = weight.mul_add(v, *sum));
-            }
-            let weight = rows.weights[j];
-            sums.iter_mut().zip(row.iter()).for_each(|(sum, &v)| *sum = weight.mul_add(v, *sum));
-        }
+        let [sums, row, loaded] = [&mut sums[..n], &mut row[..n], &mut loaded[..n]];
+        blend(x, taps, from + first as i64 * xs, [sums, row, loaded]);
         sums.iter_mut().for_each(|sum| *sum *= factor);
         f32::store(y, to + first as i64 * ys, ys, sums);
     });
+}
+
+/// Samples neighbouring channels, of which the first lies at `from`, into `sums`, with room for a row's sums and what is loaded.
+fn blend(x: &Value<'_>, [rows, columns]: &[Taps; 2], from: i64, [sums, row, loaded]: [&mut [f32]; 3]) {
+    sums.fill(0.0);
+    for j in 0..rows.count {
+        row.fill(0.0);
+        for i in 0..columns.count {
+            match (rows.positions[j], columns.positions[i]) {
+                (Some(r), Some(c)) => {
+                    let at = from + i64::from(r) * x.stride(2) + i64::from(c) * x.stride(3);
+                    f32::load(x, at, x.stride(1), loaded);
+                }
+                _ => loaded.fill(0.0),
+            }
+            let weight = columns.weights[i];
+            row.iter_mut()
+                .zip(loaded.iter())
+                .for_each(|(sum, &v)| *sum = weight.mul_add(v, *sum));
+        }
+        let weight = rows.weights[j];
+        sums.iter_mut().zip(row.iter()).for_each(|(sum, &v)| *sum = weight.mul_add(v, *sum));
+    }
 }
 
 /// Where each row of a scattering comes from: from the last update that names it, or it stays.

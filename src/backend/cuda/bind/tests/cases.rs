@@ -322,6 +322,21 @@ fn places(all: &mut Cases) {
                 b.operator(Primitive::Sample(Sample { sampling, outside, places }), &[x, grid], &[], &[y])
             });
         }
+        for (channels, start) in [(24, false), (24, true), (5, true), (1, false)] {
+            all.add(format!("sums of samples of {channels} channels of {dtype} {form:?}"), |b| {
+                let x = b.tensor(dtype, &[2, channels, 9, 7], form);
+                let grid = b.tensor(F32, &[2, 13, 6, 2], Form::Plain);
+                let mut inputs = vec![x, grid, b.tensor(dtype, &[2, 1, 13, 6], Form::Plain)];
+                inputs.extend(start.then(|| b.tensor(dtype, &[2, channels, 13, 1], form)));
+                let y = b.tensor(dtype, &[2, channels, 13, 1], form);
+                let sample = Sample {
+                    sampling: linear,
+                    outside: zero,
+                    places: Places::Sums { align_corners: false },
+                };
+                b.operator(Primitive::Sample(sample), &inputs, &[], &[y])
+            });
+        }
         for (groups, parts, factors) in [(1, 1, false), (3, 1, true), (1, 2, true), (2, 6, false)] {
             all.add(format!("taps of {groups} groups in {parts} parts of {dtype} {form:?}"), |b| {
                 let mut window = window([3, 2], 1, 2, 2, 1);

@@ -278,6 +278,20 @@ fn placed_cases(r: &mut Random, cases: &mut Vec<Case>) {
                     inputs: vec![r.tensor(dtype, shape(&[2, 3, 5, 7])), r.tensor(dtype, shape(&[2, 4, 6, 2]))],
                     outputs: vec![(dtype, shape(&[2, 3, 4, 6]))],
                 });
+                for start in [false, true] {
+                    let places = Places::Sums { align_corners };
+                    let mut inputs = vec![
+                        r.tensor(dtype, shape(&[2, 3, 5, 7])),
+                        r.tensor(DType::F32, shape(&[2, 4, 6, 2])),
+                        r.tensor(dtype, shape(&[2, 1, 4, 6])),
+                    ];
+                    inputs.extend(start.then(|| r.tensor(dtype, shape(&[2, 3, 4, 1]))));
+                    cases.push(Case {
+                        primitive: Primitive::Sample(Sample { sampling, outside, places }),
+                        inputs,
+                        outputs: vec![(dtype, shape(&[2, 3, 4, 1]))],
+                    });
+                }
             }
         }
     }

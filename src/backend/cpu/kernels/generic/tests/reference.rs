@@ -117,6 +117,16 @@ pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<
 
 /// Where a row and a column of the input are sampled, and what of it.
 fn sampled(sample: &Sample, inputs: &[&Tensor], at: &[usize]) -> f64 {
+    if let Places::Sums { align_corners } = sample.places {
+        let each = Sample {
+            places: Places::Grid { align_corners },
+            ..*sample
+        };
+        let start = inputs.get(3).map_or(0.0, |s| get(s, at));
+        let points = 0..inputs[1].shape().dim(2) as usize;
+        let terms = points.map(|p| get(inputs[2], &[at[0], 0, at[2], p]) * sampled(&each, &inputs[..2], &[at[0], at[1], at[2], p]));
+        return start + terms.sum::<f64>();
+    }
     let x = inputs[0];
     let [channels, high, wide] = [1, 2, 3].map(|a| x.shape().dim(a) as usize);
     let (channel, align, places, factor) = match sample.places {
@@ -131,6 +141,7 @@ fn sampled(sample: &Sample, inputs: &[&Tensor], at: &[usize]) -> f64 {
             };
             (at[1], align_corners, [along(1, high), along(0, wide)], 1.0)
         }
+        Places::Sums { .. } => unreachable!("summed above"),
         Places::Taps { window, groups, parts } => {
             let (taps, each) = (window.taps() as usize, channels / parts as usize);
             let (part, tap) = (at[1] / each / taps, at[1] / each % taps);

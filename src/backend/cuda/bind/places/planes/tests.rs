@@ -14,11 +14,12 @@ fn structs_have_the_sources_bytes() {
         format!("PLANES_THREADS = {THREADS};"),
         format!("PLANES_PLACES = {PLACES};"),
         format!("PLANES_PIECES = {PIECES};"),
-        format!("PIECE = {PIECE};"),
         format!("case {WIDEST}: "),
     ] {
         assert!(source.contains(&constant), "{constant}");
     }
+    let shared = include_str!("../../../kernels/sample_pieces.cuh");
+    assert!(shared.contains(&format!("PIECE = {PIECE};")));
 }
 
 fn view(address: u64, extents: [u32; 4], strides: [i64; 4]) -> DeviceView {
