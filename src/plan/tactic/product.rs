@@ -4,7 +4,16 @@
 use super::Misfit;
 use super::forms::need;
 use crate::plan::format::{Operand, Operator, Plan, Space, View};
-use crate::primitive::{Primitive, Window};
+use crate::primitive::{Primitive, Unary, Window};
+
+/// True for functions that products' kernels have a path for: those of `Path` in `backend/cuda/bind/epilogue.rs`.
+pub fn has_path(function: Unary) -> bool {
+    use Unary::*;
+    matches!(
+        function,
+        Relu | LeakyRelu(_) | Clip(..) | HardSwish | Silu | Sigmoid | Tanh | Gelu | GeluTanh
+    )
+}
 
 /// A tensor as samples of rows of pixels of channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,6 +38,17 @@ impl Graph {
         })
     }
 
+    /// True for a result.
+    pub fn is_result(&self, value: ValueId) -> bool {
+        self.outputs.iter().any(|named| named.value == value)
+    }
+
+    /// True for a result, and for a part of one that is put together.
+    pub fn is_of_result(&self, value: ValueId) -> bool {
+        let joins = |n: &Node| matches!(n.op, Op::Concat { .. }) && n.inputs.contains(&value) && self.is_of_result(n.outputs[0]);
+        self.is_result(value) || self.nodes.iter().any(joins)
+    }
+
     /// Adds a node after all that are there.
     pub fn add_node(&mut self, name: impl Into<String>, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>) {
         self.nodes.push(Node {

@@ -24,9 +24,13 @@ fn joined(graph: &Graph, copy: usize) -> Option<usize> {
         return None;
     };
     let index = Index::of(graph);
-    let is_result = |v: ValueId| graph.outputs.iter().any(|named| named.value == v);
     let widens = graph.value(halves).dtype == DType::F16 && graph.value(result).dtype == DType::F32;
-    if *op != Op::Primitive(Primitive::Copy) || !widens || !is_result(result) || is_result(halves) || index.uses[halves.index()] != 1 {
+    if *op != Op::Primitive(Primitive::Copy)
+        || !widens
+        || !graph.is_of_result(result)
+        || graph.is_result(halves)
+        || index.uses[halves.index()] != 1
+    {
         return None;
     }
     let concat = index.producers[halves.index()]?;

@@ -12,6 +12,9 @@ use crate::planner::strided;
 use crate::primitive::{Binary, Primitive, ReduceKind, Resize, Unary};
 use crate::tensor::DType;
 
+/// Most elements whose conversion to a result the functions that make them do: more are turned by a kernel for that.
+const FEW: u64 = 1 << 16;
+
 /// A step of lowering, in an order in which every input is made before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -73,7 +76,9 @@ pub fn units(graph: &Graph, set: PassSet) -> Vec<Unit> {
                 let group = group_of[product]?;
                 let fits = members[group].last() == Some(&product) && members[group].len() < MAX_PRIMITIVES;
                 let head = members[group][0];
-                let stores = is_matrix_product(graph, &producers, head) || set.has(PassSet::LAYOUT) && is_resize(graph, head, node);
+                let stores = is_matrix_product(graph, &producers, head)
+                    || set.has(PassSet::LAYOUT) && is_resize(graph, head, node)
+                    || set.has(PassSet::SPREAD) && are_few(graph, &members[group]);
                 (fits && stores).then_some(group)
             });
         }
@@ -145,7 +150,7 @@ fn pool(graph: &Graph, producers: &[Option<usize>], uses: &[u32], members: &mut 
     let read_by_convolutions = |value: ValueId| {
         let convolves = |n: &Node| matches!(n.op, Op::Primitive(Primitive::Conv { .. })) && n.inputs.first() == Some(&value);
         let readers = graph.nodes.iter().filter(|n| n.inputs.contains(&value)).count();
-        readers > 0 && readers == graph.nodes.iter().filter(|n| convolves(n)).count() && !graph.outputs.iter().any(|o| o.value == value)
+        readers > 0 && readers == graph.nodes.iter().filter(|n| convolves(n)).count() && !graph.is_result(value)
     };
     for last in 0..members.len() {
         let &[pool] = members[last].as_slice() else { continue };
@@ -307,8 +312,17 @@ fn copied_product(graph: &Graph, producers: &[Option<usize>], uses: &[u32], node
     };
     let keeps = graph.value(x).dtype == DType::F16 && graph.value(y).dtype.is_float();
     let copies = node.op == Op::Primitive(Primitive::Copy) && keeps;
-    let alone = uses[x.index()] == 1 && graph.value(x).shape == graph.value(y).shape && graph.outputs.iter().any(|o| o.value == y);
+    let alone = uses[x.index()] == 1 && graph.value(x).shape == graph.value(y).shape && graph.is_of_result(y);
     producers[x.index()].filter(|_| copies && alone)
+}
+
+/// Functions of few elements, which are stored in any order as fast.
+fn are_few(graph: &Graph, members: &[usize]) -> bool {
+    let function = |&n: &usize| {
+        let few = graph.value(graph.nodes[n].outputs[0]).shape.elements() <= FEW;
+        few && matches!(&graph.nodes[n].op, Op::Primitive(p) if is_tail(p))
+    };
+    members.iter().all(function)
 }
 
 /// A matrix of halves times constant weights.

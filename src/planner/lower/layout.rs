@@ -9,7 +9,7 @@ use super::group::Unit;
 use crate::plan::format::View;
 use crate::plan::tactic::pictures;
 use crate::plan::tactic::product::Pixels;
-use crate::planner::graph::{Graph, Node, Op, Value, ValueId, ViewOp};
+use crate::planner::graph::{Graph, Op, Value, ValueId, ViewOp};
 use crate::planner::passes::PassSet;
 use crate::planner::strided::{self, Strided, nested_as};
 use crate::primitive::{Places, Primitive, Sample};
@@ -111,7 +111,7 @@ pub fn natural(graph: &Graph, units: &[Unit], set: PassSet) -> Vec<Layout> {
                 let spatial = primitives.iter().any(|(_, p)| is_spatial(p));
                 let mut like = None;
                 // A conversion of a result, or of a part of one, writes it where and as the result lies, in C order.
-                let result = |n: usize| graph.nodes[n].outputs.iter().any(|&v| is_of_result(graph, v));
+                let result = |n: usize| graph.nodes[n].outputs.iter().any(|&v| graph.is_of_result(v));
                 let conversion = |n: usize| graph.nodes[n].op == Op::Primitive(Primitive::Copy) && result(n);
                 let converts = primitives.iter().all(|(_, p)| **p == Primitive::Copy) && nodes.iter().any(|&n| result(n));
                 if !converts && primitives.iter().all(|(_, p)| keeps_order(p)) {
@@ -165,13 +165,6 @@ pub fn natural(graph: &Graph, units: &[Unit], set: PassSet) -> Vec<Layout> {
         }
     }
     layouts
-}
-
-/// True for a result, and for a part of one that is put together.
-fn is_of_result(graph: &Graph, value: ValueId) -> bool {
-    let named = |value: ValueId| graph.outputs.iter().any(|named| named.value == value);
-    let joins = |n: &Node| matches!(n.op, Op::Concat { .. }) && n.inputs.contains(&value) && named(n.outputs[0]);
-    named(value) || graph.nodes.iter().any(joins)
 }
 
 /// Which values of f16 convolutions of all channels read, whole or a part, and are no pictures of few channels, which kernels read as

@@ -4,6 +4,7 @@
 //! takes 300, and asks for each operand when it needs it: from a few thousand elements on what is no path of a kernel is an operator of its own. Halves are rounded after
 //! every function either way.
 
+use crate::plan::tactic::product::has_path;
 use crate::planner::graph::{Graph, Op, ValueId};
 use crate::planner::strided;
 use crate::primitive::{Binary, Primitive, Unary, Window};
@@ -103,15 +104,6 @@ fn reach(graph: &Graph, place: Place, before: usize, node: usize, primitive: &Pr
         }
         _ => None,
     }
-}
-
-/// The functions that have a path of their own: those of `Path` in `backend/cuda/bind/epilogue.rs`.
-fn has_path(function: Unary) -> bool {
-    use Unary::*;
-    matches!(
-        function,
-        Relu | LeakyRelu(_) | Clip(..) | HardSwish | Silu | Sigmoid | Tanh | Gelu | GeluTanh
-    )
 }
 
 /// A convolution, or a product with a constant matrix.

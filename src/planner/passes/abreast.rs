@@ -55,7 +55,7 @@ impl Branch {
     /// where they are made.
     fn readers(&self, graph: &Graph, index: &Index) -> Option<Option<usize>> {
         let made = self.made(graph);
-        if graph.outputs.iter().any(|o| o.value == made) {
+        if graph.is_result(made) {
             return None;
         }
         let mut concat = None;
@@ -159,7 +159,7 @@ fn inside_of(graph: &Graph, node: usize, branches: &mut [Branch], unwanted: u32)
         let at_an_end = parts.start == 0 || parts.end == concat.inputs.len();
         let mut readers = graph.nodes.iter().filter(|n| n.inputs.contains(&made));
         let takes = |n: &Node| matches!(n.op, Op::Primitive(Primitive::Conv { groups: 1, .. } | Primitive::Pool { .. }));
-        at_an_end && !graph.outputs.iter().any(|o| o.value == made) && readers.all(takes)
+        at_an_end && !graph.is_result(made) && readers.all(takes)
     };
     let fits = follow && (unwanted == 0 || widened());
     let wide = shape.with_dim(CHANNELS, shape.dim(CHANNELS).checked_add(unwanted)?)?;

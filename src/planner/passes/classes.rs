@@ -42,7 +42,7 @@ fn find(graph: &Graph, index: &Index, first: usize) -> Option<Found> {
     }
     let mut chain = vec![first];
     let mut made = node.outputs[0];
-    while index.uses[made.index()] == 1 && !graph.outputs.iter().any(|named| named.value == made) {
+    while index.uses[made.index()] == 1 && !graph.is_result(made) {
         let reader = graph.nodes.iter().position(|n| n.inputs.contains(&made))?;
         if !matches!(graph.nodes[reader].op, Op::Primitive(Primitive::Unary(_))) {
             return None;

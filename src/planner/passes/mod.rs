@@ -7,7 +7,9 @@ mod averages;
 mod beside;
 mod branches;
 mod classes;
+mod collected;
 mod columns;
+mod common;
 mod deformable;
 mod drop_dead;
 mod drop_noops;
@@ -47,6 +49,7 @@ mod shuffled;
 mod siblings;
 mod silu;
 mod spaced_heads;
+mod spread;
 mod squares;
 mod stack;
 mod temperatures;
@@ -169,6 +172,12 @@ impl PassSet {
     pub const DEFORMABLE: PassSet = PassSet(1 << 47);
     /// Maxima of very many elements are taken in shares.
     pub const MAXIMA: PassSet = PassSet(1 << 48);
+    /// Shares of what several maps are collected to are collected themselves.
+    pub const COLLECTED: PassSet = PassSet(1 << 50);
+    /// Functions behind concatenations go to each part, and those of few elements to each operator that reads them.
+    pub const SPREAD: PassSet = PassSet(1 << 51);
+    /// Channels that are the same at all places are multiplied once.
+    pub const COMMON: PassSet = PassSet(1 << 52);
     /// Every pass.
     pub const ALL: PassSet = PassSet(u64::MAX);
 
@@ -194,6 +203,8 @@ impl PassSet {
                 PassSet::AVERAGES,
                 PassSet::DEFORMABLE,
                 PassSet::MAXIMA,
+                PassSet::COLLECTED,
+                PassSet::SPREAD,
             ]
             .into_iter()
             .fold(self, PassSet::without),
@@ -264,7 +275,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 54] = [
+const PASSES: [Pass; 57] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -284,6 +295,11 @@ const PASSES: [Pass; 54] = [
         name: "drop_noops",
         flag: PassSet::DROP_NOOPS,
         run: drop_noops::run,
+    },
+    Pass {
+        name: "collected",
+        flag: PassSet::COLLECTED,
+        run: collected::run,
     },
     Pass {
         name: "rejoined",
@@ -334,6 +350,11 @@ const PASSES: [Pass; 54] = [
         name: "mixed",
         flag: PassSet::MIXED,
         run: mixed::run,
+    },
+    Pass {
+        name: "common",
+        flag: PassSet::COMMON,
+        run: common::run,
     },
     Pass {
         name: "parted",
@@ -504,6 +525,11 @@ const PASSES: [Pass; 54] = [
         name: "edges",
         flag: PassSet::EDGES,
         run: edges::run,
+    },
+    Pass {
+        name: "spread",
+        flag: PassSet::SPREAD,
+        run: spread::run,
     },
     Pass {
         name: "through views",

@@ -53,7 +53,7 @@ fn find(graph: &Graph, index: &Index, node: usize) -> Option<Found> {
     let moved = |n: &Node| matches!(n.op, Op::View(_) | Op::Concat { .. });
     let fits = moved(&graph.nodes[node]) && made.dtype.is_float() && (1..=LARGEST).contains(&shape.elements()) && shape.rank() >= 2;
     let read = fits && graph.nodes.iter().any(|n| n.inputs.contains(&output) && !moved(n));
-    if !read || graph.outputs.iter().any(|o| o.value == output) {
+    if !read || graph.is_result(output) {
         return None;
     }
     let function =

@@ -70,7 +70,7 @@ fn product(graph: &Graph, index: &Index, node: usize) -> Option<Product> {
     };
     let read_in_shares = || {
         let mut readers = graph.nodes.iter().filter(|n| n.inputs.contains(&made)).peekable();
-        readers.peek().is_some() && readers.all(takes_a_share) && !graph.outputs.iter().any(|o| o.value == made)
+        readers.peek().is_some() && readers.all(takes_a_share) && !graph.is_result(made)
     };
     let matrix = it.op == Op::Primitive(Primitive::MatMul) && graph.value(made).shape.rank() == 3;
     if !matrix || !read_in_shares() {

@@ -43,7 +43,7 @@ fn find(graph: &Graph, index: &Index, product: usize) -> Option<Found> {
     let matrix = node.op == Op::Primitive(Primitive::MatMul);
     let made = *node.outputs.first()?;
     let shape = graph.value(made).shape;
-    if !matrix || shape.rank() != 3 || graph.outputs.iter().any(|named| named.value == made) {
+    if !matrix || shape.rank() != 3 || graph.is_result(made) {
         return None;
     }
     let shares: Option<Vec<Share>> = readers(graph, made).map(|reader| share(graph, index, made, reader)).collect();

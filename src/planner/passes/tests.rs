@@ -3,7 +3,9 @@
 
 mod averages;
 mod classes;
+mod collected;
 mod columns;
+mod common;
 mod deformable;
 mod edges;
 mod integers;
@@ -16,6 +18,7 @@ mod rotary;
 mod rows;
 mod scores;
 mod spaced_heads;
+mod spread;
 mod through_views;
 mod unsplit;
 
