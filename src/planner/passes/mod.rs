@@ -12,6 +12,7 @@ mod deformable;
 mod drop_dead;
 mod drop_noops;
 mod edges;
+mod expectation;
 mod flattened;
 mod fold_ahead;
 mod fold_batchnorm;
@@ -169,6 +170,8 @@ impl PassSet {
     pub const DEFORMABLE: PassSet = PassSet(1 << 47);
     /// Maxima of very many elements are taken in shares.
     pub const MAXIMA: PassSet = PassSet(1 << 48);
+    /// Shares of a softmax that weigh constants and are added are never stored.
+    pub const EXPECTATION: PassSet = PassSet(1 << 49);
     /// Every pass.
     pub const ALL: PassSet = PassSet(u64::MAX);
 
@@ -194,6 +197,7 @@ impl PassSet {
                 PassSet::AVERAGES,
                 PassSet::DEFORMABLE,
                 PassSet::MAXIMA,
+                PassSet::EXPECTATION,
             ]
             .into_iter()
             .fold(self, PassSet::without),
@@ -264,7 +268,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 54] = [
+const PASSES: [Pass; 55] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -434,6 +438,11 @@ const PASSES: [Pass; 54] = [
         name: "scores",
         flag: PassSet::LONG_ATTENTION,
         run: scores::run,
+    },
+    Pass {
+        name: "expectation",
+        flag: PassSet::EXPECTATION,
+        run: expectation::run,
     },
     Pass {
         name: "long attention",

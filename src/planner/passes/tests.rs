@@ -6,6 +6,7 @@ mod classes;
 mod columns;
 mod deformable;
 mod edges;
+mod expectation;
 mod integers;
 mod maxima;
 mod mixed;
