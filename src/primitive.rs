@@ -13,6 +13,7 @@
 //! | `Pool` | x `[N,C,s..]` | `[N,C,s'..]`, for max optionally the winners' flat indices (i32) |
 //! | `Reduce` | x | x's shape with the reduced axes at 1 |
 //! | `Softmax`, `Normalise`, `RmsNormalise` | x | same |
+//! | `Expectation` | x, values `[n]` of the axis's extent | x's shape with the axis at 1 |
 //! | `GroupNormalise` | x `[N,C,s..]` | same |
 //! | `Attention` | queries `[..,M,D]`, keys `[..,D,K]`, values `[..,K,E]` (same leading axes), optional mask `[..,M,K]` | `[..,M,E]` |
 //! | `Pad`, `Resize` | x | same rank |
@@ -471,6 +472,17 @@ pub enum Primitive {
         axis: u8,
         /// What is added to the mean of the squares.
         epsilon: Scalar,
+    },
+    /// The mean of values weighed by a softmax along one axis, all of it in f32: what a distribution over bins expects (Li et al.,
+    /// "Generalized Focal Loss", 2020, equation 6), and a soft argmax.
+    ///
+    /// ```text
+    /// weight[k] = e^(x[k] - the greatest x)      summed in sixteen partial sums by k's remainder, folded in halves
+    /// y         = (sum over k of weight[k] * values[k]) / sum of weights    one fma for each k, ascending, from 0
+    /// ```
+    Expectation {
+        /// The axis.
+        axis: u8,
     },
 }
 

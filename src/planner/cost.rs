@@ -30,6 +30,7 @@ fn operations(call: &Call) -> u64 {
         Primitive::Pool { window, .. } => window.taps(),
         Primitive::Reduce { .. } => shape(0).map_or(1, |x| x.elements().checked_div(out).unwrap_or(1)),
         Primitive::Softmax { .. } | Primitive::Normalise { .. } | Primitive::RmsNormalise { .. } | Primitive::GroupNormalise { .. } => 12,
+        Primitive::Expectation { .. } => 12 * shape(1).map_or(1, |values| values.elements()),
         // A key's product with the query is shared by the elements of its value.
         Primitive::Attention { .. } => shape(1).map_or(1, |k| {
             let (d, keys) = (

@@ -16,7 +16,7 @@ impl Primitive {
     pub const fn arity(&self) -> ((usize, usize), (usize, usize)) {
         match self {
             Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::MatMul => ((2, 3), (1, 1)),
-            Primitive::Binary(_) | Primitive::Gather { .. } => ((2, 2), (1, 1)),
+            Primitive::Binary(_) | Primitive::Gather { .. } | Primitive::Expectation { .. } => ((2, 2), (1, 1)),
             Primitive::Pool {
                 kind: PoolKind::Max { .. },
                 ..
@@ -136,6 +136,14 @@ impl Primitive {
                 need(xt == yt && xt.is_float(), Type)?;
                 need(usize::from(*axis) < x.rank(), Attribute)?;
                 need(x == y, BadShape)
+            }
+            Primitive::Expectation { axis } => {
+                let (vt, values) = inputs[1];
+                let a = usize::from(*axis);
+                need(xt == yt && vt == xt && xt.is_float(), Type)?;
+                need(a < x.rank(), Attribute)?;
+                // A mean of nothing has no value.
+                need(x.with_dim(a, 1) == Some(y) && values.dims() == [x.dim(a)] && x.dim(a) > 0, BadShape)
             }
             Primitive::Normalise { axis, epsilon } | Primitive::RmsNormalise { axis, epsilon } => {
                 need(xt == yt && xt.is_float(), Type)?;

@@ -38,6 +38,7 @@ impl Primitive {
                 rows: both.rows && output.rank() <= 4,
             },
             Primitive::Softmax { axis }
+            | Primitive::Expectation { axis }
             | Primitive::Normalise { axis, .. }
             | Primitive::RmsNormalise { axis, .. }
             | Primitive::ArgMax { axis } => along(usize::from(*axis)),
@@ -85,7 +86,12 @@ impl Primitive {
                 whole.rows
             }),
             Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Copy => region.clone(),
-            Primitive::Softmax { .. } | Primitive::Normalise { .. } | Primitive::RmsNormalise { .. } | Primitive::ArgMax { .. } => {
+            Primitive::Expectation { .. } if index > 0 => whole,
+            Primitive::Softmax { .. }
+            | Primitive::Expectation { .. }
+            | Primitive::Normalise { .. }
+            | Primitive::RmsNormalise { .. }
+            | Primitive::ArgMax { .. } => {
                 let splits = self.splits(output);
                 Region {
                     batch: if splits.batch { region.batch.clone() } else { whole.batch },

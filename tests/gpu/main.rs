@@ -9,6 +9,7 @@
 //! | `paddings` | what is beside a tensor, by every mode: the bits of the processor |
 //! | `pools` | windows of every size: the bits of the processor |
 //! | `deformable` | deformable attention, its levels put together in every way: the bits of the processor |
+//! | `expectations` | means weighed by a softmax: the bits of the processor, however bins lie |
 //! | `depthwise` | channels convolved on their own, under every strip |
 //! | `grouped` | convolutions in groups that share patches: the bits of the processor |
 //! | `fuller` | layers of few channels, planned as others: the bits of the processor |
@@ -37,6 +38,7 @@ mod company;
 mod conformance;
 mod deformable;
 mod depthwise;
+mod expectations;
 mod faults;
 mod floats;
 mod frames;

@@ -101,6 +101,7 @@ pub const UNITS: &[Unit] = &[
     unit!("elementwise"),
     unit!("elementwise_lanes"),
     unit!("elementwise_runs"),
+    unit!("expectation"),
     unit!("gather_sum"),
     unit!("generic_map"),
     unit!("generic_sums"),
@@ -291,7 +292,10 @@ const PLAIN: &[(Kernel, &[&str])] = &[
     (Kernel::Pool, &["pool", "pool_few", "pool_long", "pool_rows", "pool_wide"]),
     (Kernel::Recurrent, &["recurrent", "recurrent_block", "recurrent_mma"]),
     (Kernel::Resize, &["resize", "resize_rows"]),
-    (Kernel::Softmax, &["softmax", "softmax_long", "softmax_rows", "softmax_short"]),
+    (
+        Kernel::Softmax,
+        &["expectation", "softmax", "softmax_long", "softmax_rows", "softmax_short"],
+    ),
 ];
 
 /// True if a kernel may be launched from a unit. Says yes where nothing is known, so that a time which is kept for a kernel

@@ -130,6 +130,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
                 | P::RmsNormalise { .. }
                 | P::GroupNormalise { .. }
                 | P::Attention { .. }
+                | P::Expectation { .. }
                 | P::Sample(_)
                 | P::Sources { .. }
         );
@@ -195,6 +196,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             if is_planes(operator) { Ok(()) } else { pixels(x, y) }
         }
         (Kernel::MatMul, P::MatMul) | (Kernel::Softmax, P::Softmax { .. }) => Ok(()),
+        (Kernel::Softmax, P::Expectation { .. }) => need(operator.calls.len() == 1, Misfit::Tail),
         (Kernel::Normalise, P::Normalise { .. } | P::RmsNormalise { .. }) => Ok(()),
         (Kernel::GroupNormalise, P::GroupNormalise { .. }) => group_normalise::fits(x),
         (Kernel::Attention, P::Attention { .. }) => {

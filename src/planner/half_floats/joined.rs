@@ -40,11 +40,15 @@ fn joined(graph: &Graph, copy: usize) -> Option<usize> {
     (matches!(node.op, Op::Concat { .. }) && few).then_some(concat)
 }
 
-/// True for what a function of one or two values makes, however it is looked at.
+/// True for what functions of one or two values make, however it is looked at, or put together of that.
 fn is_of_function(graph: &Graph, index: &Index, part: ValueId) -> bool {
     let (made, _) = index.behind_views(graph, part);
-    let primitive = index.primitive(graph, made).map(|(_, primitive)| primitive);
-    matches!(primitive, Some(Primitive::Unary(_) | Primitive::Binary(_)))
+    let node = index.producers[made.index()].map(|node| &graph.nodes[node]);
+    node.is_some_and(|node| match node.op {
+        Op::Primitive(Primitive::Unary(_) | Primitive::Binary(_)) => true,
+        Op::Concat { .. } => node.inputs.iter().all(|&v| is_of_function(graph, index, v)),
+        _ => false,
+    })
 }
 
 fn split(graph: &mut Graph, copy: usize, concat: usize) {

@@ -14,6 +14,7 @@ mod deformable;
 mod drop_dead;
 mod drop_noops;
 mod edges;
+mod expectation;
 mod flattened;
 mod fold_ahead;
 mod fold_batchnorm;
@@ -172,6 +173,8 @@ impl PassSet {
     pub const DEFORMABLE: PassSet = PassSet(1 << 47);
     /// Maxima of very many elements are taken in shares.
     pub const MAXIMA: PassSet = PassSet(1 << 48);
+    /// Shares of a softmax that weigh constants and are added are never stored.
+    pub const EXPECTATION: PassSet = PassSet(1 << 49);
     /// Shares of what several maps are collected to are collected themselves.
     pub const COLLECTED: PassSet = PassSet(1 << 50);
     /// Functions behind concatenations go to each part, and those of few elements to each operator that reads them.
@@ -203,6 +206,7 @@ impl PassSet {
                 PassSet::AVERAGES,
                 PassSet::DEFORMABLE,
                 PassSet::MAXIMA,
+                PassSet::EXPECTATION,
                 PassSet::COLLECTED,
                 PassSet::SPREAD,
             ]
@@ -275,7 +279,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 57] = [
+const PASSES: [Pass; 58] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -455,6 +459,11 @@ const PASSES: [Pass; 57] = [
         name: "scores",
         flag: PassSet::LONG_ATTENTION,
         run: scores::run,
+    },
+    Pass {
+        name: "expectation",
+        flag: PassSet::EXPECTATION,
+        run: expectation::run,
     },
     Pass {
         name: "long attention",

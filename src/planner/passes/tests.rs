@@ -8,6 +8,7 @@ mod columns;
 mod common;
 mod deformable;
 mod edges;
+mod expectation;
 mod integers;
 mod maxima;
 mod mixed;

@@ -27,6 +27,7 @@ mod depthwise_strip;
 mod depthwise_wide;
 mod elementwise;
 pub mod epilogue;
+mod expectation;
 mod frame;
 mod generic;
 mod group_normalise;

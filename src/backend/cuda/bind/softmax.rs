@@ -4,7 +4,7 @@
 use super::frame::{ElementBox, Frame, THREADS};
 use super::operands::{check, head, input, output};
 use super::views::{DeviceView, strides};
-use super::{Addresses, BindError, Kernel, Launch, softmax_long};
+use super::{Addresses, BindError, Kernel, Launch, expectation, softmax_long};
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region};
@@ -63,11 +63,13 @@ struct Softmax {
     axis: usize,
 }
 
-/// Compiles a softmax with any tail.
+/// Compiles a softmax with any tail, or an expectation.
 pub fn compile(operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
-    let Primitive::Softmax { axis } = head(operator)?.primitive else {
-        return Err(BindError::Tactic("it is no softmax"));
+    let axis = match head(operator)?.primitive {
+        Primitive::Softmax { axis } => axis,
+        Primitive::Expectation { axis } => return expectation::compile(operator, usize::from(axis)),
+        _ => return Err(BindError::Tactic("it is no softmax")),
     };
     Ok(Box::new(Softmax {
         operator: operator.clone(),

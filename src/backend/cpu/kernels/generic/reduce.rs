@@ -105,12 +105,29 @@ pub fn softmax(axis: usize, n: usize, x: &Value<'_>, y: &Value<'_>, bounds: &Bou
     let values = &mut work[..n];
     walk(&bounds.with(axis, 0..1), None, [x.place, y.place], |_, [xo, yo]| {
         f32::load(x, xo, x.stride(axis), values);
-        let greatest = values.iter().fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best });
-        values.iter_mut().for_each(|x| *x -= greatest);
-        scalar::unary(Unary::Exp, values);
-        let sum = folded(values, |sum, x| sum + x);
+        let sum = weigh(values);
         values.iter_mut().for_each(|x| *x /= sum);
         f32::store(y, yo, y.stride(axis), values);
+    });
+}
+
+/// Makes a softmax's weights of a row, `e^(x - the greatest x)`, and gives their sum.
+fn weigh(values: &mut [f32]) -> f32 {
+    let greatest = values.iter().fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best });
+    values.iter_mut().for_each(|x| *x -= greatest);
+    scalar::unary(Unary::Exp, values);
+    folded(values, |sum, x| sum + x)
+}
+
+/// The mean of values, one for each position along `axis` of extent `n`, weighed by a softmax of `x`; `work` holds `2 * n` floats.
+pub fn expectation(axis: usize, n: usize, [x, of]: [&Value<'_>; 2], y: &Value<'_>, bounds: &Bounds, work: &mut [f32]) {
+    let (values, weights) = work[..2 * n].split_at_mut(n);
+    f32::load(of, of.place.origin, of.stride(0), values);
+    walk(bounds, None, [x.place, y.place], |_, [xo, yo]| {
+        f32::load(x, xo, x.stride(axis), weights);
+        let sum = weigh(weights);
+        let mean = weights.iter().zip(&*values).fold(0.0f32, |mean, (w, v)| w.mul_add(*v, mean));
+        f32::store(y, yo, 1, &[mean / sum]);
     });
 }
 

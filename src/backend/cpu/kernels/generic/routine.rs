@@ -37,6 +37,10 @@ enum Body {
         axis: usize,
         extent: usize,
     },
+    Expectation {
+        axis: usize,
+        extent: usize,
+    },
     Normalise(reduce::Normalisation),
     GroupNormalise {
         groups: u32,
@@ -81,6 +85,10 @@ impl Routine {
             Primitive::Pool { kind, window } => Body::Pooling(Box::new(Pooling { kind, window, input })),
             Primitive::Reduce { kind, axes } => Body::Reduce { kind, axes, input },
             Primitive::Softmax { axis } => Body::Softmax {
+                axis: usize::from(axis),
+                extent: input.dim(usize::from(axis)) as usize,
+            },
+            Primitive::Expectation { axis } => Body::Expectation {
                 axis: usize::from(axis),
                 extent: input.dim(usize::from(axis)) as usize,
             },
@@ -140,6 +148,7 @@ impl Routine {
         match &self.body {
             Body::Convolution(conv) => conv.work(),
             Body::Softmax { extent, .. } => *extent,
+            Body::Expectation { extent, .. } => 2 * extent,
             Body::Normalise(by) => by.extent,
             Body::GroupNormalise { groups, input, .. } => (input.elements() / u64::from(input.batch()) / u64::from(*groups)) as usize,
             Body::MatMul(extents) => matmul::work(extents.depth, self.output.dim(extents.rank - 1) as usize),
@@ -170,6 +179,7 @@ impl Routine {
             Body::Pooling(pooling) => pooling.run(x, y, outputs.get(1), &bounds),
             Body::Reduce { kind, axes, input } => reduce::reduce(*kind, *axes, *input, x, y, &bounds),
             Body::Softmax { axis, extent } => reduce::softmax(*axis, *extent, x, y, &bounds, work),
+            Body::Expectation { axis, extent } => reduce::expectation(*axis, *extent, [x, &inputs[1]], y, &bounds, work),
             Body::Normalise(by) => reduce::normalise(by, x, y, &bounds, work),
             Body::GroupNormalise { groups, input, epsilon } => {
                 reduce::group_normalise(*groups, *epsilon, *input, x, y, &bounds, work);

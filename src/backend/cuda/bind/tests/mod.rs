@@ -351,6 +351,19 @@ fn rows_of_a_softmax_stay_in_registers_where_halves_come_of_them() {
 }
 
 #[test]
+fn rows_of_an_expectation_are_kept_by_the_least_kernel_that_holds_them() {
+    let function = |bins: u32, dtype: DType| first(&format!("expectation of {bins} along 3 of {dtype} Plain")).1.function;
+    assert_eq!(function(5, DType::F16), "expectation_halves_8");
+    assert_eq!(function(17, DType::F32), "expectation_floats_32");
+    assert_eq!(function(33, DType::F16), "expectation_halves");
+    let (operator, launch) = first(&format!("distances of {}", DType::F16));
+    assert_eq!(
+        (operator.tactic.kernel, launch.function.as_str()),
+        (Kernel::Softmax, "expectation_halves_16")
+    );
+}
+
+#[test]
 fn packs_are_shared_by_what_they_are_made_of() {
     let case = cases::cases().0.into_iter().find(|c| c.name.starts_with("depthwise")).unwrap();
     let sections: Vec<&[u8]> = case.bench.sections.iter().map(Vec::as_slice).collect();

@@ -197,6 +197,13 @@ fn other_cases(r: &mut Random, cases: &mut Vec<Case>) {
                 inputs: vec![r.tensor(dtype, shape(&[2, 37, 3, 4]))],
                 outputs: vec![(dtype, shape(&[2, 37, 3, 4]))],
             });
+            let mut kept = [2, 37, 3, 4];
+            let extent = std::mem::replace(&mut kept[usize::from(axis)], 1);
+            cases.push(Case {
+                primitive: Primitive::Expectation { axis },
+                inputs: vec![r.tensor(dtype, shape(&[2, 37, 3, 4])), r.tensor(dtype, shape(&[extent]))],
+                outputs: vec![(dtype, shape(&kept))],
+            });
             let epsilon = scalar(0.01);
             for primitive in [Primitive::Normalise { axis, epsilon }, Primitive::RmsNormalise { axis, epsilon }] {
                 cases.push(Case {

@@ -42,6 +42,16 @@ pub fn compute(primitive: &Primitive, inputs: &[&Tensor], output: Shape) -> Vec<
             };
             get(x, at).exp() / (0..output.dim(usize::from(axis)) as usize).map(along).sum::<f64>()
         }),
+        Primitive::Expectation { axis } => each(&|at| {
+            let along = |i: usize| {
+                let mut c = at.to_vec();
+                c[usize::from(axis)] = i;
+                get(x, &c).exp()
+            };
+            let count = x.shape().dim(usize::from(axis)) as usize;
+            let total: f64 = (0..count).map(along).sum();
+            (0..count).map(|i| along(i) * get(inputs[1], &[i])).sum::<f64>() / total
+        }),
         Primitive::Normalise { axis, epsilon } | Primitive::RmsNormalise { axis, epsilon } => each(&|at| {
             let n = output.dim(usize::from(axis)) as usize;
             let along = |i: usize| {

@@ -5,6 +5,7 @@ use super::*;
 pub fn cases(all: &mut Cases) {
     reductions(all);
     softmaxes(all);
+    expectations(all);
     normalisations(all);
     group_normalisations(all);
 }
@@ -84,6 +85,38 @@ fn softmaxes(all: &mut Cases) {
                 b.tensor(dtype, &[3, extent], Form::Plain),
             );
             b.operator(Primitive::Softmax { axis: 1 }, &[x], &[], &[y])
+        });
+    }
+}
+
+fn expectations(all: &mut Cases) {
+    // Rows that a thread keeps and others, along every axis, of constants and of what is computed.
+    for (dtype, bins) in FLOATS.into_iter().flat_map(|d| [5, 8, 16, 17, 32, 33, 100].map(|n| (d, n))) {
+        for (axis, form) in (0..4u8).flat_map(|a| [Form::Plain, Form::Pixels, Form::OddSlice].map(|f| (a, f))) {
+            all.add(format!("expectation of {bins} along {axis} of {dtype} {form:?}"), |b| {
+                let mut dims = [3, 6, 4, 70];
+                dims[usize::from(axis)] = bins;
+                let mut kept = dims;
+                kept[usize::from(axis)] = 1;
+                let (x, y) = (b.tensor(dtype, &dims, form), b.tensor(dtype, &kept, Form::Plain));
+                let values = match form {
+                    Form::Plain => b.constant(dtype, &[bins], &[0]),
+                    _ => b.tensor(dtype, &[bins], Form::Plain),
+                };
+                b.operator(Primitive::Expectation { axis }, &[x, values], &[], &[y])
+            });
+        }
+    }
+    for dtype in FLOATS {
+        all.add(format!("distances of {dtype}"), |b| {
+            // Sixteen bins of each of four sides of an anchor, side by side.
+            let anchors = b.tensor(dtype, &[2, 300, 64], Form::Plain);
+            let x = View {
+                layout: Layout::new(shape(&[2, 16, 4, 300]), &[300 * 64, 1, 16, 64]).unwrap(),
+                ..anchors
+            };
+            let (values, y) = (b.constant(dtype, &[16], &[0]), b.tensor(dtype, &[2, 1, 4, 300], Form::Plain));
+            b.operator(Primitive::Expectation { axis: 1 }, &[x, values], &[], &[y])
         });
     }
 }
