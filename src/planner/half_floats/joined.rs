@@ -45,26 +45,43 @@ fn is_of_function(graph: &Graph, index: &Index, part: ValueId) -> bool {
     let (made, _) = index.behind_views(graph, part);
     let node = index.producers[made.index()].map(|node| &graph.nodes[node]);
     node.is_some_and(|node| match node.op {
-        Op::Primitive(Primitive::Unary(_) | Primitive::Binary(_)) => true,
+        Op::Primitive(Primitive::Unary(_) | Primitive::Binary(_)) => !is_of_product(graph, index, made),
         Op::Concat { .. } => node.inputs.iter().all(|&v| is_of_function(graph, index, v)),
         _ => false,
     })
 }
 
+/// True for what a product makes, functions behind it or not, and stores where it belongs.
+fn is_of_product(graph: &Graph, index: &Index, value: ValueId) -> bool {
+    let Some((node, primitive)) = index.primitive(graph, value) else {
+        return false;
+    };
+    match primitive {
+        Primitive::Conv { .. } | Primitive::ConvTranspose { .. } | Primitive::MatMul => true,
+        Primitive::Unary(_) | Primitive::Binary(_) => {
+            let mut inputs = graph.nodes[node].inputs.iter();
+            inputs.any(|&v| index.uses[v.index()] == 1 && is_of_product(graph, index, v))
+        }
+        _ => false,
+    }
+}
+
 fn split(graph: &mut Graph, copy: usize, concat: usize) {
-    let (copy, concat) = (graph.nodes[copy].clone(), graph.nodes[concat].clone());
-    graph.nodes.retain(|n| n.outputs != copy.outputs && n.outputs != concat.outputs);
-    let widened = concat.inputs.iter().enumerate().map(|(part, &halves)| {
-        let name = format!("{}.part{part}", copy.name);
+    let (widens, joins) = (graph.nodes[copy].clone(), graph.nodes[concat].clone());
+    let (mut nodes, mut inputs) = (Vec::new(), Vec::new());
+    for (part, &halves) in joins.inputs.iter().enumerate() {
+        let name = format!("{}.part{part}", widens.name);
         let wide = graph.add_value(name.clone(), DType::F32, graph.value(halves).shape);
-        graph.nodes.push(Node::copy(name, halves, wide));
-        wide
-    });
-    let inputs = widened.collect();
-    graph.nodes.push(Node {
-        name: copy.name,
-        op: concat.op,
+        nodes.push(Node::copy(name, halves, wide));
+        inputs.push(wide);
+    }
+    nodes.push(Node {
+        name: widens.name,
+        op: joins.op,
         inputs,
-        outputs: copy.outputs,
+        outputs: widens.outputs,
     });
+    // Parts of a part are in front of the result that it is put into.
+    graph.nodes.splice(copy..=copy, nodes);
+    graph.nodes.remove(concat);
 }

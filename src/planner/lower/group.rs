@@ -122,6 +122,11 @@ fn meet(graph: &Graph, members: &mut [Vec<usize>], group_of: &mut [Option<usize>
         node.inputs.iter().for_each(|v| readers[v.index()].push(index));
     }
     let elementwise = |nodes: &[usize]| nodes.iter().all(|&n| matches!(&graph.nodes[n].op, Op::Primitive(p) if is_tail(p)));
+    // A conversion may end what functions make.
+    let functions = |nodes: &[usize]| match nodes {
+        [first @ .., last] if graph.nodes[*last].op == Op::Primitive(Primitive::Copy) => !first.is_empty() && elementwise(first),
+        _ => elementwise(nodes),
+    };
     // From the last chain on, so that one that was joined takes those in front of it.
     for front in (0..members.len()).rev() {
         let Some(&last) = members[front].last() else { continue };
@@ -135,7 +140,7 @@ fn meet(graph: &Graph, members: &mut [Vec<usize>], group_of: &mut [Option<usize>
         let alike = members[behind]
             .iter()
             .all(|&n| graph.value(graph.nodes[n].outputs[0]).shape == graph.value(made).shape);
-        if alone && fits && alike && elementwise(&members[front]) && elementwise(&members[behind]) {
+        if alone && fits && alike && elementwise(&members[front]) && functions(&members[behind]) {
             let joined = std::mem::take(&mut members[front]);
             joined.iter().for_each(|&n| group_of[n] = Some(behind));
             members[behind].extend(joined);

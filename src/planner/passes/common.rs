@@ -9,7 +9,7 @@
 use super::rewrite::{Index, at_each_node, broadcasted};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::planner::strided;
-use crate::primitive::{Binary, Primitive, Window};
+use crate::primitive::{Binary, Coordinates, Primitive, Window};
 use crate::tensor::Tensor;
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn find(graph: &Graph, index: &Index, product: usize) -> Option<Found> {
     }
     let (mut apart, mut common, mut first) = (Vec::new(), Vec::new(), 0);
     for &part in &joined.inputs {
-        let one = broadcasted(graph, index, part);
+        let one = repeated(graph, index, part);
         let repeats = one != part && shape(one).rank() == whole.rank() && shape(one).dims()[2..].iter().all(|&n| n == 1);
         let alike = (0..2).all(|a| shape(one).rank() > a && shape(one).dim(a) == shape(part).dim(a));
         match repeats && alike {
@@ -59,6 +59,16 @@ fn find(graph: &Graph, index: &Index, product: usize) -> Option<Found> {
         first += shape(part).dim(1);
     }
     (!apart.is_empty() && !common.is_empty()).then_some(Found { product, apart, common })
+}
+
+/// What `value` is one place of, repeated or resized; itself if it is no such thing.
+fn repeated(graph: &Graph, index: &Index, value: ValueId) -> ValueId {
+    let node = index.producers[value.index()].map(|node| &graph.nodes[node]);
+    match node.map(|node| (&node.op, node.inputs[0])) {
+        // Of one place every interpolation makes that place, but for what lies outside.
+        Some((Op::Primitive(Primitive::Resize(resize)), one)) if !matches!(resize.coordinates, Coordinates::CropAndResize { .. }) => one,
+        _ => broadcasted(graph, index, value),
+    }
 }
 
 /// True for windows of single places, each of which has a result.

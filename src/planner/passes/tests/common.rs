@@ -1,6 +1,7 @@
 //! Channels that are the same at all places.
 
 use super::*;
+use crate::primitive::{Coordinates, Resize, ResizeMode};
 
 /// One vector of `common` channels repeated beside a picture, convolved by single pixels or windows of `kernel`.
 fn net(order: [bool; 2], kernel: u32, side: u32, repeats: bool) -> (Net, [Vec<u32>; 2]) {
@@ -32,6 +33,27 @@ fn a_repeated_vector_is_multiplied_once() {
         let inputs = dims.map(|d| draw.tensor(&d));
         close(&evaluate(&passed, &inputs), &evaluate(&net.graph, &inputs), 1e-5, "a vector apart");
     }
+}
+
+#[test]
+fn a_place_that_is_resized_is_repeated() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(9));
+    let (picture, pooled) = (net.input(&[1, 3, 8, 9]), net.input(&[1, 5, 1, 1]));
+    let mut scales = [Scalar(1.0); MAX_RANK];
+    (scales[2], scales[3]) = (Scalar(8.0), Scalar(9.0));
+    let resize = Resize {
+        mode: ResizeMode::Linear { antialias: false },
+        coordinates: Coordinates::HalfPixel,
+        scales,
+    };
+    let everywhere = net.node(Op::Primitive(Primitive::Resize(resize)), &[pooled], &[1, 5, 8, 9]);
+    let joined = net.concat(1, &[picture, everywhere]);
+    let y = net.conv(&mut draw, joined, 4, 1, 1, 1, false);
+    net.output(y);
+    let passed = run(net.graph.clone(), PassSet::COMMON).unwrap();
+    assert_eq!(convolutions(&passed), [[1, 3, 8, 9], [1, 5, 1, 1]]);
+    let inputs = [draw.tensor(&[1, 3, 8, 9]), draw.tensor(&[1, 5, 1, 1])];
+    close(&evaluate(&passed, &inputs), &evaluate(&net.graph, &inputs), 1e-5, "a pooled branch");
 }
 
 #[test]
