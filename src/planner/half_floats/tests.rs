@@ -161,6 +161,39 @@ fn results_of_functions_are_widened_part_by_part() {
     assert!(ends([false, false], &["made1", "joined", "joined.f32"]));
 }
 
+/// Boxes, put together of two functions' halves, and scores of two maps, each a function of what a product makes: a detector's result.
+#[test]
+fn boxes_are_widened_by_their_parts_and_scores_whole() {
+    let mut graph = Graph::default();
+    let wide = |graph: &mut Graph, name: &str, op: Op, inputs: &[ValueId], dims: &[u32]| add(graph, name, op, inputs, DType::F32, dims);
+    let x = graph.add_value("x", DType::F32, shape(&[1, 8, 8]));
+    let weights = Tensor::new(shape(&[1, 8, 8]), Data::F32((0..64).map(|i| i as f32 / 8.0).collect())).unwrap();
+    let weights = graph.add_constant("weights", Arc::new(weights));
+    let weighed = wide(&mut graph, "weighed", softmax(), &[x], &[1, 8, 8]);
+    let sigmoid = || Op::Primitive(Primitive::Unary(Unary::Sigmoid));
+    let boxes = ["centres", "sizes"].map(|name| wide(&mut graph, name, sigmoid(), &[weighed], &[1, 8, 8]));
+    let boxes = wide(&mut graph, "boxes", Op::Concat { axis: 1 }, &boxes, &[1, 16, 8]);
+    let scores = ["near", "far"].map(|name| {
+        let made = wide(
+            &mut graph,
+            &format!("{name}.made"),
+            Op::Primitive(Primitive::MatMul),
+            &[weighed, weights],
+            &[1, 8, 8],
+        );
+        wide(&mut graph, name, sigmoid(), &[made], &[1, 8, 8])
+    });
+    let scores = wide(&mut graph, "scores", Op::Concat { axis: 1 }, &scores, &[1, 16, 8]);
+    let all = wide(&mut graph, "all", Op::Concat { axis: 1 }, &[boxes, scores], &[1, 32, 8]);
+    graph.inputs.push(port("x", x));
+    graph.outputs.push(port("all", all));
+    let graph = convert(attach::tensors(graph), Ports::Declared).graph;
+    verify(&graph).unwrap();
+    let copies = graph.nodes.iter().filter(|n| n.op == Op::Primitive(Primitive::Copy));
+    let widened: Vec<&str> = copies.map(|n| n.name.as_str()).filter(|name| name.starts_with("all")).collect();
+    assert_eq!(widened, ["all.f32.part0.part0", "all.f32.part0.part1", "all.f32.part1"]);
+}
+
 fn shape(dims: &[u32]) -> Shape {
     Shape::new(dims).unwrap()
 }

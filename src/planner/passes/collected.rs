@@ -99,6 +99,7 @@ fn apply(graph: &mut Graph, found: Found) {
         shares,
     } = found;
     let op = graph.nodes[collection].op.clone();
+    let single = graph.value(graph.nodes[collection].outputs[0]).single;
     let mut nodes = Vec::new();
     for (reader, range) in shares.iter().cloned() {
         let Node { name, outputs, .. } = graph.nodes[reader].clone();
@@ -110,6 +111,7 @@ fn apply(graph: &mut Graph, found: Found) {
                 _ => {
                     let (dtype, whole) = graph.operand(*own.first()?);
                     let joined = graph.add_value(format!("{name}.joined{map}"), dtype, whole.with_dim(axis, extent)?);
+                    graph.values[joined.index()].single = single;
                     nodes.push(Node {
                         name: format!("{name}.joined{map}"),
                         op: Op::Concat { axis },
@@ -124,6 +126,7 @@ fn apply(graph: &mut Graph, found: Found) {
                 return Some(joined);
             }
             let seen = graph.add_value(format!("{name}.rows{map}"), dtype, rows);
+            graph.values[seen.index()].single = single;
             nodes.push(Node {
                 name: format!("{name}.rows{map}"),
                 op: Op::View(ViewOp::Reshape),

@@ -92,6 +92,10 @@ fn apply(graph: &mut Graph, found: Found) {
         return;
     };
     let repeated = graph.add_value(format!("{name}.repeated"), dtype, whole);
+    let single = graph.value(node.outputs[0]).single;
+    for made in [of_places, of_all, repeated] {
+        graph.values[made.index()].single = single;
+    }
     nodes.push(Node {
         name: format!("{name}.repeated"),
         op: Op::View(ViewOp::Broadcast),

@@ -115,6 +115,7 @@ fn to_parts(graph: &mut Graph, found: Found) {
     let Op::Concat { axis } = graph.nodes[concat].op else { return };
     let made = graph.nodes[function].clone();
     let (dtype, mut first) = (graph.value(made.outputs[0]).dtype, 0);
+    let single = graph.value(made.outputs[0]).single;
     let (mut nodes, mut parts) = (Vec::new(), Vec::new());
     for (part, value) in graph.nodes[concat].inputs.clone().into_iter().enumerate() {
         let shape = graph.value(value).shape;
@@ -135,6 +136,7 @@ fn to_parts(graph: &mut Graph, found: Found) {
             inputs.push(share);
         }
         let output = graph.add_value(name.clone(), dtype, shape);
+        graph.values[output.index()].single = single;
         nodes.push(Node {
             name,
             op: made.op.clone(),
@@ -172,10 +174,11 @@ fn repeated(graph: &Graph) -> Option<Repeated> {
             .collect();
         let reads = |&n: &usize| graph.nodes[n].inputs.iter().filter(|&&v| v == made).count();
         let all = readers.iter().map(reads).sum::<usize>() == index.uses[made.index()] as usize;
+        // Longer chains are several operators, which would only begin elsewhere.
         let takes = |&n: &usize| {
-            let reader = &graph.nodes[n];
+            let (reader, last) = (&graph.nodes[n], &graph.nodes[last_of(graph, &index, n)]);
             let alike = is_function(reader) && reader.inputs.iter().all(|&v| graph.value(v).shape == shape);
-            alike && functions(graph, &index, reader.outputs[0]).is_some_and(|count| count + own <= MAX_PRIMITIVES)
+            alike && functions(graph, &index, last.outputs[0]).is_some_and(|count| count + own <= MAX_PRIMITIVES)
         };
         if shape.elements() > FEW || !all || !readers.iter().all(takes) {
             return None;
@@ -216,6 +219,7 @@ fn repeat(graph: &mut Graph, found: Repeated) {
     for (again, readers) in readers.into_iter().enumerate() {
         let name = format!("{}.again{again}", node.name);
         let own = graph.add_value(name.clone(), dtype, shape);
+        graph.values[own.index()].single = graph.value(made).single;
         for reader in readers {
             let inputs = graph.nodes[reader].inputs.iter_mut();
             inputs.filter(|v| **v == made).for_each(|v| *v = own);
