@@ -45,7 +45,9 @@ fn find(graph: &Graph, index: &Index, function: usize) -> Option<Found> {
     let constants = others().all(|v| strided::constant(graph, &index.producers, v).is_some() && graph.value(v).shape == shape);
     let alone = others().next().is_none();
     let takes = |v: &ValueId| match node.op {
-        Op::Primitive(Primitive::Unary(function)) if has_path(function) && is_product(graph, index, *v) => alone,
+        Op::Primitive(Primitive::Unary(function)) if is_product(graph, index, *v) => {
+            alone && has_path(function, graph.value(*v).shape.elements())
+        }
         _ => {
             let made = index.producers[v.index()].filter(|_| index.uses[v.index()] == 1);
             made.is_some_and(|made| is_function(&graph.nodes[made]))
