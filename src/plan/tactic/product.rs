@@ -6,18 +6,15 @@ use super::forms::need;
 use crate::plan::format::{Operand, Operator, Plan, Space, View};
 use crate::primitive::{Primitive, Unary, Window};
 
-/// Most elements behind which functions that are not usual go through a product's kernel as fast as through a launch of their own.
-const MOST_UNUSUAL: u64 = 1 << 17;
+/// True for functions that products' kernels have a path for: those of `Path` in `backend/cuda/bind/epilogue.rs`.
+pub fn has_path(function: Unary) -> bool {
+    is_usual(function) || matches!(function, Unary::Sigmoid | Unary::Tanh | Unary::GeluTanh)
+}
 
-/// True for functions that products' kernels have a path for, those of `Path` in `backend/cuda/bind/epilogue.rs`, behind so many
-/// elements: the path of what networks seldom have behind a large product takes 70 elements a nanosecond, where a launch of its own
-/// takes 300.
-pub fn has_path(function: Unary, elements: u64) -> bool {
-    match function {
-        Unary::Relu | Unary::LeakyRelu(_) | Unary::Clip(..) | Unary::HardSwish | Unary::Silu | Unary::Gelu => true,
-        Unary::Sigmoid | Unary::Tanh | Unary::GeluTanh => elements <= MOST_UNUSUAL,
-        _ => false,
-    }
+/// True for those of them that all of their kernels' paths take at once.
+pub fn is_usual(function: Unary) -> bool {
+    use Unary::*;
+    matches!(function, Relu | LeakyRelu(_) | Clip(..) | HardSwish | Silu | Gelu)
 }
 
 /// A tensor as samples of rows of pixels of channels.

@@ -97,7 +97,7 @@ fn reach(graph: &Graph, place: Place, before: usize, node: usize, primitive: &Pr
     let shape = |v: &ValueId| graph.value(*v).shape;
     match (primitive, node.inputs.as_slice()) {
         (Primitive::Unary(Unary::Relu), _) if place == Place::Sum => Some(Place::End),
-        (Primitive::Unary(function), _) if place == Place::Sums && has_path(*function, shape(&made).elements()) => Some(Place::Function),
+        (Primitive::Unary(function), _) if place == Place::Sums && has_path(*function) => Some(Place::Function),
         (Primitive::Binary(Binary::Add), [a, b]) if place < Place::Sum && a != b => {
             let other = if *a == made { b } else { a };
             (shape(other) == shape(&made)).then_some(Place::Sum)

@@ -7,12 +7,13 @@
 
 use super::rewrite::{Index, at_each_node};
 use crate::limits::MAX_PRIMITIVES;
-use crate::plan::tactic::product::has_path;
+use crate::plan::tactic::product::{has_path, is_usual};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::planner::strided;
 use crate::primitive::{Primitive, ReduceKind};
 
-/// Most elements of functions that are computed more than once: what a launch takes to begin, not what it computes.
+/// Most elements of functions that are computed more than once, and behind which any function of a product is as fast in its kernel as in a
+/// launch of its own: that takes as long as it takes to begin.
 const FEW: u64 = 1 << 17;
 
 pub fn run(graph: &mut Graph) {
@@ -46,7 +47,7 @@ fn find(graph: &Graph, index: &Index, function: usize) -> Option<Found> {
     let alone = others().next().is_none();
     let takes = |v: &ValueId| match node.op {
         Op::Primitive(Primitive::Unary(function)) if is_product(graph, index, *v) => {
-            alone && has_path(function, graph.value(*v).shape.elements())
+            alone && (is_usual(function) || has_path(function) && graph.value(*v).shape.elements() <= FEW)
         }
         _ => {
             let made = index.producers[v.index()].filter(|_| index.uses[v.index()] == 1);
