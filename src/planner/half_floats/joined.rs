@@ -46,8 +46,8 @@ fn is_of_function(graph: &Graph, index: &Index, part: ValueId) -> bool {
     let node = index.producers[made.index()].map(|node| &graph.nodes[node]);
     node.is_some_and(|node| match node.op {
         Op::Primitive(Primitive::Unary(_) | Primitive::Binary(_)) => !is_of_product(graph, index, made),
-        // What is not halves is converted on its way.
-        Op::Primitive(Primitive::Copy) => true,
+        // What is not halves yet is converted on its way.
+        Op::Primitive(Primitive::Copy) => graph.value(node.inputs[0]).dtype != DType::F16,
         Op::Concat { .. } => node.inputs.iter().all(|&v| is_of_function(graph, index, v)),
         _ => false,
     })

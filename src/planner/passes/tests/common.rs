@@ -57,6 +57,17 @@ fn a_place_that_is_resized_is_repeated() {
 }
 
 #[test]
+fn a_small_share_stays_where_it_is() {
+    let (mut net, mut draw) = (Net::default(), Draw::new(9));
+    let (picture, vector) = (net.input(&[1, 5, 8, 9]), net.input(&[1, 4, 1, 1]));
+    let everywhere = net.view(ViewOp::Broadcast, vector, &[1, 4, 8, 9]);
+    let joined = net.concat(1, &[picture, everywhere]);
+    let y = net.conv(&mut draw, joined, 4, 1, 1, 1, false);
+    net.output(y);
+    assert_eq!(convolutions(&run(net.graph, PassSet::COMMON).unwrap()), [[1, 9, 8, 9]]);
+}
+
+#[test]
 fn what_differs_from_place_to_place_stays_together() {
     // Windows of several pixels see the picture's edge, few places are no more than a launch, and one convolution needs a picture.
     for (order, kernel, side, repeats) in [
