@@ -2,7 +2,7 @@
 
 use super::Misfit;
 use crate::plan::format::{Call, Operand, Operator, Plan, Space, Tactic, View};
-use crate::primitive::{Binary, Primitive, Window};
+use crate::primitive::{Binary, Primitive, ReduceKind, Window};
 use crate::tensor::DType;
 
 /// An operator under the eyes of the menu.
@@ -21,6 +21,24 @@ pub fn cheapest_first<C: Ord>(costs: impl IntoIterator<Item = (C, Tactic)>) -> V
     let mut all: Vec<(C, Tactic)> = costs.into_iter().collect();
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     all.into_iter().map(|(_, tactic)| tactic).collect()
+}
+
+/// True for what an operator may begin with that functions follow.
+pub fn takes_functions(primitive: &Primitive) -> bool {
+    matches!(
+        primitive,
+        Primitive::Conv { .. }
+            | Primitive::ConvTranspose { .. }
+            | Primitive::MatMul
+            | Primitive::Normalise { .. }
+            | Primitive::RmsNormalise { .. }
+            | Primitive::GroupNormalise { .. }
+            | Primitive::Gather { .. }
+            | Primitive::Reduce {
+                kind: ReduceKind::Norm,
+                ..
+            }
+    )
 }
 
 /// The calls of an operator without a last one that copies halves, as they are or widened to f32: kernels do that as they

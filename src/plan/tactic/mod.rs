@@ -39,7 +39,7 @@ pub mod squeeze;
 pub mod stem;
 pub mod stream_wgmma;
 
-pub use forms::before_copy;
+pub use forms::{before_copy, takes_functions};
 pub use plain::{MAX_ATTENTION_WIDTH, PRODUCT_STEP};
 
 use super::format::{ArithmeticClass, Family, Kernel, Operator, Plan, Tactic};

@@ -5,11 +5,11 @@
 use super::tails;
 use crate::limits::MAX_PRIMITIVES;
 use crate::plan::tactic::squeeze::is_form;
-use crate::plan::tactic::{conv_warps, pictures, pooled, prologue, resized};
+use crate::plan::tactic::{conv_warps, pictures, pooled, prologue, resized, takes_functions};
 use crate::planner::graph::{Graph, Node, Op, ValueId};
 use crate::planner::passes::PassSet;
 use crate::planner::strided;
-use crate::primitive::{Binary, Primitive, ReduceKind, Resize, Unary};
+use crate::primitive::{Binary, Primitive, Resize, Unary};
 use crate::tensor::DType;
 
 /// Most elements whose conversion to a result the functions that make them do: more are turned by a kernel for that.
@@ -356,24 +356,5 @@ fn is_tail(primitive: &Primitive) -> bool {
 }
 
 fn is_head(graph: &Graph, node: usize) -> bool {
-    match &graph.nodes[node].op {
-        Op::Primitive(p) => {
-            is_tail(p)
-                || matches!(
-                    p,
-                    Primitive::Conv { .. }
-                        | Primitive::ConvTranspose { .. }
-                        | Primitive::MatMul
-                        | Primitive::Normalise { .. }
-                        | Primitive::RmsNormalise { .. }
-                        | Primitive::GroupNormalise { .. }
-                        | Primitive::Gather { .. }
-                        | Primitive::Reduce {
-                            kind: ReduceKind::Norm,
-                            ..
-                        }
-                )
-        }
-        _ => false,
-    }
+    matches!(&graph.nodes[node].op, Op::Primitive(p) if is_tail(p) || takes_functions(p))
 }

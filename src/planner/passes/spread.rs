@@ -8,9 +8,10 @@
 use super::rewrite::{Index, at_each_node};
 use crate::limits::MAX_PRIMITIVES;
 use crate::plan::tactic::product::{has_path, is_usual};
+use crate::plan::tactic::takes_functions;
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::planner::strided;
-use crate::primitive::{Primitive, ReduceKind};
+use crate::primitive::Primitive;
 
 /// Most elements of functions that are computed more than once, and behind which any function of a product is as fast in its kernel as in a
 /// launch of its own: that takes as long as it takes to begin.
@@ -93,24 +94,6 @@ fn functions(graph: &Graph, index: &Index, value: ValueId) -> Option<usize> {
     };
     let all = node.inputs.iter().map(before).try_fold(1, |sum, count| Some(sum + count?));
     all.filter(|&count| count <= MAX_PRIMITIVES)
-}
-
-/// True for what an operator may begin with that functions follow.
-fn takes_functions(primitive: &Primitive) -> bool {
-    matches!(
-        primitive,
-        Primitive::Conv { .. }
-            | Primitive::ConvTranspose { .. }
-            | Primitive::MatMul
-            | Primitive::Normalise { .. }
-            | Primitive::RmsNormalise { .. }
-            | Primitive::GroupNormalise { .. }
-            | Primitive::Gather { .. }
-            | Primitive::Reduce {
-                kind: ReduceKind::Norm,
-                ..
-            }
-    )
 }
 
 fn to_parts(graph: &mut Graph, found: Found) {
