@@ -50,9 +50,9 @@ fn find(graph: &Graph, index: &Index, product: usize) -> Option<Found> {
     let (mut apart, mut common, mut first) = (Vec::new(), Vec::new(), 0);
     for &part in &joined.inputs {
         let one = repeated(graph, index, part);
-        let repeats = one != part && shape(one).rank() == whole.rank() && shape(one).dims()[2..].iter().all(|&n| n == 1);
-        let alike = (0..2).all(|a| shape(one).rank() > a && shape(one).dim(a) == shape(part).dim(a));
-        match repeats && alike {
+        let place = |a: usize| if a < 2 { shape(part).dim(a) } else { 1 };
+        let is_place = shape(one).rank() == whole.rank() && (0..whole.rank()).all(|a| shape(one).dim(a) == place(a));
+        match one != part && is_place {
             true => common.push((one, first)),
             false => apart.push((part, first)),
         }

@@ -5,7 +5,7 @@
 //! else reads is none of them left an operator of its own.
 
 use super::fold_batchnorm::per_channel;
-use super::rewrite::{Index, replace};
+use super::rewrite::Index;
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
 use crate::primitive::{Binary, Primitive};
 
@@ -82,8 +82,11 @@ fn through(graph: &Graph, index: &Index, value: ValueId) -> bool {
     false
 }
 
-fn apply(graph: &mut Graph, concat: usize, follower: usize) {
-    let Op::Concat { axis } = graph.nodes[concat].op else { return };
+/// Gives the function `follower` of what `concat` puts together to each part, puts together what these make, and says what that is.
+pub(super) fn apply(graph: &mut Graph, concat: usize, follower: usize) -> Vec<ValueId> {
+    let Op::Concat { axis } = graph.nodes[concat].op else {
+        return Vec::new();
+    };
     let made = graph.nodes[concat].outputs[0];
     let function = graph.nodes.remove(follower);
     let parts = graph.nodes[concat].inputs.clone();
@@ -120,9 +123,10 @@ fn apply(graph: &mut Graph, concat: usize, follower: usize) {
     }
     // The constants may be made behind the concatenation, so it moves to where its follower was.
     let mut joined = graph.nodes.remove(concat);
-    joined.inputs = changed;
-    replace(graph, function.outputs[0], made);
+    joined.inputs.clone_from(&changed);
+    joined.outputs = function.outputs;
     nodes.push(joined);
     let at = follower - 1;
     graph.nodes.splice(at..at, nodes);
+    changed
 }

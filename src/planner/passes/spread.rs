@@ -5,6 +5,7 @@
 //! thousand numbers, which takes as long as it takes to begin. A function that several others read is stored and read again; computed by
 //! each of them it is neither. Scores of several maps are joined before one function of all, which is the convolutions' own.
 
+use super::parted;
 use super::rewrite::{Index, at_each_node};
 use crate::limits::MAX_PRIMITIVES;
 use crate::plan::tactic::product::{has_path, is_usual};
@@ -27,8 +28,6 @@ pub fn run(graph: &mut Graph) {
 /// A function of a concatenation that nobody else reads.
 struct Found {
     function: usize,
-    /// Which of its inputs.
-    input: usize,
     concat: usize,
 }
 
@@ -56,7 +55,7 @@ fn find(graph: &Graph, index: &Index, function: usize) -> Option<Found> {
                 && functions(graph, index, *v).is_some_and(|before| before < MAX_PRIMITIVES)
         }
     };
-    (constants && graph.nodes[concat].inputs.iter().all(takes)).then_some(Found { function, input, concat })
+    (constants && graph.nodes[concat].inputs.iter().all(takes)).then_some(Found { function, concat })
 }
 
 fn is_function(node: &Node) -> bool {
@@ -97,48 +96,11 @@ fn functions(graph: &Graph, index: &Index, value: ValueId) -> Option<usize> {
 }
 
 fn to_parts(graph: &mut Graph, found: Found) {
-    let Found { function, input, concat } = found;
-    let Op::Concat { axis } = graph.nodes[concat].op else { return };
-    let made = graph.nodes[function].clone();
-    let (dtype, mut first) = (graph.value(made.outputs[0]).dtype, 0);
-    let single = graph.value(made.outputs[0]).single;
-    let (mut nodes, mut parts) = (Vec::new(), Vec::new());
-    for (part, value) in graph.nodes[concat].inputs.clone().into_iter().enumerate() {
-        let shape = graph.value(value).shape;
-        let name = format!("{}.part{part}", made.name);
-        let mut inputs = Vec::with_capacity(made.inputs.len());
-        for (at, &other) in made.inputs.iter().enumerate() {
-            if at == input {
-                inputs.push(value);
-                continue;
-            }
-            let share = graph.add_value(format!("{name}.share"), graph.value(other).dtype, shape);
-            nodes.push(Node {
-                name: format!("{name}.share"),
-                op: Op::View(ViewOp::band(shape.rank(), axis, first)),
-                inputs: vec![other],
-                outputs: vec![share],
-            });
-            inputs.push(share);
-        }
-        let output = graph.add_value(name.clone(), dtype, shape);
-        graph.values[output.index()].single = single;
-        nodes.push(Node {
-            name,
-            op: made.op.clone(),
-            inputs,
-            outputs: vec![output],
-        });
-        parts.push(output);
-        first += i64::from(shape.dim(axis));
+    let Found { function, concat } = found;
+    let single = graph.value(graph.nodes[function].outputs[0]).single;
+    for part in parted::apply(graph, concat, function) {
+        graph.values[part.index()].single = single;
     }
-    nodes.push(Node {
-        name: made.name,
-        op: Op::Concat { axis },
-        inputs: parts,
-        outputs: made.outputs,
-    });
-    graph.nodes.splice(function..=function, nodes);
 }
 
 /// A function of few elements that operators of functions alone read.
@@ -155,14 +117,16 @@ fn repeated(graph: &Graph) -> Option<Repeated> {
         let &[made] = node.outputs.as_slice() else { return None };
         let shape = graph.value(made).shape;
         let own = functions(graph, &index, made).filter(|_| is_function(node) && index.uses[made.index()] > 1)?;
-        let readers: Vec<usize> = (function + 1..graph.nodes.len())
+        // Each with the last function of its operator.
+        let readers: Vec<(usize, usize)> = (function + 1..graph.nodes.len())
             .filter(|&n| graph.nodes[n].inputs.contains(&made))
+            .map(|n| (n, last_of(graph, &index, n)))
             .collect();
-        let reads = |&n: &usize| graph.nodes[n].inputs.iter().filter(|&&v| v == made).count();
+        let reads = |&(n, _): &(usize, usize)| graph.nodes[n].inputs.iter().filter(|&&v| v == made).count();
         let all = readers.iter().map(reads).sum::<usize>() == index.uses[made.index()] as usize;
         // Longer chains are several operators, which would only begin elsewhere.
-        let takes = |&n: &usize| {
-            let (reader, last) = (&graph.nodes[n], &graph.nodes[last_of(graph, &index, n)]);
+        let takes = |&(n, last): &(usize, usize)| {
+            let (reader, last) = (&graph.nodes[n], &graph.nodes[last]);
             let alike = is_function(reader) && reader.inputs.iter().all(|&v| graph.value(v).shape == shape);
             alike && functions(graph, &index, last.outputs[0]).is_some_and(|count| count + own <= MAX_PRIMITIVES)
         };
@@ -170,8 +134,7 @@ fn repeated(graph: &Graph) -> Option<Repeated> {
             return None;
         }
         let mut operators: Vec<(usize, Vec<usize>)> = Vec::new();
-        for reader in readers {
-            let last = last_of(graph, &index, reader);
+        for (reader, last) in readers {
             match operators.iter_mut().find(|(other, _)| *other == last) {
                 Some((_, readers)) => readers.push(reader),
                 None => operators.push((last, vec![reader])),
