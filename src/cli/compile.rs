@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 /// How networks are compiled. The options are part of what a plan is made from: other options, another plan.
 #[derive(Args)]
 pub struct HowToCompile {
-    /// How operators are ordered and put on streams [default: streams; platoon where plans are measured]
+    /// How operators are ordered and put on streams [default: auxiliary; platoon where plans are measured]
     #[arg(long, value_enum)]
     searcher: Option<SearcherName>,
     /// Seed of searchers that draw lots
@@ -48,6 +48,8 @@ enum SearcherName {
     Sequential,
     /// A stream for each network
     Streams,
+    /// A stream for each network, and auxiliary ones on a GPU for what waits for nothing of each other in one
+    Auxiliary,
     /// Barriers across all networks and their issue order (AutoMT)
     Barriers,
     /// A launch width for each network (competitive sharing)
@@ -69,6 +71,7 @@ impl SearcherName {
         match self {
             SearcherName::Sequential => Searcher::Sequential,
             SearcherName::Streams => Searcher::Streams,
+            SearcherName::Auxiliary => Searcher::Auxiliary,
             SearcherName::Barriers => Searcher::Barriers,
             SearcherName::Shares => Searcher::Shares,
             SearcherName::Apart => Searcher::Apart,
@@ -86,7 +89,7 @@ impl HowToCompile {
         Ok(CompileOptions {
             times: measured(board)?,
             calibration: calibration(board)?,
-            searcher: self.searcher.unwrap_or(SearcherName::Streams).searcher(),
+            searcher: self.searcher.unwrap_or(SearcherName::Auxiliary).searcher(),
             seed: self.seed,
             budget: self.budget,
             progress: bar(),

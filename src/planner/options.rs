@@ -14,8 +14,10 @@ pub enum Searcher {
     /// One tenant after another on one stream.
     Sequential,
     /// Each tenant on its own stream.
-    #[default]
     Streams,
+    /// The same, and on a GPU auxiliary streams for operators of a tenant that wait for nothing of each other, where that is shorter.
+    #[default]
+    Auxiliary,
     /// Barriers across all tenants, and their issue order (AutoMT).
     Barriers,
     /// A launch width for each tenant, its virtual resource (competitive sharing).
@@ -42,6 +44,7 @@ impl Searcher {
         match self {
             Searcher::Sequential => "sequential",
             Searcher::Streams => "streams",
+            Searcher::Auxiliary => "auxiliary",
             Searcher::Barriers => "barriers",
             Searcher::Shares => "shares",
             Searcher::Apart => "apart",

@@ -9,6 +9,7 @@
 
 mod alike;
 mod apart;
+mod auxiliary;
 mod candidate;
 mod chunks;
 mod judge;
@@ -63,6 +64,11 @@ const RIVALS_PART: u64 = 12;
 /// What predictions of streams apart are doubted by, in percent: on an H200 those that were to be shorter than all others by less were
 /// longer as often as not, and those by more were shorter (boards/h200/table.md).
 const APART_DOUBT: u64 = 4;
+/// The same of operators of one tenant side by side: of 42 networks on an H200, those that were to be shorter by less than that were
+/// longer as often as not, and all others were shorter, by 5 to 48 % (boards/h200/networks.md).
+const AUXILIARY_DOUBT: u64 = 3;
+/// The best decisions whose tenants' operators are put side by side as well.
+const HELPED: usize = 2;
 /// How many times as many decisions of streams apart are measured as of others: predictions tell least about them.
 const APART_TIMES: usize = 3;
 
@@ -80,11 +86,34 @@ pub struct Ranked {
 }
 
 impl Ranked {
-    /// Its score in the order of the ranking: streams apart come before others where they are predicted to be shorter by more than what
-    /// their predictions are off by.
+    fn of(
+        problem: &Problem<'_>,
+        costs: &Costs<'_>,
+        searcher: Searcher,
+        decisions: Decisions,
+        candidate: Option<Candidate>,
+    ) -> Result<Ranked, ScheduleError> {
+        Ok(Ranked {
+            searcher,
+            score: judge_schedule(problem, costs, &decisions)?,
+            decisions,
+            candidate,
+        })
+    }
+
+    /// Whether streams have units of their own.
+    fn is_apart(&self) -> bool {
+        self.decisions.streams.iter().any(|s| s.units > 0)
+    }
+
+    /// Its score in the order of the ranking: streams apart, and operators of one tenant side by side, come before others where they are
+    /// predicted to be shorter by more than what their predictions are off by.
     fn weighed(&self) -> Score {
-        let apart = self.decisions.streams.iter().any(|s| s.units > 0);
-        let doubt = if apart { self.score.time / 100 * APART_DOUBT } else { 0 };
+        let doubt = match (self.is_apart(), auxiliary::has_auxiliary(&self.decisions)) {
+            (true, _) => self.score.time / 100 * APART_DOUBT,
+            (false, true) => self.score.time / 100 * AUXILIARY_DOUBT,
+            (false, false) => 0,
+        };
         Score {
             time: self.score.time.saturating_add(doubt),
             ..self.score
@@ -143,6 +172,13 @@ pub fn search(problem: &Problem<'_>, costs: &Costs<'_>, wanted: Searcher, effort
     match wanted {
         Searcher::Sequential => found.push(sequential()),
         Searcher::Streams => found.push(streams()),
+        Searcher::Auxiliary => {
+            let (_, free, _) = streams();
+            let spread = auxiliary::auxiliary(problem, costs, &free);
+            looked_at = spread.len() as u64;
+            found.push(streams());
+            found.extend(spread.into_iter().map(|decisions| (wanted, decisions, None)));
+        }
         Searcher::Random => found.push((wanted, schedule::random(problem, effort.seed), None)),
         _ => {
             problem.cycle_length().ok_or(ScheduleError::Cycle)?;
@@ -161,15 +197,25 @@ pub fn search(problem: &Problem<'_>, costs: &Costs<'_>, wanted: Searcher, effort
     }
     let mut ranking = Vec::with_capacity(found.len());
     for (searcher, decisions, candidate) in found {
-        let score = judge_schedule(problem, costs, &decisions)?;
-        ranking.push(Ranked {
-            searcher,
-            decisions,
-            score,
-            candidate,
-        });
+        ranking.push(Ranked::of(problem, costs, searcher, decisions, candidate)?);
     }
     ranking.sort_by_key(Ranked::weighed);
+    if wanted == Searcher::Platoon {
+        let bases = ranking.iter().filter(|r| !r.is_apart()).take(HELPED);
+        let free = ranking.iter().find(|r| r.searcher == Searcher::Streams);
+        let bases = bases.map(|r| (wanted, r)).chain(free.map(|r| (Searcher::Auxiliary, r)));
+        let spread = |(searcher, r): (Searcher, &Ranked)| {
+            auxiliary::auxiliary(problem, costs, &r.decisions)
+                .into_iter()
+                .map(move |d| (searcher, d))
+        };
+        let spread: Vec<(Searcher, Decisions)> = bases.flat_map(spread).collect();
+        looked_at += spread.len() as u64;
+        for (searcher, decisions) in spread {
+            ranking.push(Ranked::of(problem, costs, searcher, decisions, None)?);
+        }
+        ranking.sort_by_key(Ranked::weighed);
+    }
     Ok(Found { ranking, looked_at })
 }
 
@@ -204,7 +250,7 @@ fn run(
 ) {
     let granularity = |temporal, spatial| Granularity { temporal, spatial };
     match searcher {
-        Searcher::Sequential | Searcher::Streams | Searcher::Random | Searcher::Measured => {}
+        Searcher::Sequential | Searcher::Streams | Searcher::Auxiliary | Searcher::Random | Searcher::Measured => {}
         Searcher::Barriers => rivals::barriers(judge, plain, lots),
         Searcher::Shares => shares::shares(judge, plain),
         Searcher::Apart => apart::apart(judge, plain),

@@ -1,14 +1,15 @@
 use super::*;
 use crate::board::{BackendKind, BoardRecord, Division};
-use crate::ids::{OperatorId, TenantId};
-use crate::plan::format::{Buffer, Operator, Tenant};
+use crate::ids::{OperatorId, SegmentId, StreamId, TenantId};
+use crate::plan::format::{Buffer, Operator, Segment, SyncPoint, Tenant};
 use crate::planner::memory;
 use crate::planner::schedule::tests::{chains, tenant};
 use crate::units::Nanos;
 
-const ALL: [Searcher; 10] = [
+const ALL: [Searcher; 11] = [
     Searcher::Sequential,
     Searcher::Streams,
+    Searcher::Auxiliary,
     Searcher::Random,
     Searcher::Barriers,
     Searcher::Shares,
@@ -168,4 +169,113 @@ fn deadlines_come_before_frame_times() {
     let found = world.search(&board, Searcher::Platoon, 0, 3_000);
     assert_eq!(found.best().unwrap().score.late, 0, "{deadline} of {free}");
     assert!(finish(&world, &found) <= deadline);
+}
+
+/// One tenant whose `arms` wait for its first operator alone, and whose last operator waits for all of them.
+fn forked(arms: u32, length: u32) -> World {
+    let mut world = World::new(arms * length + 2, false);
+    world.tenants.truncate(1);
+    let own = world.operators.iter().filter(|o| o.tenant == TenantId(0)).count();
+    world.operators.truncate(own);
+    world.needs.truncate(own);
+    let last = own as u32 - 1;
+    for arm in 0..arms {
+        world.needs[(1 + arm * length) as usize] = vec![OperatorId(0)];
+    }
+    world.needs[last as usize] = (1..=arms).map(|arm| OperatorId(arm * length)).collect();
+    world
+}
+
+/// The streams of each operator, in the only frame of a cycle.
+fn streams_of(world: &World, found: &Found) -> Vec<StreamId> {
+    let schedule = schedule::apply(&world.problem(), &found.best().unwrap().decisions).unwrap();
+    let mut streams = vec![StreamId(0); world.operators.len()];
+    for segment in &schedule.cycle[0].segments {
+        segment.steps.iter().for_each(|s| streams[s.operator.index()] = segment.stream);
+    }
+    streams
+}
+
+#[test]
+fn arms_that_wait_for_nothing_of_each_other_run_side_by_side_on_a_gpu() {
+    // Nothing holds launches up but each other's units.
+    let gpu = BoardRecord {
+        macs_per_ns: 1e3,
+        bytes_per_ns: 1e3,
+        ..board(BackendKind::Cuda, 16)
+    };
+    for arms in 2..=4 {
+        let world = forked(arms, 5);
+        let found = world.search(&gpu, Searcher::Auxiliary, 0, 0);
+        let best = found.best().unwrap();
+        let free = found.ranking.iter().find(|r| r.searcher == Searcher::Streams).unwrap();
+        assert_eq!(best.searcher, Searcher::Auxiliary);
+        assert!(
+            best.score.time * 4 < free.score.time * 3,
+            "{arms}: {:?} {:?}",
+            best.score,
+            free.score
+        );
+        let streams = streams_of(&world, &found);
+        // An arm stays on the stream where it began: within it nothing waits.
+        for arm in 0..arms as usize {
+            let own = &streams[1 + arm * 5..1 + (arm + 1) * 5];
+            assert!(own.iter().all(|s| *s == own[0]), "{arms}: {streams:?}");
+        }
+        let mut used = streams.clone();
+        used.sort_unstable();
+        used.dedup();
+        assert_eq!(used.len(), best.decisions.streams.len());
+        assert!((2..=arms as usize).contains(&used.len()), "{arms}: {streams:?}");
+        assert!(world.search(&gpu, Searcher::Platoon, 0, 200).best().unwrap().score <= best.score);
+    }
+}
+
+#[test]
+fn chains_processors_and_confined_streams_have_no_auxiliary_ones() {
+    let gpu = board(BackendKind::Cuda, 16);
+    let decisions = |world: &World, board: &BoardRecord, base: &Decisions| {
+        let measured = times;
+        let costs = Costs::of(&world.operators, board, &measured);
+        auxiliary::auxiliary(&world.problem(), &costs, base)
+    };
+    let chains = World::new(9, false);
+    assert_eq!(decisions(&chains, &gpu, &schedule::streams(&chains.problem())), []);
+    let world = forked(3, 4);
+    let free = schedule::streams(&world.problem());
+    assert_eq!(decisions(&world, &board(BackendKind::Cpu, 16), &free), []);
+    assert!(!decisions(&world, &gpu, &free).is_empty());
+    let mut confined = free;
+    confined.streams[0].units = 4;
+    assert_eq!(decisions(&world, &gpu, &confined), []);
+}
+
+#[test]
+fn barriers_hold_for_all_parts_of_a_segment() {
+    let world = forked(3, 4);
+    let gpu = board(BackendKind::Cuda, 16);
+    let measured = times;
+    let costs = Costs::of(&world.operators, &gpu, &measured);
+    let mut base = schedule::sequential(&world.problem());
+    let whole = base.frames[0].segments.remove(0);
+    let (first, second) = whole.steps.split_at(7);
+    base.frames[0].segments = [first, second]
+        .map(|steps| Segment {
+            steps: steps.to_vec(),
+            ..whole.clone()
+        })
+        .to_vec();
+    base.frames[0].barriers.push(SyncPoint {
+        after: vec![SegmentId(0)],
+        before: vec![SegmentId(1)],
+    });
+    let all = auxiliary::auxiliary(&world.problem(), &costs, &base);
+    assert!(!all.is_empty());
+    for decisions in all {
+        let issue = &decisions.frames[0];
+        let barrier = &issue.barriers[0];
+        let steps = |ids: &[SegmentId]| ids.iter().map(|s| issue.segments[s.index()].steps.len()).sum::<usize>();
+        assert_eq!((steps(&barrier.after), steps(&barrier.before)), (7, whole.steps.len() - 7));
+        schedule::apply(&world.problem(), &decisions).unwrap();
+    }
 }

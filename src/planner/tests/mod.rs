@@ -1,6 +1,7 @@
 //! The planner as a whole: graphs compiled in every way give what their nodes give one by one.
 
 mod abreast;
+mod auxiliary;
 mod beside;
 mod branches;
 mod channels;
@@ -100,6 +101,7 @@ fn every_schedule_gives_the_bits_of_the_plain_one() {
         let plain = run(&with(Searcher::Sequential), &inputs, 1);
         let searchers = [
             (Searcher::Streams, 2),
+            (Searcher::Auxiliary, 2),
             (Searcher::Random, 1),
             (Searcher::Random, 3),
             (Searcher::Barriers, 2),

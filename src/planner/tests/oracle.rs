@@ -1,5 +1,6 @@
 //! Two ways to run a graph: node by node on host tensors, and compiled, on the CPU backend.
 
+use crate::backend::cpu::CpuBackend;
 use crate::backend::cpu::eval::eval;
 use crate::board::BoardRecord;
 use crate::ids::TenantId;
@@ -105,7 +106,13 @@ pub fn compile_with(graph: &Graph, passes: PassSet) -> Compiled {
 
 /// An engine with the compiled plan alone, on `workers` workers.
 pub fn open(compiled: &Compiled, workers: usize) -> Engine {
-    let table = deployment::table(std::slice::from_ref(compiled), &board(), "test", 1).unwrap();
+    open_for(&board(), compiled, workers)
+}
+
+/// The same of a plan that is for any board, on the CPU backend.
+fn open_for(board: &BoardRecord, compiled: &Compiled, workers: usize) -> Engine {
+    let set = &compiled.plan.task_set;
+    let table = deployment::table(std::slice::from_ref(compiled), board, set, 1).unwrap();
     let files = compiled.weight_files.iter().map(|(_, bytes)| bytes.clone()).collect();
     let deployment = Deployment::assemble(table, vec![compiled.plan.clone()], files).unwrap();
     let options = Options {
@@ -114,12 +121,17 @@ pub fn open(compiled: &Compiled, workers: usize) -> Engine {
         watchdog: None,
         ..Options::default()
     };
-    Engine::with(deployment, &options).unwrap()
+    Engine::over(deployment, &CpuBackend::native(), &options).unwrap()
 }
 
 /// What each tenant of the compiled plan gives for its inputs, on `workers` workers.
 pub fn run(compiled: &Compiled, inputs: &[Vec<Tensor>], workers: usize) -> Vec<Vec<Tensor>> {
-    let mut engine = open(compiled, workers);
+    run_for(&board(), compiled, inputs, workers)
+}
+
+/// The same of a plan that is for any board, on the CPU backend.
+pub fn run_for(board: &BoardRecord, compiled: &Compiled, inputs: &[Vec<Tensor>], workers: usize) -> Vec<Vec<Tensor>> {
+    let mut engine = open_for(board, compiled, workers);
     let mut draft = engine.begin().unwrap();
     for (t, inputs) in inputs.iter().enumerate() {
         for (port, tensor) in inputs.iter().enumerate() {
