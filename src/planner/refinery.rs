@@ -112,7 +112,8 @@ impl Refinery {
             best_effort: scheduled::best_effort(&self.board, &self.options),
         };
         let finish = |decisions: Decisions| Some(settled.finish(Searcher::Measured, &decisions).ok()?.0);
-        let plan = |idea: &&Idea| self.workshop.decisions(idea).and_then(finish).filter(|plan| self.keeps_up(plan));
+        let decisions = |idea: &Idea| self.workshop.decisions(idea, &settled.problem, settled.costs);
+        let plan = |idea: &&Idea| decisions(idea).and_then(finish).filter(|plan| self.keeps_up(plan));
         ideas.iter().map(plan).collect()
     }
 

@@ -15,30 +15,44 @@ use crate::planner::simulate::Costs;
 use std::collections::BTreeMap;
 
 /// Streams of a tenant, its own among them.
-const LANES: [usize; 3] = [2, 3, 4];
+const LANES: [u8; 3] = [2, 3, 4];
 /// What a wait for another stream is taken to cost beside the launches' own times, in nanoseconds.
-const WAITS: [u64; 3] = [500, 1_500, 4_000];
+const WAITS: [u16; 3] = [500, 1_500, 4_000];
 /// Streams that a plan may have.
 const MOST_STREAMS: usize = 16;
 
+/// How operators are put on auxiliary streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Auxiliary {
+    /// Streams in place of one, at most.
+    lanes: u8,
+    /// What a wait between them weighs, in nanoseconds.
+    wait: u16,
+}
+
 /// Decisions like those given but for operators of single tenants that run beside each other: one for each number of streams and weight
 /// of waits that makes a difference.
-///
-/// On a GPU alone: workers of a processor share an operator out as it is.
-pub fn auxiliary(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions) -> Vec<Decisions> {
-    let mut found: Vec<Decisions> = Vec::new();
-    if costs.machine().backend != BackendKind::Cuda || base.streams.iter().any(|s| s.units > 0) {
-        return found;
-    }
-    for lanes in LANES {
-        for wait in WAITS {
-            let spread = spread(problem, costs, base, lanes, wait);
-            if spread.streams.len() > base.streams.len() && !found.contains(&spread) {
-                found.push(spread);
-            }
+pub fn auxiliary(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions) -> Vec<(Auxiliary, Decisions)> {
+    let mut found: Vec<(Auxiliary, Decisions)> = Vec::new();
+    for way in LANES.iter().flat_map(|&lanes| WAITS.map(|wait| Auxiliary { lanes, wait })) {
+        if let Some(spread) = spread(problem, costs, base, way)
+            && found.iter().all(|(_, other)| *other != spread)
+        {
+            found.push((way, spread));
         }
     }
     found
+}
+
+/// The decisions with auxiliary streams; `None` where nothing would run on them, and where streams have units of their own.
+///
+/// On a GPU alone: workers of a processor share an operator out as it is.
+pub fn spread(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions, way: Auxiliary) -> Option<Decisions> {
+    if costs.machine().backend != BackendKind::Cuda || base.streams.iter().any(|s| s.units > 0) {
+        return None;
+    }
+    let spread = on_lanes(problem, costs, base, way);
+    (spread.streams.len() > base.streams.len()).then_some(spread)
 }
 
 /// Whether some tenant's operators run on several streams of a frame.
@@ -52,9 +66,10 @@ pub fn has_auxiliary(decisions: &Decisions) -> bool {
     })
 }
 
-/// The decisions with up to `lanes` streams for each stream that there is.
-fn spread(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions, lanes: usize, wait: u64) -> Decisions {
-    let lanes = lanes.min(MOST_STREAMS / base.streams.len().max(1)).max(1);
+/// The decisions with some streams for each stream that there is.
+fn on_lanes(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions, way: Auxiliary) -> Decisions {
+    let lanes = usize::from(way.lanes).min(MOST_STREAMS / base.streams.len().max(1)).max(1);
+    let wait = u64::from(way.wait);
     let mut streams = base.streams.clone();
     // The auxiliary streams of each one, as they are first used.
     let mut beside: BTreeMap<(StreamId, usize), StreamId> = BTreeMap::new();

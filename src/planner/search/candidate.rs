@@ -2,6 +2,7 @@
 //!
 //! Places in a tenant's work are counted in operators and chunks: operator `p` of the tenant, chunk `c` of it.
 
+use super::auxiliary::Auxiliary;
 use super::menu::Menu;
 use crate::board::Division;
 use crate::ids::{OperatorId, SegmentId, StreamId, TenantId};
@@ -140,6 +141,8 @@ pub struct Candidate {
     pub lanes: Vec<Stream>,
     /// For each set.
     pub meetings: Vec<Meeting>,
+    /// The auxiliary streams that are given to what is decided here; searches neither see nor change them.
+    pub auxiliary: Option<Auxiliary>,
 }
 
 /// What a candidate is told to, segment by segment in issue order.
@@ -239,6 +242,7 @@ impl Candidate {
             streams: (0..problem.tenants.len()).map(|t| if together { 0 } else { t as u8 }).collect(),
             lanes: if together { vec![lane(0)] } else { own.collect() },
             meetings: field.sets.iter().map(meeting).collect(),
+            auxiliary: None,
         }
     }
 
@@ -286,7 +290,7 @@ impl Candidate {
         self.tell(field, set, menu, teller, frame)
     }
 
-    /// The candidate as decisions for the gate; `None` if its waits go in a circle, or if the board cannot be divided so.
+    /// The candidate as decisions for the gate, but for its auxiliary streams; `None` if its waits go in a circle, or if the board cannot be divided so.
     pub fn decisions(&self, field: &Field, menu: &Menu) -> Option<Decisions> {
         let choice = |(o, (&cut, &way)): (usize, (&u8, &u16))| menu.decision(o, cut, way);
         if !self.divides(field) {

@@ -81,8 +81,9 @@ pub struct Ranked {
     pub decisions: Decisions,
     /// What the simulator says of it.
     pub score: Score,
-    /// The same in the form that it was searched in; `None` for random decisions.
-    candidate: Option<Candidate>,
+    /// The same in the form that it was searched in, and what the simulator says of that, without auxiliary streams; `None` for random
+    /// decisions.
+    candidate: Option<(Candidate, Score)>,
 }
 
 impl Ranked {
@@ -93,11 +94,12 @@ impl Ranked {
         decisions: Decisions,
         candidate: Option<Candidate>,
     ) -> Result<Ranked, ScheduleError> {
+        let score = judge_schedule(problem, costs, &decisions)?;
         Ok(Ranked {
             searcher,
-            score: judge_schedule(problem, costs, &decisions)?,
             decisions,
-            candidate,
+            score,
+            candidate: candidate.map(|c| (c, score)),
         })
     }
 
@@ -172,13 +174,7 @@ pub fn search(problem: &Problem<'_>, costs: &Costs<'_>, wanted: Searcher, effort
     match wanted {
         Searcher::Sequential => found.push(sequential()),
         Searcher::Streams => found.push(streams()),
-        Searcher::Auxiliary => {
-            let (_, free, _) = streams();
-            let spread = auxiliary::auxiliary(problem, costs, &free);
-            looked_at = spread.len() as u64;
-            found.push(streams());
-            found.extend(spread.into_iter().map(|decisions| (wanted, decisions, None)));
-        }
+        Searcher::Auxiliary => found.push(streams()),
         Searcher::Random => found.push((wanted, schedule::random(problem, effort.seed), None)),
         _ => {
             problem.cycle_length().ok_or(ScheduleError::Cycle)?;
@@ -200,23 +196,37 @@ pub fn search(problem: &Problem<'_>, costs: &Costs<'_>, wanted: Searcher, effort
         ranking.push(Ranked::of(problem, costs, searcher, decisions, candidate)?);
     }
     ranking.sort_by_key(Ranked::weighed);
-    if wanted == Searcher::Platoon {
-        let bases = ranking.iter().filter(|r| !r.is_apart()).take(HELPED);
-        let free = ranking.iter().find(|r| r.searcher == Searcher::Streams);
-        let bases = bases.map(|r| (wanted, r)).chain(free.map(|r| (Searcher::Auxiliary, r)));
-        let spread = |(searcher, r): (Searcher, &Ranked)| {
-            auxiliary::auxiliary(problem, costs, &r.decisions)
-                .into_iter()
-                .map(move |d| (searcher, d))
-        };
-        let spread: Vec<(Searcher, Decisions)> = bases.flat_map(spread).collect();
-        looked_at += spread.len() as u64;
-        for (searcher, decisions) in spread {
-            ranking.push(Ranked::of(problem, costs, searcher, decisions, None)?);
-        }
-        ranking.sort_by_key(Ranked::weighed);
-    }
+    let helped = helped(problem, costs, wanted, &ranking)?;
+    looked_at += helped.len() as u64;
+    ranking.extend(helped);
+    ranking.sort_by_key(Ranked::weighed);
     Ok(Found { ranking, looked_at })
+}
+
+/// What auxiliary streams make of the free streams, and of the best that all searchers found.
+fn helped(problem: &Problem<'_>, costs: &Costs<'_>, wanted: Searcher, ranking: &[Ranked]) -> Result<Vec<Ranked>, ScheduleError> {
+    let most = match wanted {
+        Searcher::Auxiliary => 0,
+        Searcher::Platoon => HELPED,
+        _ => return Ok(Vec::new()),
+    };
+    let free = ranking
+        .iter()
+        .filter(|r| r.searcher == Searcher::Streams)
+        .map(|r| (Searcher::Auxiliary, r));
+    let best = ranking.iter().filter(|r| !r.is_apart()).take(most).map(|r| (wanted, r));
+    let mut found = Vec::new();
+    for (searcher, base) in free.chain(best) {
+        for (way, decisions) in auxiliary::auxiliary(problem, costs, &base.decisions) {
+            let ranked = Ranked::of(problem, costs, searcher, decisions, None)?;
+            let candidate = base.candidate.clone().map(|(candidate, score)| {
+                let auxiliary = Some(way);
+                (Candidate { auxiliary, ..candidate }, score)
+            });
+            found.push(Ranked { candidate, ..ranked });
+        }
+    }
+    Ok(found)
 }
 
 /// The candidates of the searcher that is wanted, and of those that it starts from.

@@ -238,6 +238,9 @@ fn chains_processors_and_confined_streams_have_no_auxiliary_ones() {
         let measured = times;
         let costs = Costs::of(&world.operators, board, &measured);
         auxiliary::auxiliary(&world.problem(), &costs, base)
+            .into_iter()
+            .map(|(_, decisions)| decisions)
+            .collect::<Vec<_>>()
     };
     let chains = World::new(9, false);
     assert_eq!(decisions(&chains, &gpu, &schedule::streams(&chains.problem())), []);
@@ -271,11 +274,36 @@ fn barriers_hold_for_all_parts_of_a_segment() {
     });
     let all = auxiliary::auxiliary(&world.problem(), &costs, &base);
     assert!(!all.is_empty());
-    for decisions in all {
+    for (_, decisions) in all {
         let issue = &decisions.frames[0];
         let barrier = &issue.barriers[0];
         let steps = |ids: &[SegmentId]| ids.iter().map(|s| issue.segments[s.index()].steps.len()).sum::<usize>();
         assert_eq!((steps(&barrier.after), steps(&barrier.before)), (7, whole.steps.len() - 7));
         schedule::apply(&world.problem(), &decisions).unwrap();
     }
+}
+
+#[test]
+fn what_measurements_make_of_auxiliary_streams_keeps_them() {
+    let world = forked(3, 4);
+    let gpu = board(BackendKind::Cuda, 16);
+    let measured = times;
+    let costs = Costs::of(&world.operators, &gpu, &measured);
+    let problem = world.problem();
+    let effort = Effort { seed: 1, budget: 300 };
+    let found = search(&problem, &costs, Searcher::Platoon, effort, &|_, _| {}).unwrap();
+    let workshop = Workshop::of(&problem, &costs);
+    let helped = |idea: &Idea| auxiliary::has_auxiliary(&workshop.decisions(idea, &problem, &costs).unwrap());
+    let starts: Vec<Idea> = Workshop::starts(&found, 9)
+        .map(|(idea, decisions)| {
+            assert_eq!(workshop.decisions(&idea, &problem, &costs).as_ref(), Some(decisions));
+            idea
+        })
+        .collect();
+    for by in [Searcher::Auxiliary, Searcher::Platoon] {
+        assert!(starts.iter().any(|i| i.by == by && helped(i)), "{by:?}");
+    }
+    let parents: Vec<&Idea> = starts.iter().filter(|i| helped(i)).collect();
+    let proposals = workshop.propose(problem.tenants, &parents, &[], 40, &[1; DIRECTIONS.len()], &mut Lots::new(7));
+    assert!(!proposals.is_empty() && proposals.iter().all(|p| helped(&p.idea)));
 }

@@ -4,6 +4,7 @@
 //! shortest: of few, where its opinion is to count little, or of many. What it finds much worse than the parent is left out.
 
 use super::alike::{self, Change, Kind as Alike};
+use super::auxiliary::spread;
 use super::candidate::{Candidate, Field};
 use super::judge::{Judge, Score};
 use super::menu::Menu;
@@ -55,7 +56,7 @@ const WORSE: u64 = 5;
 pub struct Idea {
     /// Whose it is, or its first ancestor.
     pub by: Searcher,
-    /// The prediction.
+    /// The prediction, without auxiliary streams.
     pub score: Score,
     candidate: Candidate,
 }
@@ -100,19 +101,19 @@ impl Workshop {
     /// The best of what a search found and what stands behind it, as [`Found::rivals`] has it; with its decisions.
     pub fn starts<'f>(found: &'f Found, most: usize) -> impl Iterator<Item = (Idea, &'f Decisions)> {
         let idea = |r: &'f Ranked| {
-            let idea = Idea {
-                by: r.searcher,
-                score: r.score,
-                candidate: r.candidate.clone()?,
-            };
+            let (candidate, score) = r.candidate.clone()?;
+            let by = r.searcher;
+            let idea = Idea { by, score, candidate };
             Some((idea, &r.decisions))
         };
         found.best().into_iter().chain(found.rivals(most)).filter_map(idea)
     }
 
     /// An idea as decisions for the gate; `None` if its waits go in a circle, or if the board cannot be divided so.
-    pub fn decisions(&self, idea: &Idea) -> Option<Decisions> {
-        idea.candidate.decisions(&self.field, &self.menu)
+    pub fn decisions(&self, idea: &Idea, problem: &Problem<'_>, costs: &Costs<'_>) -> Option<Decisions> {
+        let base = idea.candidate.decisions(&self.field, &self.menu)?;
+        let spread = idea.candidate.auxiliary.and_then(|way| spread(problem, costs, &base, way));
+        Some(spread.unwrap_or(base))
     }
 
     /// Every change of an idea: for each kind of operators that are alike, longest first, the tactics that some of them do not run with.
@@ -267,7 +268,7 @@ mod tests {
             for (at, one) in proposals.iter().enumerate() {
                 assert!(!ideas.contains(&one.idea) && proposals[..at].iter().all(|p| p.idea != one.idea));
                 assert!(one.idea.score.time <= parents[one.parent].score.time * 106 / 100);
-                let decisions = workshop.decisions(&one.idea).unwrap();
+                let decisions = workshop.decisions(&one.idea, &problem, &costs).unwrap();
                 schedule::apply(&problem, &decisions).unwrap();
             }
             let directions = |d: usize| proposals.iter().filter(|p| p.direction == d).count();
@@ -327,7 +328,7 @@ mod tests {
         assert!(ideas[..changes.len()].iter().all(|i| differ(i) == 3));
         assert_eq!(differ(&ideas[changes.len()]), 6, "the later change of the same operators holds");
         for one in &ideas {
-            let decisions = workshop.decisions(one).unwrap();
+            let decisions = workshop.decisions(one, &problem, &costs).unwrap();
             schedule::apply(&problem, &decisions).unwrap();
         }
         // What was changed is not among the changes again; its former tactic is.
