@@ -141,7 +141,13 @@ pub(super) fn emit(
         best_effort: scheduled::best_effort(board, options),
     };
     let best = found.best().ok_or(ScheduleError::Cycle)?;
-    let (finished, placement) = settled.finish(best.searcher, &best.decisions)?;
+    let (mut finished, mut placement) = settled.finish(best.searcher, &best.decisions)?;
+    if !fits(&finished, board) {
+        // What runs side by side is in memory at once: where the board has too little, the best that needs less.
+        let others = found.ranking.iter().skip(1);
+        let mut finish = others.filter_map(|r| settled.finish(r.searcher, &r.decisions).ok());
+        (finished, placement) = finish.find(|(plan, _)| fits(plan, board)).unwrap_or((finished, placement));
+    }
     let report = Report::of(&finished, &placement, board, &found, &costs);
     // Of the others, those that miss deadlines or find no room are no rivals.
     let rivals = found
@@ -178,4 +184,10 @@ pub(super) fn emit(
         report,
         refinery: refinery.map(Arc::new),
     })
+}
+/// Whether a plan alone finds room on its board, but for slots and cameras, which depend on the deployment and not on decisions.
+fn fits(plan: &Plan, board: &BoardRecord) -> bool {
+    let weights = plan.weight_files.iter().map(|f| f.bytes);
+    let all = weights.chain([plan.arena_bytes, plan.persistent_bytes]);
+    all.fold(0, u64::saturating_add) <= board.memory_budget
 }

@@ -2,6 +2,7 @@
 
 use super::nets::{Draw, Net};
 use super::oracle::{run_for, same_bits};
+use crate::board::BoardRecord;
 use crate::plan::format::Plan;
 use crate::planner::graph::Graph;
 use crate::planner::{CompileOptions, Compiled, Searcher, boards, compile_graph};
@@ -34,12 +35,16 @@ fn scales() -> (Graph, Vec<Tensor>) {
 }
 
 fn compile(graph: &Graph, searcher: Searcher) -> Compiled {
+    compile_for(&boards::load("h200").unwrap(), graph, searcher)
+}
+
+fn compile_for(board: &BoardRecord, graph: &Graph, searcher: Searcher) -> Compiled {
     let options = CompileOptions {
         dtype: DType::F16,
         searcher,
         ..CompileOptions::default()
     };
-    compile_graph("scales", graph.clone(), &boards::load("h200").unwrap(), &options).unwrap()
+    compile_graph("scales", graph.clone(), board, &options).unwrap()
 }
 
 /// Streams that run some of the tenant's steps, and whether one of them waits for another.
@@ -71,4 +76,26 @@ fn scales_run_side_by_side_and_give_the_bits_of_one_stream() {
     // The same network, the same bytes.
     let again = compile(&graph, Searcher::Auxiliary);
     assert_eq!(crate::plan::file::encode(&again.plan), crate::plan::file::encode(&spread.plan));
+}
+
+#[test]
+fn a_board_without_room_for_them_gets_one_stream() {
+    let (graph, _) = scales();
+    let [plain, spread] = [Searcher::Streams, Searcher::Auxiliary].map(|s| compile(&graph, s).plan);
+    assert!(
+        plain.arena_bytes < spread.arena_bytes,
+        "{} {}",
+        plain.arena_bytes,
+        spread.arena_bytes
+    );
+    let weights: u64 = plain.weight_files.iter().map(|f| f.bytes).sum();
+    let mut board = boards::load("h200").unwrap();
+    board.memory_budget = weights + spread.persistent_bytes + spread.arena_bytes;
+    assert_eq!(compile_for(&board, &graph, Searcher::Auxiliary).plan.searcher, "auxiliary");
+    board.memory_budget -= 1;
+    let found = compile_for(&board, &graph, Searcher::Auxiliary).plan;
+    assert!(found.arena_bytes < spread.arena_bytes);
+    // Too little for any: the best, which the deployment refuses with what it would take.
+    board.memory_budget = weights;
+    assert_eq!(compile_for(&board, &graph, Searcher::Auxiliary).plan.searcher, "auxiliary");
 }
