@@ -3,6 +3,7 @@
 //! ```text
 //! Problem --Field, Menu--> Candidate --Judge (simulator)--> Score      a searcher changes candidates, the judge scores them
 //! best candidates, baselines --gate--> Schedule --simulate--> ranking  the first of the ranking is what a plan is made of
+//! first of the ranking --auxiliary streams, gate, simulate--> ranking  operators of one network side by side
 //! ```
 //! All searchers share the candidate, the judge and the gate; they differ in what they change and how. Whatever one finds is
 //! ranked beside the baselines, so that nothing predicted slower than the best of them is chosen.
@@ -173,8 +174,7 @@ pub fn search(problem: &Problem<'_>, costs: &Costs<'_>, wanted: Searcher, effort
     let streams = || (Searcher::Streams, schedule::streams(problem), plain(false));
     match wanted {
         Searcher::Sequential => found.push(sequential()),
-        Searcher::Streams => found.push(streams()),
-        Searcher::Auxiliary => found.push(streams()),
+        Searcher::Streams | Searcher::Auxiliary => found.push(streams()),
         Searcher::Random => found.push((wanted, schedule::random(problem, effort.seed), None)),
         _ => {
             problem.cycle_length().ok_or(ScheduleError::Cycle)?;
