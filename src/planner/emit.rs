@@ -185,6 +185,7 @@ pub(super) fn emit(
         refinery: refinery.map(Arc::new),
     })
 }
+
 /// Whether a plan alone finds room on its board, but for slots and cameras, which depend on the deployment and not on decisions.
 fn fits(plan: &Plan, board: &BoardRecord) -> bool {
     let weights = plan.weight_files.iter().map(|f| f.bytes);

@@ -65,6 +65,13 @@ pub struct Decisions {
     pub frames: Vec<Issue>,
 }
 
+impl Decisions {
+    /// Whether some stream has units of its own.
+    pub fn is_confined(&self) -> bool {
+        self.streams.iter().any(|s| s.units > 0)
+    }
+}
+
 /// A legal schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {

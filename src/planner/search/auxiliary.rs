@@ -34,8 +34,9 @@ pub struct Auxiliary {
 /// of waits that makes a difference.
 pub fn auxiliary(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions) -> Vec<(Auxiliary, Decisions)> {
     let mut found: Vec<(Auxiliary, Decisions)> = Vec::new();
+    let Some(work) = work(problem, costs, base) else { return found };
     for way in LANES.iter().flat_map(|&lanes| WAITS.map(|wait| Auxiliary { lanes, wait })) {
-        if let Some(spread) = spread(problem, costs, base, way)
+        if let Some(spread) = on_lanes(base, &work, way)
             && found.iter().all(|(_, other)| *other != spread)
         {
             found.push((way, spread));
@@ -48,26 +49,27 @@ pub fn auxiliary(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions) -> 
 ///
 /// On a GPU alone: workers of a processor share an operator out as it is.
 pub fn spread(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions, way: Auxiliary) -> Option<Decisions> {
-    if costs.machine().backend != BackendKind::Cuda || base.streams.iter().any(|s| s.units > 0) {
-        return None;
-    }
-    let spread = on_lanes(problem, costs, base, way);
-    (spread.streams.len() > base.streams.len()).then_some(spread)
+    on_lanes(base, &work(problem, costs, base)?, way)
 }
 
 /// Whether some tenant's operators run on several streams of a frame.
 pub fn has_auxiliary(decisions: &Decisions) -> bool {
     decisions.frames.iter().any(|issue| {
         let mut streams: BTreeMap<TenantId, StreamId> = BTreeMap::new();
-        let segments = issue.segments.iter();
-        segments
-            .into_iter()
-            .any(|s| *streams.entry(s.tenant).or_insert(s.stream) != s.stream)
+        let mut segments = issue.segments.iter();
+        segments.any(|s| *streams.entry(s.tenant).or_insert(s.stream) != s.stream)
     })
 }
 
-/// The decisions with some streams for each stream that there is.
-fn on_lanes(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions, way: Auxiliary) -> Decisions {
+/// What each segment of each frame does; `None` where there are no auxiliary streams.
+fn work(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions) -> Option<Vec<Vec<Work>>> {
+    let of = |issue: &Issue| issue.segments.iter().map(|s| Work::of(problem, costs, base, s)).collect();
+    let takes = costs.machine().backend == BackendKind::Cuda && !base.is_confined();
+    takes.then(|| base.frames.iter().map(of).collect())
+}
+
+/// The decisions with some streams for each stream that there is; `None` if no more than that one is used.
+fn on_lanes(base: &Decisions, work: &[Vec<Work>], way: Auxiliary) -> Option<Decisions> {
     let lanes = usize::from(way.lanes).min(MOST_STREAMS / base.streams.len().max(1)).max(1);
     let wait = u64::from(way.wait);
     let mut streams = base.streams.clone();
@@ -83,12 +85,11 @@ fn on_lanes(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions, way: Aux
             StreamId(streams.len() as u16 - 1)
         }),
     };
-    let frames = base.frames.iter().map(|issue| {
+    let frames = base.frames.iter().zip(work).map(|(issue, work)| {
         let mut parts: Vec<Vec<SegmentId>> = Vec::with_capacity(issue.segments.len());
         let mut segments: Vec<Segment> = Vec::new();
-        for segment in &issue.segments {
+        for (segment, work) in issue.segments.iter().zip(work) {
             let first = segments.len() as u32;
-            let work = Work::of(problem, costs, base, segment);
             segments.extend(work.segments(lanes, wait).into_iter().map(|(lane, steps)| Segment {
                 tenant: segment.tenant,
                 stream: stream_of(segment.stream, lane),
@@ -107,11 +108,11 @@ fn on_lanes(problem: &Problem<'_>, costs: &Costs<'_>, base: &Decisions, way: Aux
         }
     });
     let frames = frames.collect();
-    Decisions {
+    (streams.len() > base.streams.len()).then(|| Decisions {
         cuts: base.cuts.clone(),
         streams,
         frames,
-    }
+    })
 }
 
 /// An operator's steps in a segment.
@@ -198,24 +199,18 @@ impl Work {
     fn segments(&self, lanes: usize, wait: u64) -> Vec<(usize, Vec<Step>)> {
         let order = self.order();
         let lane_of = self.lanes(&order, lanes, wait);
-        // What a task reads of other lanes.
-        let across: Vec<Vec<usize>> = (0..self.tasks.len())
-            .map(|task| {
-                self.tasks[task]
-                    .needs
-                    .iter()
-                    .copied()
-                    .filter(|&n| lane_of[n] != lane_of[task])
-                    .collect()
-            })
-            .collect();
-        let mut awaited = vec![false; self.tasks.len()];
-        across.iter().flatten().for_each(|&n| awaited[n] = true);
+        // Which tasks wait for another lane, and which are waited for.
+        let (mut waits, mut awaited) = (vec![false; self.tasks.len()], vec![false; self.tasks.len()]);
+        for (task, own) in self.tasks.iter().enumerate() {
+            for &need in own.needs.iter().filter(|&&n| lane_of[n] != lane_of[task]) {
+                (waits[task], awaited[need]) = (true, true);
+            }
+        }
         let mut segments: Vec<(usize, Vec<Step>)> = Vec::new();
         let mut open: Vec<Option<usize>> = vec![None; lanes];
         for &task in &order {
             let lane = lane_of[task];
-            if !across[task].is_empty() {
+            if waits[task] {
                 open[lane] = None;
             }
             let at = *open[lane].get_or_insert_with(|| {

@@ -104,15 +104,10 @@ impl Ranked {
         })
     }
 
-    /// Whether streams have units of their own.
-    fn is_apart(&self) -> bool {
-        self.decisions.streams.iter().any(|s| s.units > 0)
-    }
-
     /// Its score in the order of the ranking: streams apart, and operators of one tenant side by side, come before others where they are
     /// predicted to be shorter by more than what their predictions are off by.
     fn weighed(&self) -> Score {
-        let doubt = match (self.is_apart(), auxiliary::has_auxiliary(&self.decisions)) {
+        let doubt = match (self.decisions.is_confined(), auxiliary::has_auxiliary(&self.decisions)) {
             (true, _) => self.score.time / 100 * APART_DOUBT,
             (false, true) => self.score.time / 100 * AUXILIARY_DOUBT,
             (false, false) => 0,
@@ -214,7 +209,11 @@ fn helped(problem: &Problem<'_>, costs: &Costs<'_>, wanted: Searcher, ranking: &
         .iter()
         .filter(|r| r.searcher == Searcher::Streams)
         .map(|r| (Searcher::Auxiliary, r));
-    let best = ranking.iter().filter(|r| !r.is_apart()).take(most).map(|r| (wanted, r));
+    let best = ranking
+        .iter()
+        .filter(|r| !r.decisions.is_confined())
+        .take(most)
+        .map(|r| (wanted, r));
     let mut found = Vec::new();
     for (searcher, base) in free.chain(best) {
         for (way, decisions) in auxiliary::auxiliary(problem, costs, &base.decisions) {
