@@ -193,6 +193,27 @@ fn a_ceil_mode_window_that_starts_in_the_end_padding_is_dropped() {
 }
 
 #[test]
+fn a_ceil_mode_window_over_more_than_the_input_has_the_taps_that_lie_inside() {
+    let of = |kernel: i64, stride: i64, dilation: i64, ceil: i64| {
+        let attributes = vec![
+            ints("kernel_shape", &[kernel]),
+            ints("strides", &[stride]),
+            ints("dilations", &[dilation]),
+            ints("pads", &[1, 0]),
+            int("ceil_mode", ceil),
+        ];
+        model(19, &[1, 1, 7], vec![node("AveragePool", &["x"], &["y"], attributes)], vec![])
+    };
+    // The mean of a picture as transformers writes that of EfficientNet: 2560 x 2560 taps in steps of 2560.
+    let whole = imported(&of(2560, 2560, 1, 1));
+    assert_eq!((output_dims(&whole), window(&whole).kernel[0]), (vec![1, 1, 1], 8));
+    assert_eq!(window(&imported(&of(4, 9, 3, 1))).kernel[0], 3);
+    // No position begins inside: there is no output.
+    assert!(refused(&of(20, 4, 1, 1)).contains("larger than the padded input"));
+    assert!(refused(&of(2560, 2560, 1, 0)).contains("larger than the padded input"));
+}
+
+#[test]
 fn output_shape_of_a_transposed_convolution_fixes_the_pads() {
     let transposed = |auto| {
         imported(&model(

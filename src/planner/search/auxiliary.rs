@@ -15,7 +15,7 @@ use crate::planner::simulate::Costs;
 use std::collections::BTreeMap;
 
 /// Streams of a tenant, its own among them.
-const LANES: [u8; 3] = [2, 3, 4];
+const LANES: [u8; 4] = [2, 3, 4, 6];
 /// What a wait for another stream is taken to cost beside the launches' own times, in nanoseconds.
 const WAITS: [u16; 3] = [500, 1_500, 4_000];
 /// Streams that a plan may have.

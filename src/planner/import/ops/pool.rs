@@ -17,6 +17,9 @@ fn read(node: &OnnxNode<'_>) -> Fallible<(Window, Shape)> {
     let (mut window, auto) = window::read(node, x.rank(), None)?;
     let ceil = node.flag("ceil_mode", false)?;
     window::set_same_pads(&mut window, auto, x);
+    if ceil {
+        window::cut_to_input(&mut window, x);
+    }
     let mut dims = vec![i64::from(x.dim(0)), i64::from(x.dim(1))];
     for a in 0..x.rank() - 2 {
         dims.push(window::output_extent(&window, a, x.dim(a + 2), ceil)?.into());

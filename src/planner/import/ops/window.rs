@@ -91,6 +91,19 @@ pub(super) fn set_same_pads(window: &mut Window, auto: AutoPad, input: Shape) {
     }
 }
 
+/// Leaves out the taps of a pool's window that lie behind the padded input in all of its positions, if `ceil_mode` gives it one: exporters write
+/// windows of thousands of taps for the mean of a whole picture.
+pub(super) fn cut_to_input(window: &mut Window, input: Shape) {
+    for a in 0..usize::from(window.axes) {
+        let padded = u64::from(input.dim(a + 2)) + u64::from(window.pad_begin[a]) + u64::from(window.pad_end[a]);
+        let behind = u64::from(window.reach(a).unwrap_or(1)).saturating_sub(padded);
+        if padded > 0 && behind > 0 && behind < u64::from(window.stride[a]) {
+            // Fewer than there were, so that they fit the same type.
+            window.kernel[a] = ((padded - 1) / u64::from(window.dilation[a]) + 1) as u32;
+        }
+    }
+}
+
 /// The smaller and the larger half of a pad.
 pub(super) fn halves(total: u64) -> (u32, u32) {
     ((total / 2) as u32, (total - total / 2) as u32)
