@@ -7,13 +7,11 @@ use super::schedule::{Decisions, Problem, ScheduleError};
 use super::scheduled::{self, Scheduled};
 use super::search::{self, Effort, Idea, Workshop};
 use super::simulate::Machine;
-use super::simulate::paces::Paces;
-use super::{CompileOptions, Compiled, PlannerError, Searcher};
+use super::{CompileOptions, Compiled, PlannerError, Searcher, tactics};
 use crate::backend::cuda::sources;
 use crate::board::{BackendKind, BoardRecord};
 use crate::ids::TenantId;
-use crate::plan::format::{Basis, Buffer, Digest, Operator, Plan, Prediction, Section, Space, Tactic, WeightFile};
-use crate::plan::tactic::{self, Target};
+use crate::plan::format::{Basis, Buffer, Digest, Operator, Plan, Prediction, Section, Space, WeightFile};
 use crate::plan::weights::WeightFileBuilder;
 use std::sync::Arc;
 
@@ -30,17 +28,6 @@ fn space(room: Room) -> Space {
 /// Digest of the kernels that a board's plans are made for; none on the CPU backend, whose kernels are the program itself.
 pub(super) fn kernels(board: &BoardRecord) -> Option<Digest> {
     (board.backend == BackendKind::Cuda).then(sources::digest)
-}
-
-/// The tactic of an operator: the fastest that the board's table knows, else the fastest by pace, else the first of the menu.
-fn best(plan: &Plan, operator: &Operator, board: &BoardRecord, options: &CompileOptions) -> Option<Tactic> {
-    let mut menu = tactic::menu_on(plan, operator, board);
-    if options.generic_kernels {
-        return menu.pop();
-    }
-    let measured = options.times.as_ref().and_then(|t| t.fastest(plan, operator, &menu));
-    let paced = || Paces::guide(board)?.fastest(operator, board, &menu);
-    measured.map(|(tactic, _)| tactic).or_else(paced).or_else(|| menu.first().copied())
 }
 
 /// Weight files as the plan records them, their sections, and their contents.
@@ -110,14 +97,7 @@ pub(super) fn emit(
             frames: Vec::new(),
         },
     };
-    let target = Target::of(board);
-    for index in 0..plan.operators.len() {
-        // The menu depends on the class.
-        plan.operators[index].class = tactic::arithmetic_class(&plan, &plan.operators[index], target);
-        if let Some(best) = best(&plan, &plan.operators[index], board, options) {
-            plan.operators[index].tactic = best;
-        }
-    }
+    tactics::choose(&mut plan, board, options);
     let effort = Effort {
         seed: options.seed,
         budget: options.budget,

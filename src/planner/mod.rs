@@ -38,6 +38,7 @@ pub mod search;
 pub mod simulate;
 mod single_floats;
 mod strided;
+mod tactics;
 pub mod tasks;
 #[cfg(test)]
 mod tests;
