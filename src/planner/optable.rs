@@ -251,12 +251,36 @@ impl OpTable {
         Some(self.time(&self.key(plan, operator, operator.tactic))?.median)
     }
 
+    /// The measured times of an operator under some tactics, in their order. What is the same for all of them is digested once.
+    pub fn under(&self, plan: &Plan, operator: &Operator, menu: &[Tactic]) -> Vec<Option<Nanos>> {
+        let (digest, cut) = (short(operator_digest(plan, operator)), cut(operator));
+        let mut sources: Vec<(Kernel, String)> = Vec::new();
+        let mut time = |tactic: Tactic| {
+            let known = sources.iter().find(|(kernel, _)| *kernel == tactic.kernel);
+            let current = match known {
+                Some((_, current)) => current.clone(),
+                None => {
+                    let current = short(tactic_sources(tactic.kernel, &self.provenance));
+                    sources.push((tactic.kernel, current.clone()));
+                    current
+                }
+            };
+            let key = Key {
+                operator: digest.clone(),
+                tactic: told(tactic) + &cut,
+                sources: current,
+            };
+            Some(self.time(&key)?.median)
+        };
+        menu.iter().map(|&tactic| time(tactic)).collect()
+    }
+
     /// Of some tactics of an operator, the fastest measured one; the first of equals. `None` if none is measured.
     pub fn fastest(&self, plan: &Plan, operator: &Operator, menu: &[Tactic]) -> Option<(Tactic, Nanos)> {
-        let timed = menu
-            .iter()
-            .filter_map(|&t| Some((t, self.time(&self.key(plan, operator, t))?.median)));
-        timed.min_by_key(|(_, time)| *time)
+        let timed = menu.iter().zip(self.under(plan, operator, menu));
+        timed
+            .filter_map(|(&tactic, time)| Some((tactic, time?)))
+            .min_by_key(|(_, time)| *time)
     }
 
     /// The table as text.

@@ -47,24 +47,25 @@ fn fastest(plan: &Plan, operator: &Operator, board: &BoardRecord, options: &Comp
 /// An operator's own tactic, the fastest, and those of its menu that are hardly slower: measured ones beside a measured one, by
 /// paces beside a pace.
 fn serving(plan: &Plan, operator: &Operator, board: &BoardRecord, options: &CompileOptions) -> Vec<Tactic> {
-    let with = |tactic| Operator {
-        tactic,
-        ..operator.clone()
+    let mut menu = tactic::menu_on(plan, operator, board);
+    menu.retain(|&t| t != operator.tactic);
+    menu.insert(0, operator.tactic);
+    let measured = options.times.as_ref().map(|t| t.under(plan, operator, &menu));
+    let paced = |tactic| {
+        let operator = Operator {
+            tactic,
+            ..operator.clone()
+        };
+        Paces::guide(board)?.own(tactic, &Loads::of(&operator, board))
     };
-    let measured = |tactic| Some(options.times.as_ref()?.of(plan, &with(tactic))?.0 as f64);
-    let paced = |tactic| Paces::guide(board)?.own(tactic, &Loads::of(&with(tactic), board));
-    let time: &dyn Fn(Tactic) -> Option<f64> = match measured(operator.tactic) {
-        Some(_) => &measured,
-        None => &paced,
+    let times: Vec<Option<f64>> = match measured {
+        Some(times) if times[0].is_some() => times.into_iter().map(|t| t.map(|t| t.0 as f64)).collect(),
+        _ => menu.iter().map(|&t| paced(t)).collect(),
     };
-    let mut serving = vec![operator.tactic];
-    if let Some(own) = time(operator.tactic) {
-        let (percent, nanos) = HARDLY;
-        let most = own + (own * percent / 100.0).min(nanos);
-        let others = tactic::menu_on(plan, operator, board).into_iter().filter(|&t| t != operator.tactic);
-        serving.extend(others.filter(|&t| time(t).is_some_and(|time| time <= most)));
-    }
-    serving
+    let (percent, nanos) = HARDLY;
+    let most = times[0].map_or(0.0, |own| own + (own * percent / 100.0).min(nanos));
+    let serves = |(place, time): (usize, Option<f64>)| (place == 0 || time.is_some_and(|t| t <= most)).then(|| menu[place]);
+    times.into_iter().enumerate().filter_map(serves).collect()
 }
 
 /// For each list one of its tactics, so that there are few different ones: that which stands in most lists is taken for all of them, then the
