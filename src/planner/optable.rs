@@ -206,11 +206,27 @@ impl OpTable {
 
     /// What the time of an operator of a plan under a tactic is known by.
     pub fn key(&self, plan: &Plan, operator: &Operator, tactic: Tactic) -> Key {
-        Key {
-            operator: short(operator_digest(plan, operator)),
-            tactic: told(tactic) + &cut(operator),
-            sources: short(tactic_sources(tactic.kernel, &self.provenance)),
-        }
+        self.keys(plan, operator, &[tactic]).swap_remove(0)
+    }
+
+    /// The same under some tactics, in their order. What several of them have in common is digested once.
+    fn keys(&self, plan: &Plan, operator: &Operator, menu: &[Tactic]) -> Vec<Key> {
+        let (digest, cut) = (short(operator_digest(plan, operator)), cut(operator));
+        let mut sources: Vec<(Kernel, String)> = Vec::new();
+        let mut sources_of = |kernel: Kernel| {
+            if let Some((_, known)) = sources.iter().find(|(k, _)| *k == kernel) {
+                return known.clone();
+            }
+            let digest = short(tactic_sources(kernel, &self.provenance));
+            sources.push((kernel, digest.clone()));
+            digest
+        };
+        let key = |&tactic: &Tactic| Key {
+            operator: digest.clone(),
+            tactic: told(tactic) + &cut,
+            sources: sources_of(tactic.kernel),
+        };
+        menu.iter().map(key).collect()
     }
 
     /// A measured time.
@@ -251,28 +267,10 @@ impl OpTable {
         Some(self.time(&self.key(plan, operator, operator.tactic))?.median)
     }
 
-    /// The measured times of an operator under some tactics, in their order. What is the same for all of them is digested once.
+    /// The measured times of an operator under some tactics, in their order.
     pub fn under(&self, plan: &Plan, operator: &Operator, menu: &[Tactic]) -> Vec<Option<Nanos>> {
-        let (digest, cut) = (short(operator_digest(plan, operator)), cut(operator));
-        let mut sources: Vec<(Kernel, String)> = Vec::new();
-        let mut time = |tactic: Tactic| {
-            let known = sources.iter().find(|(kernel, _)| *kernel == tactic.kernel);
-            let current = match known {
-                Some((_, current)) => current.clone(),
-                None => {
-                    let current = short(tactic_sources(tactic.kernel, &self.provenance));
-                    sources.push((tactic.kernel, current.clone()));
-                    current
-                }
-            };
-            let key = Key {
-                operator: digest.clone(),
-                tactic: told(tactic) + &cut,
-                sources: current,
-            };
-            Some(self.time(&key)?.median)
-        };
-        menu.iter().map(|&tactic| time(tactic)).collect()
+        let keys = self.keys(plan, operator, menu);
+        keys.iter().map(|key| Some(self.time(key)?.median)).collect()
     }
 
     /// Of some tactics of an operator, the fastest measured one; the first of equals. `None` if none is measured.
