@@ -51,10 +51,18 @@ __device__ __forceinline__ Place place_of(const ConvWgmmaParams& p, u32 pixel, u
     return {batch, line - batch * p.rows, pixel - line * p.columns, channel};
 }
 
-// Offset of a pixel in the output or the joined tensor, in pairs of channels.
-__device__ __forceinline__ u32 pairs_before(const ConvWgmmaParams& p, const ChannelsLast& tensor, u32 pixel) {
-    if (p.epilogue.flags & EPILOGUE_FLAT) return pixel * static_cast<u32>(tensor.pixel / PAIR);
-    return row_pairs(tensor, place_of(p, pixel, 0));
+// Offsets of a pixel in the output and the joined tensor, in pairs of channels.
+struct Offsets {
+    u32 output, joined;
+};
+
+__device__ __forceinline__ Offsets offsets_of(const ConvWgmmaParams& p, u32 pixel) {
+    const Epilogue& e = p.epilogue;
+    if (e.flags & EPILOGUE_FLAT) {
+        return {pixel * static_cast<u32>(e.output.pixel / PAIR), pixel * static_cast<u32>(e.joined.pixel / PAIR)};
+    }
+    const Place place = place_of(p, pixel, 0);
+    return {row_pairs(e.output, place), row_pairs(e.joined, place)};
 }
 
 // In a cluster every block finishes a part of the tile's rows, `part` of them, a multiple of a warp's. Its `share` holds what
@@ -152,35 +160,44 @@ __device__ __forceinline__ void load_ahead_of(GroupAhead& ahead, const ConvWgmma
                                               u32 base) {
     const TileGroup g = OwnGroup<S>(rank, part, piece, i, base).group;
     if (i >= part * (S::PIECE / GROUP) || !is_live(p, t, g)) return;
-    const u32 pixel = t.pixel + g.row;
-    load_group_ahead(ahead, p.epilogue, pairs_before(p, p.epilogue.output, pixel), pairs_before(p, p.epilogue.joined, pixel), t.channel + g.column);
+    const Offsets offsets = offsets_of(p, t.pixel + g.row);
+    load_group_ahead(ahead, p.epilogue, offsets.output, offsets.joined, t.channel + g.column);
 }
 
 // Adds the chains of this block's part of the rows and stores them the plain way, one piece of the channels after another as they
-// come. What the first group needs besides its sums is there; what the next one needs is on its way while one is added.
-template <class S, u32 SPLITS, u32 TURN = 0>
-__device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 base, u32 parity, bool last, GroupAhead& ahead) {
-    // Rows of the part, and groups of a thread in a piece.
-    constexpr u32 PART = S::TILE_M / SPLITS, ALL = PART * (S::PIECE / GROUP), TURNS = (ALL + S::WORKERS - 1) / S::WORKERS;
-    constexpr u32 PIECE = TURN / TURNS, NEXT = TURN + 1;
-    const u32 i = threadIdx.x + TURN % TURNS * S::WORKERS;
-    GroupAhead next;
-    if constexpr (NEXT < S::PIECES * TURNS) {
-        load_ahead_of<S>(next, p, t, rank, PART, NEXT / TURNS, threadIdx.x + NEXT % TURNS * S::WORKERS, base);
-    }
-    if constexpr (TURN % TURNS == 0) {
-        barrier_wait(base + S::SUMS + PIECE * 8, parity);
+// come. What the first group needs besides its sums is there; what the next one needs is on its way while one is added. A loop, so
+// that only the first group waits for its instructions.
+template <class S>
+__device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, u32 rank, u32 part, u32 base, u32 parity, bool last,
+                                       GroupAhead& ahead) {
+    const u32 all = part * (S::PIECE / GROUP), step = part * (S::PIECE * 4);
+    u32 piece = 0, before = 0;  // groups of the piece in the turns before
+#pragma unroll 1
+    while (piece < S::PIECES) {
+        const bool ends = before + S::WORKERS >= all;
+        const u32 next_piece = ends ? piece + 1 : piece, next_before = ends ? 0 : before + S::WORKERS, i = before + threadIdx.x;
+        GroupAhead next;
+        if (next_piece < S::PIECES) load_ahead_of<S>(next, p, t, rank, part, next_piece, next_before + threadIdx.x, base);
+        if (before == 0) {
+            barrier_wait(base + S::SUMS + piece * 8, parity);
+            __syncwarp();
+            if (piece + 1 == S::PIECES && last) cluster_arrive_relaxed();  // whose sums have come may end
+        }
+        const OwnGroup<S> own(rank, part, piece, i, base);
+        if (i < all && is_live(p, t, own.group)) {
+            float values[GROUP];
+            if (p.splits == 2) {
+                add_chains<2>(values, own.sums, step, own.turned);
+            } else {
+                add_chains<4>(values, own.sums, step, own.turned);
+            }
+            store_plain_group(p.epilogue, values, ahead, p.channels - t.channel - own.group.column);
+        }
         __syncwarp();
-        if (PIECE + 1 == S::PIECES && last) cluster_arrive_relaxed();  // whose sums have come may end
+        ahead = next;
+        piece = next_piece;
+        before = next_before;
     }
-    const OwnGroup<S> own(rank, PART, PIECE, i, base);
-    if (i < ALL && is_live(p, t, own.group)) {
-        float values[GROUP];
-        add_chains<SPLITS>(values, own.sums, PART * (S::PIECE * 4), own.turned);
-        store_plain_group(p.epilogue, values, ahead, p.channels - t.channel - own.group.column);
-    }
-    __syncwarp();
-    if constexpr (NEXT < S::PIECES * TURNS) gather<S, SPLITS, NEXT>(p, t, rank, base, parity, last, next);
 }
 
 // The same the general way, when all pieces have come. What finishes a group is long and stands here once.
@@ -210,9 +227,9 @@ __device__ __forceinline__ void gather_any(const ConvWgmmaParams& p, const Tile&
 
 // Where the rows of a warp lie.
 __device__ __forceinline__ WarpRows warp_rows(const ConvWgmmaParams& p, const Tile& t, u32 first_row, u32 lane) {
-    const u32 pixel = t.pixel + first_row + lane % WARP_ROWS;
+    const Offsets offsets = offsets_of(p, t.pixel + first_row + lane % WARP_ROWS);
     const u32 live = t.pixels > first_row ? t.pixels - first_row : 0;
-    return {pairs_before(p, p.epilogue.output, pixel), pairs_before(p, p.epilogue.joined, pixel), live};
+    return {offsets.output, offsets.joined, live};
 }
 
 // Stores the sums of a warp, the general way.
@@ -290,14 +307,7 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         u32 ahead = 0;
         if (lane == 0 && !pixels && first < p.tiles) ahead = load_ahead<S>(weights, blocks.count(), base);
         wait_for_predecessors();
-        for (u32 i = first; i < p.tiles; i += step, ahead = 0) {
-            if (i != first) {
-                t = tile_at<S>(p, i);
-                blocks = own_blocks<CHAINS>(p, t, rank);
-                walk = walk_from<S>(p, t, blocks.begin);
-                weights = weight_runs<S>(p, t, blocks.begin);
-                if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();  // the sums before have left the stages
-            }
+        for (u32 i = first; i < p.tiles;) {
             constexpr bool ALONE = S::LOADERS == 1;
             if (lane == 0 && !pixels) {
                 load<S, ALONE ? Loads::BOTH : Loads::WEIGHTS>(p, walk, weights, blocks.count(), ahead, base, ring);
@@ -309,13 +319,19 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 if (i == first) cluster_wait();
                 cluster_arrive_relaxed();
             }
+            i += step;
+            if (i >= p.tiles) break;
+            // Behind what a block's first tile needs, whose instructions then lie together.
+            ahead = 0;
+            t = tile_at<S>(p, i);
+            blocks = own_blocks<CHAINS>(p, t, rank);
+            walk = walk_from<S>(p, t, blocks.begin);
+            weights = weight_runs<S>(p, t, blocks.begin);
+            if constexpr (CHAINS == Chains::CLUSTER) cluster_wait();  // the sums before have left the stages
         }
     } else {
         const u32 first_row = warp * WARP_ROWS, group = warp / (WARPGROUP / WARP);
         const u32 strip = base + S::STRIPS + warp * STRIP_BYTES, part = S::TILE_M / peers;
-        wait_for_predecessors();  // what is joined may be theirs, and the output's place may still be read
-        // Not before: launches further behind would take places on the SMs, and the next one's blocks lie unevenly.
-        release_successors();
         u32 turn = 0;
         for (u32 i = first; i < p.tiles; i += step) {
             const Tile t = tile_at<S>(p, i);
@@ -325,16 +341,23 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
             GroupAhead group_ahead;
             StripAhead<(S::TILE_N < STRIP ? S::TILE_N : STRIP)> strip_ahead;
             WarpRows rows = {};
-            if constexpr (PLAIN && CHAINS == Chains::CLUSTER) {
-                load_ahead_of<S>(group_ahead, p, t, rank, part, 0, threadIdx.x, base);
-            } else if constexpr (PLAIN && EARLY) {
+            if constexpr (PLAIN && EARLY && CHAINS != Chains::CLUSTER) {
                 rows = warp_rows(p, t, first_row, lane);
                 load_biases(strip_ahead.bias, p.epilogue, t.channel, p.channels, lane);
-                if (is_join(p.epilogue)) load_joined(strip_ahead, p.epilogue, rows, t.channel, p.channels, lane);
             }
             if constexpr (PLAIN && !EARLY && CHAINS != Chains::CLUSTER) touch_biases<S>(p, t, lane);
             const Blocks live = blocks_of(p, t);
             const u32 own = CHAINS == Chains::ONE ? live.count() : chain_blocks(p, live, rank).count();
+            if (i == first) {
+                wait_for_predecessors();  // what is joined may be theirs, and the output's place may still be read
+                // Not before: launches further behind would take places on the SMs, and the next one's blocks lie unevenly.
+                release_successors();
+            }
+            if constexpr (PLAIN && CHAINS == Chains::CLUSTER) {
+                load_ahead_of<S>(group_ahead, p, t, rank, part, 0, threadIdx.x, base);
+            } else if constexpr (PLAIN && EARLY) {
+                if (is_join(p.epilogue)) load_joined(strip_ahead, p.epilogue, rows, t.channel, p.channels, lane);
+            }
             multiply<S>(sums, own, base, group, lane, ring);
             if constexpr (CHAINS == Chains::IN_TURN) {
 #pragma unroll 1
@@ -354,12 +377,10 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                 give<S>(sums, first_row, rank, part, base, lane);
                 workers_meet<S::WORKERS>();  // the own sums are there
                 const bool last = i + step >= p.tiles;
-                if constexpr (!PLAIN) {
-                    gather_any<S>(p, t, rank, part, base, turn, last);
-                } else if (p.splits == 2) {
-                    gather<S, 2>(p, t, rank, base, turn, last, group_ahead);
+                if constexpr (PLAIN) {
+                    gather<S>(p, t, rank, part, base, turn, last, group_ahead);
                 } else {
-                    gather<S, 4>(p, t, rank, base, turn, last, group_ahead);
+                    gather_any<S>(p, t, rank, part, base, turn, last);
                 }
                 turn ^= 1;
                 if (!last) cluster_arrive();

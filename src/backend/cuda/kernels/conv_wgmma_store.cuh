@@ -240,17 +240,23 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, StripAhead<WI
             }
         }
     };
-    if (!is_clip(e)) {
+    // What is usual stands first: compilers lay branches out in this order, and a launch waits for each jump to instructions that are
+    // not near.
+    const bool clip = is_clip(e), joins = is_join(e);
+    u32 bounded = clip & (joins | (e.flags & EPILOGUE_WIDE_STORE) != 0);
+    asm("" : "+r"(bounded));  // one branch
+    if (bounded) {
+        if (!EARLY && joins) load_joined(ahead, e, rows, channel, channels, lane);
+#pragma unroll
+        for (u32 i = 0; i < Turns::TURNS; ++i) {
+            uint4 bits = piece(i);
+            if (joins) bits = join(bits, ahead.joined[i], e);
+            put(i, bits);
+        }
+    } else if (!clip) {
         with_unusual(e, turns, [&] { with_usual(e, turns); });
-    } else if (is_join(e)) {
-        if constexpr (!EARLY) load_joined(ahead, e, rows, channel, channels, lane);
-#pragma unroll
-        for (u32 i = 0; i < Turns::TURNS; ++i) put(i, join(piece(i), ahead.joined[i], e));
-    } else if (!(e.flags & EPILOGUE_WIDE_STORE)) {
-        strip_to_pairs<WIDTH>(e, rows, strip, channel, channels, lane);
     } else {
-#pragma unroll
-        for (u32 i = 0; i < Turns::TURNS; ++i) put(i, piece(i));
+        strip_to_pairs<WIDTH>(e, rows, strip, channel, channels, lane);
     }
 }
 
@@ -296,8 +302,16 @@ __device__ __forceinline__ void store_plain_group(const Epilogue& e, const float
         words[i] = bounds.halves(__fadd_rn(sums[2 * i], ahead.bias[2 * i]), __fadd_rn(sums[2 * i + 1], ahead.bias[2 * i + 1]));
     }
     uint4 bits = make_uint4(words[0], words[1], words[2], words[3]);
+    const bool joins = is_join(e);
+    u32 usual = is_clip(e) & (e.flags & EPILOGUE_WIDE_STORE) != 0;
+    asm("" : "+r"(usual));  // one branch, and what is usual first
+    if (usual) {
+        if (joins) bits = join(bits, ahead.joined, e);
+        *reinterpret_cast<uint4*>(ahead.output) = bits;
+        return;
+    }
     if (!is_clip(e)) bits = apply_to_group(bits, e);
-    if (is_join(e)) bits = join(bits, ahead.joined, e);
+    if (joins) bits = join(bits, ahead.joined, e);
     if (e.flags & EPILOGUE_WIDE_STORE) {
         *reinterpret_cast<uint4*>(ahead.output) = bits;
         return;

@@ -137,22 +137,32 @@ __device__ __forceinline__ void load_bias(float (&values)[GROUP], const Epilogue
 // So the choice stands before what is done with all values. Without a default that calls it, the compiler would spill.
 template <class Use>
 __device__ __forceinline__ void with_usual(const Epilogue& e, const Use& use) {
+    u32 silu = e.function == EPILOGUE_SILU;
+    asm("" : "+r"(silu));  // what most networks have stands first
+    if (silu) {
+        use([](float x) { return brief_silu(x); });
+        return;
+    }
     switch (e.function) {
         case EPILOGUE_LEAKY_RELU: use([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
         case EPILOGUE_HARD_SWISH: use([](float x) { return hard_swish(x); }); break;
-        case EPILOGUE_GELU: use([](float x) { return brief_gelu(x); }); break;
-        default: use([](float x) { return brief_silu(x); });
+        default: use([](float x) { return brief_gelu(x); });
     }
 }
 
 // The same of those that are not usual; without one, calls `other`.
 template <class Use, class Other>
 __device__ __forceinline__ void with_unusual(const Epilogue& e, const Use& use, const Other& other) {
+    u32 usual = e.function < EPILOGUE_SIGMOID || e.function > EPILOGUE_GELU_TANH;
+    asm("" : "+r"(usual));
+    if (usual) {
+        other();
+        return;
+    }
     switch (e.function) {
         case EPILOGUE_SIGMOID: use([](float x) { return brief_sigmoid(x); }); break;
         case EPILOGUE_TANH: use([](float x) { return brief_tangent(x); }); break;
-        case EPILOGUE_GELU_TANH: use([](float x) { return brief_gelu_tanh(x); }); break;
-        default: other();
+        default: use([](float x) { return brief_gelu_tanh(x); });
     }
 }
 
@@ -176,6 +186,46 @@ __device__ __forceinline__ void each(float (&values)[N][GROUP], const F& f) {
     }
 }
 
+// Finishes N whole groups behind no function but bounds, all of whose accesses are wide: the way of most launches, short and in one
+// piece, as a launch whose instructions are not near waits for them line by line, and longer for each jump.
+template <u32 N, class Places, class Address>
+__device__ __forceinline__ void finish_wide(float (&values)[N][GROUP], const float (&bias)[GROUP], const Epilogue& e, const Places& places,
+                                            const Address& address) {
+    const bool joins = e.flags & EPILOGUE_JOINS;
+    uint4 joined[N];
+    if (joins) {
+#pragma unroll
+        for (u32 g = 0; g < N; ++g) {
+            if (places.live(g)) joined[g] = *reinterpret_cast<const uint4*>(address(e.joined, g));
+        }
+    }
+#pragma unroll
+    for (u32 g = 0; g < N; ++g) {
+#pragma unroll
+        for (u32 i = 0; i < GROUP; ++i) values[g][i] = __fadd_rn(values[g][i], bias[i]);
+    }
+    // Bounds commute with rounding, so whether the sum is rounded before them does not matter.
+    if (e.function == EPILOGUE_RELU) each(values, [](float x) { return greater(0.0f, x); });
+    if (e.function == EPILOGUE_CLIP) each(values, [&](float x) { return clip(x, e.first, e.second); });
+    if (joins) {
+        const bool relu = e.flags & EPILOGUE_JOINS_RELU;
+#pragma unroll
+        for (u32 g = 0; g < N; ++g) {
+            const u32 words[4] = {joined[g].x, joined[g].y, joined[g].z, joined[g].w};
+#pragma unroll
+            for (u32 i = 0; i < GROUP; ++i) {
+                const float other = i % 2 == 0 ? low_half(words[i / 2]) : high_half(words[i / 2]);
+                const float sum = __fadd_rn(rounded_to_half(values[g][i]), other);
+                values[g][i] = relu ? greater(0.0f, sum) : sum;
+            }
+        }
+    }
+#pragma unroll
+    for (u32 g = 0; g < N; ++g) {
+        if (places.live(g)) store_group(values[g], address(e.output, g), true, GROUP);
+    }
+}
+
 // Finishes the `count` (1 to 8) first channels of N groups: values are sums of products, in f32. Group `g` lies at
 // `places.at(g)`; where the flag EPILOGUE_FLAT says that pixels follow each other, at pixel `places.flat(g)` of them all, if
 // the places know it (`FLAT`).
@@ -189,6 +239,14 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
         return group_address(tensor, places.at(g));
     };
     const bool joins = e.flags & EPILOGUE_JOINS;
+    constexpr u32 WAYS = EPILOGUE_WIDE_STORE | EPILOGUE_WIDENED | (Places::FLAT ? EPILOGUE_FLAT : 0);
+    const bool bounds = e.function == EPILOGUE_IDENTITY || e.function == EPILOGUE_RELU || e.function == EPILOGUE_CLIP;
+    u32 wide = bounds & (e.flags & WAYS) == (WAYS & ~EPILOGUE_WIDENED) & (!joins | (e.flags & EPILOGUE_WIDE_JOINED) != 0) & count == GROUP;
+    asm("" : "+r"(wide));  // one branch, and what is usual first
+    if (wide) {
+        finish_wide(values, bias, e, places, address);
+        return;
+    }
     float joined[N][GROUP];
     if (joins) {
 #pragma unroll

@@ -63,9 +63,16 @@ struct Row {
 __device__ __forceinline__ Row row_at(const NormaliseRows& p, u32 row) {
     i64 x = row * p.x_step, y = row * p.y_step;
     if (p.x_step == 0) {
-        u32 at[MAX_RANK];
-        coordinates(p.box, row, at);
-        x = element_of(p.x_strides, at), y = element_of(p.y_strides, at);
+        // As `coordinates` goes through the axes, in a loop: usual launches only jump across it, so it is short.
+        u32 rest = row;
+#pragma unroll 1
+        for (u32 i = 0; i < MAX_RANK; ++i) {
+            const u32 last = MAX_RANK - 1, axis = !p.box.channels_last ? last - i : i == 0 ? 1 : i == last ? 0 : last + 1 - i;
+            const u32 above = divide(rest, p.box.extents[axis]);
+            const i64 at = p.box.start[axis] + rest - above * p.box.extents[axis].divisor;
+            x += at * p.x_strides[axis], y += at * p.y_strides[axis];
+            rest = above;
+        }
     }
     return {reinterpret_cast<const uint4*>(pointer_to<u16>(p.x, x)), reinterpret_cast<uint4*>(reinterpret_cast<u16*>(p.y) + y)};
 }
