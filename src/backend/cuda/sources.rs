@@ -160,6 +160,7 @@ pub const HEADERS: &[Header] = &[
     header!("attention_wgmma.cuh"),
     header!("boxes.cuh"),
     header!("chain.cuh"),
+    header!("choice.cuh"),
     header!("cluster.cuh"),
     header!("conv_grouped_store.cuh"),
     header!("conv_load.cuh"),

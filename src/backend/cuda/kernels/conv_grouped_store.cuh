@@ -37,9 +37,12 @@ __device__ __forceinline__ void store_rows(const Epilogue& e, const float (&sums
             put(i, bits);
         }
     };
-    if (!is_clip(e)) {
-        with_unusual(e, turns, [&] { with_usual(e, turns); });
-    } else if (is_join(e)) {
+    if (asked(is_clip(e) & !is_join(e))) {
+#pragma unroll
+        for (u32 i = 0; i < TURNS; ++i) {
+            if (live(i)) put(i, load(i));
+        }
+    } else if (is_clip(e)) {
         uint4 joined[TURNS];
 #pragma unroll
         for (u32 i = 0; i < TURNS; ++i) {
@@ -50,10 +53,7 @@ __device__ __forceinline__ void store_rows(const Epilogue& e, const float (&sums
             if (live(i)) put(i, join(load(i), joined[i], e));
         }
     } else {
-#pragma unroll
-        for (u32 i = 0; i < TURNS; ++i) {
-            if (live(i)) put(i, load(i));
-        }
+        with_unusual(e, turns, [&] { with_usual(e, turns); });
     }
 }
 

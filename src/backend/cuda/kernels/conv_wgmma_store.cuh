@@ -216,9 +216,9 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, StripAhead<WI
         if (Turns::is_live(rows, channel, channels, i, lane)) *reinterpret_cast<uint4*>(to) = bits;
     };
     // The choice of a function stands before the turns, which would else wait for its branches again and again. Two turns at a time
-    // wait less for each other's instructions.
+    // wait less for each other's instructions, but where there are no more than two, a loop waits less for instructions to come.
     const auto turns = [&](const auto& f) {
-        constexpr u32 ROWS = Turns::TURNS % 2 == 0 ? 2 : 1;
+        constexpr u32 ROWS = Turns::TURNS % 2 == 0 && Turns::TURNS > 2 ? 2 : 1;
 #pragma unroll 1
         for (u32 first = 0; first < Turns::TURNS; first += ROWS) {
             uint4 bits[ROWS];
@@ -240,12 +240,8 @@ __device__ __forceinline__ void strip_to_output(const Epilogue& e, StripAhead<WI
             }
         }
     };
-    // What is usual stands first: compilers lay branches out in this order, and a launch waits for each jump to instructions that are
-    // not near.
     const bool clip = is_clip(e), joins = is_join(e);
-    u32 bounded = clip & (joins | (e.flags & EPILOGUE_WIDE_STORE) != 0);
-    asm("" : "+r"(bounded));  // one branch
-    if (bounded) {
+    if (asked(clip & (joins | (e.flags & EPILOGUE_WIDE_STORE) != 0))) {
         if (!EARLY && joins) load_joined(ahead, e, rows, channel, channels, lane);
 #pragma unroll
         for (u32 i = 0; i < Turns::TURNS; ++i) {
@@ -303,9 +299,7 @@ __device__ __forceinline__ void store_plain_group(const Epilogue& e, const float
     }
     uint4 bits = make_uint4(words[0], words[1], words[2], words[3]);
     const bool joins = is_join(e);
-    u32 usual = is_clip(e) & (e.flags & EPILOGUE_WIDE_STORE) != 0;
-    asm("" : "+r"(usual));  // one branch, and what is usual first
-    if (usual) {
+    if (asked(is_clip(e) & (e.flags & EPILOGUE_WIDE_STORE) != 0)) {
         if (joins) bits = join(bits, ahead.joined, e);
         *reinterpret_cast<uint4*>(ahead.output) = bits;
         return;

@@ -1,4 +1,5 @@
 // Depthwise convolution of f16 as depthwise_strip.cu, with tails of many steps: kernels of their own, as these take registers.
+#include "choice.cuh"
 #include "depthwise_strip.cuh"
 #include "elementwise_halves.cuh"
 
@@ -9,13 +10,11 @@ __device__ __forceinline__ void finish(const DepthwiseStrip& p, const float (&su
 #pragma unroll
         for (u32 i = 0; i < COUNT / 2; ++i) bits[i] = each(p, sums[2 * i], sums[2 * i + 1], f);
     };
-    switch (p.function) {
-        case STRIP_GELU: return all([](float x) { return gelu_of_half(x); });
-        case STRIP_GELU_TANH: return all([](float x) { return gelu_tanh_of_half(x); });
-        case STRIP_LEAKY_RELU: return all([&](float x) { return x < 0.0f ? __fmul_rn(x, p.first) : x; });
-        case STRIP_SIGMOID: return all([](float x) { return sigmoid_of_half(x); });
-        default: return all([](float x) { return silu_of_half(x); });
-    }
+    if (asked(p.function == STRIP_SILU)) return all([](float x) { return silu_of_half(x); });
+    if (asked(p.function == STRIP_GELU)) return all([](float x) { return gelu_of_half(x); });
+    if (asked(p.function == STRIP_GELU_TANH)) return all([](float x) { return gelu_tanh_of_half(x); });
+    if (asked(p.function == STRIP_LEAKY_RELU)) return all([&](float x) { return x < 0.0f ? __fmul_rn(x, p.first) : x; });
+    all([](float x) { return sigmoid_of_half(x); });
 }
 
 DEPTHWISE_STRIP(depthwise_curved_3_1_4, 3, 1, 4, 2, 3)

@@ -2,6 +2,7 @@
 // wait for nothing, and the halves that sums end as under any tail of a strip.
 #pragma once
 
+#include "choice.cuh"
 #include "depthwise_strip.cuh"
 #include "elementwise_halves.cuh"
 
@@ -52,18 +53,24 @@ __device__ __forceinline__ void finish(const DepthwiseStrip& p, const float (&su
 #pragma unroll
         for (u32 i = 0; i < COUNT / 2; ++i) bits[i] = each(p, sums[2 * i], sums[2 * i + 1], f);
     };
-    switch (p.function) {
-        case STRIP_IDENTITY:
+    if (asked(p.function == STRIP_IDENTITY)) {
 #pragma unroll
-            for (u32 i = 0; i < COUNT / 2; ++i) bits[i] = two_rounded(sums[2 * i], sums[2 * i + 1]);
-            break;
-        case STRIP_CLIP: all([&](float x) { return lesser(p.second, greater(p.first, x)); }); break;
-        case STRIP_RELU: all([](float x) { return greater(0.0f, x); }); break;
-        case STRIP_HARD_SWISH: all([](float x) { return hard_swish(x); }); break;
-        case STRIP_LEAKY_RELU: all([&](float x) { return x < 0.0f ? __fmul_rn(x, p.first) : x; }); break;
-        case STRIP_GELU: all([](float x) { return gelu_of_half(x); }); break;
-        case STRIP_GELU_TANH: all([](float x) { return gelu_tanh_of_half(x); }); break;
-        case STRIP_SIGMOID: all([](float x) { return sigmoid_of_half(x); }); break;
-        default: all([](float x) { return silu_of_half(x); }); break;
+        for (u32 i = 0; i < COUNT / 2; ++i) bits[i] = two_rounded(sums[2 * i], sums[2 * i + 1]);
+    } else if (asked(p.function == STRIP_RELU)) {
+        all([](float x) { return greater(0.0f, x); });
+    } else if (asked(p.function == STRIP_CLIP)) {
+        all([&](float x) { return lesser(p.second, greater(p.first, x)); });
+    } else if (asked(p.function == STRIP_HARD_SWISH)) {
+        all([](float x) { return hard_swish(x); });
+    } else if (asked(p.function == STRIP_SILU)) {
+        all([](float x) { return silu_of_half(x); });
+    } else if (asked(p.function == STRIP_GELU)) {
+        all([](float x) { return gelu_of_half(x); });
+    } else if (asked(p.function == STRIP_LEAKY_RELU)) {
+        all([&](float x) { return x < 0.0f ? __fmul_rn(x, p.first) : x; });
+    } else if (asked(p.function == STRIP_GELU_TANH)) {
+        all([](float x) { return gelu_tanh_of_half(x); });
+    } else {
+        all([](float x) { return sigmoid_of_half(x); });
     }
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "activations.cuh"
+#include "choice.cuh"
 #include "halves.cuh"
 #include "tail.cuh"
 
@@ -137,32 +138,28 @@ __device__ __forceinline__ void load_bias(float (&values)[GROUP], const Epilogue
 // So the choice stands before what is done with all values. Without a default that calls it, the compiler would spill.
 template <class Use>
 __device__ __forceinline__ void with_usual(const Epilogue& e, const Use& use) {
-    u32 silu = e.function == EPILOGUE_SILU;
-    asm("" : "+r"(silu));  // what most networks have stands first
-    if (silu) {
+    if (asked(e.function == EPILOGUE_SILU)) {
         use([](float x) { return brief_silu(x); });
-        return;
-    }
-    switch (e.function) {
-        case EPILOGUE_LEAKY_RELU: use([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
-        case EPILOGUE_HARD_SWISH: use([](float x) { return hard_swish(x); }); break;
-        default: use([](float x) { return brief_gelu(x); });
+    } else if (asked(e.function == EPILOGUE_HARD_SWISH)) {
+        use([](float x) { return hard_swish(x); });
+    } else if (asked(e.function == EPILOGUE_LEAKY_RELU)) {
+        use([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; });
+    } else {
+        use([](float x) { return brief_gelu(x); });
     }
 }
 
 // The same of those that are not usual; without one, calls `other`.
 template <class Use, class Other>
 __device__ __forceinline__ void with_unusual(const Epilogue& e, const Use& use, const Other& other) {
-    u32 usual = e.function < EPILOGUE_SIGMOID || e.function > EPILOGUE_GELU_TANH;
-    asm("" : "+r"(usual));
-    if (usual) {
+    if (asked(e.function < EPILOGUE_SIGMOID || e.function > EPILOGUE_GELU_TANH)) {
         other();
-        return;
-    }
-    switch (e.function) {
-        case EPILOGUE_SIGMOID: use([](float x) { return brief_sigmoid(x); }); break;
-        case EPILOGUE_TANH: use([](float x) { return brief_tangent(x); }); break;
-        default: use([](float x) { return brief_gelu_tanh(x); });
+    } else if (asked(e.function == EPILOGUE_SIGMOID)) {
+        use([](float x) { return brief_sigmoid(x); });
+    } else if (asked(e.function == EPILOGUE_TANH)) {
+        use([](float x) { return brief_tangent(x); });
+    } else {
+        use([](float x) { return brief_gelu_tanh(x); });
     }
 }
 
@@ -204,7 +201,7 @@ __device__ __forceinline__ void finish_wide(float (&values)[N][GROUP], const flo
 #pragma unroll
         for (u32 i = 0; i < GROUP; ++i) values[g][i] = __fadd_rn(values[g][i], bias[i]);
     }
-    // Bounds commute with rounding, so whether the sum is rounded before them does not matter.
+    if (e.flags & EPILOGUE_ROUNDED) each(values, [](float x) { return rounded_to_half(x); });
     if (e.function == EPILOGUE_RELU) each(values, [](float x) { return greater(0.0f, x); });
     if (e.function == EPILOGUE_CLIP) each(values, [&](float x) { return clip(x, e.first, e.second); });
     if (joins) {
@@ -241,9 +238,8 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
     const bool joins = e.flags & EPILOGUE_JOINS;
     constexpr u32 WAYS = EPILOGUE_WIDE_STORE | EPILOGUE_WIDENED | (Places::FLAT ? EPILOGUE_FLAT : 0);
     const bool bounds = e.function == EPILOGUE_IDENTITY || e.function == EPILOGUE_RELU || e.function == EPILOGUE_CLIP;
-    u32 wide = bounds & (e.flags & WAYS) == (WAYS & ~EPILOGUE_WIDENED) & (!joins | (e.flags & EPILOGUE_WIDE_JOINED) != 0) & count == GROUP;
-    asm("" : "+r"(wide));  // one branch, and what is usual first
-    if (wide) {
+    const bool wide = bounds & (e.flags & WAYS) == (WAYS & ~EPILOGUE_WIDENED) & (!joins | (e.flags & EPILOGUE_WIDE_JOINED) != 0) & count == GROUP;
+    if (asked(wide)) {
         finish_wide(values, bias, e, places, address);
         return;
     }

@@ -77,11 +77,15 @@ __device__ __forceinline__ void multiply(const Stem& p, u32 channel_block, float
 
 template <u32 N, class Row>
 __device__ __forceinline__ void multiply(const Stem& p, u32 channel_block, float (&sums)[N / 2], u32 weights, const Row& row) {
-    switch (p.kernel_rows * 4 + p.quads) {
-        case 3 * 4 + 1: multiply<N, 3, 1>(p, channel_block, sums, weights, row); break;
-        case 7 * 4 + 2: multiply<N, 7, 2>(p, channel_block, sums, weights, row); break;
-        case 11 * 4 + 3: multiply<N, 11, 3>(p, channel_block, sums, weights, row); break;
-        default: multiply<N, 0, 0>(p, channel_block, sums, weights, row);
+    const u32 window = p.kernel_rows * 4 + p.quads;
+    if (asked(window == 3 * 4 + 1)) {
+        multiply<N, 3, 1>(p, channel_block, sums, weights, row);
+    } else if (asked(window == 7 * 4 + 2)) {
+        multiply<N, 7, 2>(p, channel_block, sums, weights, row);
+    } else if (asked(window == 11 * 4 + 3)) {
+        multiply<N, 11, 3>(p, channel_block, sums, weights, row);
+    } else {
+        multiply<N, 0, 0>(p, channel_block, sums, weights, row);
     }
 }
 
@@ -135,6 +139,10 @@ __device__ __forceinline__ u32 two_halves_of(u32 bits, const F& f) {
     return two_halves(f(low_half(bits)), f(high_half(bits)));
 }
 
+// Functions that are not applied to the sums, and tails of several: of halves that are turned, where all threads take part
+// however few channels there are.
+__device__ __forceinline__ bool is_long(const Epilogue& e) { return e.function >= EPILOGUE_SILU; }
+
 // The same by the tail: of pairs of sums of the thread's lower or upper row, which have a bias each.
 template <u32 N>
 __device__ __forceinline__ void turn(const Epilogue& e, const float (&sums)[N / 2], float low, float high, u32 turned, u32 warp, u32 lane) {
@@ -149,18 +157,18 @@ __device__ __forceinline__ void turn(const Epilogue& e, const float (&sums)[N / 
     const auto mapped = [&](const auto& f) {
         by([&](float a, float b) { return two_halves_of(two_halves(a, b), f); });
     };
-    switch (e.function) {
-        case EPILOGUE_RELU: by([](float a, float b) { return relu_of_two(a, b); }); break;
-        case EPILOGUE_CLIP: by([bounds = Bounds(e)](float a, float b) { return bounds.halves(a, b); }); break;
-        case EPILOGUE_LEAKY_RELU: mapped([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; }); break;
-        case EPILOGUE_HARD_SWISH: mapped([](float x) { return hard_swish(x); }); break;
-        default: by([](float a, float b) { return two_halves(a, b); });
+    if (asked(e.function == EPILOGUE_RELU)) {
+        by([](float a, float b) { return relu_of_two(a, b); });
+    } else if (asked(e.function == EPILOGUE_IDENTITY || is_long(e))) {
+        by([](float a, float b) { return two_halves(a, b); });
+    } else if (asked(e.function == EPILOGUE_CLIP)) {
+        by([bounds = Bounds(e)](float a, float b) { return bounds.halves(a, b); });
+    } else if (asked(e.function == EPILOGUE_HARD_SWISH)) {
+        mapped([](float x) { return hard_swish(x); });
+    } else {
+        mapped([&](float x) { return x < 0.0f ? __fmul_rn(x, e.first) : x; });
     }
 }
-
-// Functions that are not applied to the sums, and tails of several: of halves that are turned, where all threads take part
-// however few channels there are.
-__device__ __forceinline__ bool is_long(const Epilogue& e) { return e.function >= EPILOGUE_SILU; }
 
 // Calls `finish` with 8 channels of a pixel of a turned segment at a time, its pixel and which 8 they are, and writes what that leaves.
 template <u32 N, class Finish>
