@@ -121,6 +121,15 @@ __device__ __forceinline__ void add_chains(float (&values)[GROUP], u32 address, 
     for (u32 j = 0; j < GROUP; ++j) values[j] = turned ? sums[j ^ GROUP / 2] : sums[j];
 }
 
+// The same of so many chains: 2 or 4.
+__device__ __forceinline__ void add_chains(float (&values)[GROUP], u32 splits, u32 address, u32 step, bool turned) {
+    if (splits == 2) {
+        add_chains<2>(values, address, step, turned);
+    } else {
+        add_chains<4>(values, address, step, turned);
+    }
+}
+
 // The K blocks that a block loads for a tile.
 template <Chains CHAINS>
 __device__ __forceinline__ Blocks own_blocks(const ConvWgmmaParams& p, const Tile& t, u32 rank) {
@@ -186,11 +195,7 @@ __device__ __forceinline__ void gather(const ConvWgmmaParams& p, const Tile& t, 
         const OwnGroup<S> own(rank, part, piece, i, base);
         if (i < all && is_live(p, t, own.group)) {
             float values[GROUP];
-            if (p.splits == 2) {
-                add_chains<2>(values, own.sums, step, own.turned);
-            } else {
-                add_chains<4>(values, own.sums, step, own.turned);
-            }
+            add_chains(values, p.splits, own.sums, step, own.turned);
             store_plain_group(p.epilogue, values, ahead, p.channels - t.channel - own.group.column);
         }
         __syncwarp();
@@ -215,11 +220,7 @@ __device__ __forceinline__ void gather_any(const ConvWgmmaParams& p, const Tile&
         const TileGroup& g = own.group;
         if (!is_live(p, t, g)) continue;
         float values[GROUP];
-        if (p.splits == 2) {
-            add_chains<2>(values, own.sums, step, own.turned);
-        } else {
-            add_chains<4>(values, own.sums, step, own.turned);
-        }
+        add_chains(values, p.splits, own.sums, step, own.turned);
         finish(values, p.epilogue, place_of(p, t.pixel + g.row, t.channel + g.column), min(GROUP, p.channels - t.channel - g.column));
     }
     __syncwarp();

@@ -24,11 +24,6 @@ struct WarpRows {
     u32 live;            // rows that are stored
 };
 
-// Functions that bounds alone express: they commute with the rounding of the store.
-__device__ __forceinline__ bool is_clip(const Epilogue& e) { return e.function == EPILOGUE_IDENTITY || e.function == EPILOGUE_RELU || e.function == EPILOGUE_CLIP; }
-
-__device__ __forceinline__ bool is_join(const Epilogue& e) { return e.flags & EPILOGUE_JOINS; }
-
 // Offsets of pixels count in pairs of channels.
 constexpr u32 PAIR = 2;
 

@@ -59,6 +59,11 @@ static_assert(sizeof(Epilogue) == 88 + sizeof(Tail), "mirrored in bind/epilogue.
 
 constexpr u32 GROUP = 8;
 
+// Functions that bounds alone express: they commute with the rounding of the store.
+__device__ __forceinline__ bool is_clip(const Epilogue& e) { return e.function == EPILOGUE_IDENTITY || e.function == EPILOGUE_RELU || e.function == EPILOGUE_CLIP; }
+
+__device__ __forceinline__ bool is_join(const Epilogue& e) { return e.flags & EPILOGUE_JOINS; }
+
 // Where a group lies: indices of the whole tensor, not of a chunk.
 struct Place {
     u32 batch;
@@ -135,7 +140,7 @@ __device__ __forceinline__ void load_bias(float (&values)[GROUP], const Epilogue
 }
 
 // Calls `use` with the function of one value that a launch has, if it is one of those that are usual in networks and no bounds.
-// So the choice stands before what is done with all values. Without a default that calls it, the compiler would spill.
+// So the choice stands before what is done with all values. Unless the last one calls it without being asked for, the compiler spills.
 template <class Use>
 __device__ __forceinline__ void with_usual(const Epilogue& e, const Use& use) {
     if (asked(e.function == EPILOGUE_SILU)) {
@@ -188,7 +193,7 @@ __device__ __forceinline__ void each(float (&values)[N][GROUP], const F& f) {
 template <u32 N, class Places, class Address>
 __device__ __forceinline__ void finish_wide(float (&values)[N][GROUP], const float (&bias)[GROUP], const Epilogue& e, const Places& places,
                                             const Address& address) {
-    const bool joins = e.flags & EPILOGUE_JOINS;
+    const bool joins = is_join(e);
     uint4 joined[N];
     if (joins) {
 #pragma unroll
@@ -235,10 +240,9 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
         if (Places::FLAT && (e.flags & EPILOGUE_FLAT)) return tensor.address + 2 * (places.flat(g) * static_cast<u64>(tensor.pixel) + channel);
         return group_address(tensor, places.at(g));
     };
-    const bool joins = e.flags & EPILOGUE_JOINS;
+    const bool joins = is_join(e);
     constexpr u32 WAYS = EPILOGUE_WIDE_STORE | EPILOGUE_WIDENED | (Places::FLAT ? EPILOGUE_FLAT : 0);
-    const bool bounds = e.function == EPILOGUE_IDENTITY || e.function == EPILOGUE_RELU || e.function == EPILOGUE_CLIP;
-    const bool wide = bounds & (e.flags & WAYS) == (WAYS & ~EPILOGUE_WIDENED) & (!joins | (e.flags & EPILOGUE_WIDE_JOINED) != 0) & count == GROUP;
+    const bool wide = is_clip(e) & (e.flags & WAYS) == (WAYS & ~EPILOGUE_WIDENED) & (!joins | (e.flags & EPILOGUE_WIDE_JOINED) != 0) & count == GROUP;
     if (asked(wide)) {
         finish_wide(values, bias, e, places, address);
         return;
