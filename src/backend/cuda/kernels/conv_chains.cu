@@ -53,14 +53,16 @@ struct Room {
     }
 };
 
-// A place in the ring of weights, whose stages the warpgroups have in turn, and how often the ring went round.
+// A place in a warpgroup's ring of weights, and how often the ring went round. The rings lie in each other: one has the even stages, the
+// other the odd ones. A barrier tells a phase only from the next one, so no stage may change hands: of one warpgroup's stages the other
+// one's loads and products say nothing, and it may be ahead by any number of them.
 struct Ring {
     u32 stage, parity = 0;
     __device__ __forceinline__ explicit Ring(u32 group) : stage(group) {}
     __device__ __forceinline__ void advance(const Room& room) {
         stage += WARPGROUPS;
         if (stage >= room.stages) {
-            stage -= room.stages;
+            stage %= WARPGROUPS;
             parity ^= 1;
         }
     }

@@ -138,9 +138,13 @@ __device__ __forceinline__ void store(const ConvPatchParams& p, const Tile& t, u
             *reinterpret_cast<uint4*>(to + i * step) = bits;
         }
     };
-    if (!is_clip(e)) {
-        with_unusual(e, turns, [&] { with_usual(e, turns); });
-    } else if (is_join(e)) {
+    // What is usual stands first (choice.cuh).
+    if (asked(is_clip(e) & !is_join(e))) {
+#pragma unroll
+        for (u32 i = 0; i < TURNS; ++i) {
+            if (live(i)) store_bits<WIDE>(e, to + i * step, load(i));
+        }
+    } else if (asked(is_clip(e))) {
         uint4 joined[TURNS];
 #pragma unroll
         for (u32 i = 0; i < TURNS; ++i) {
@@ -152,10 +156,7 @@ __device__ __forceinline__ void store(const ConvPatchParams& p, const Tile& t, u
             if (live(i)) *reinterpret_cast<uint4*>(to + i * step) = sum;
         }
     } else {
-#pragma unroll
-        for (u32 i = 0; i < TURNS; ++i) {
-            if (live(i)) store_bits<WIDE>(e, to + i * step, load(i));
-        }
+        with_unusual(e, turns, [&] { with_usual(e, turns); });
     }
 }
 

@@ -64,15 +64,16 @@ __device__ __forceinline__ void leave_stage(u32 empty) {
     if constexpr (S::PAIR) barrier_arrive_remote(remote_address(empty, cluster_rank() ^ 1));
 }
 
-// Loads a block's share of a tile's pixels: of the K blocks that both blocks of the pair have, counted over all tiles, every second.
+// Loads a block's share of a tile's pixels: of the K blocks that both blocks of the pair have, counted over all tiles, every second. Its
+// warp waits for the stages of the others, too: else it would not know which phase of a stage's barrier it meets (ring.cuh).
 template <class S>
 __device__ __forceinline__ void load_for_both(const ConvWgmmaParams& p, const Walk& w, u32 count, bool mine, u32 base, Ring<S::STAGES>& ring) {
     u32 block = w.block, down = w.down, across = w.across;
 #pragma unroll 1
     for (u32 k = 0; k < count; ++k, ring.advance(), mine = !mine) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
+        if (!ring.fresh) barrier_wait(full + 8, ring.parity ^ 1);
         if (mine) {
-            if (!ring.fresh) barrier_wait(full + 8, ring.parity ^ 1);
             copy_im2col_to_both(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
                                 static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
         }

@@ -1,4 +1,8 @@
 // A ring of stages in shared memory, which some warps fill and others empty.
+//
+// A barrier tells a phase only from the next one. So who waits for a phase must know that the one before it is over: by having waited for
+// it, too, or for what came behind it. That others had time enough is no reason: a process that is put aside for another one finds its
+// addresses anew when it goes on, and one warp's bytes may come many stages after another's.
 #pragma once
 
 #include "types.cuh"
