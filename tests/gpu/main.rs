@@ -23,6 +23,7 @@
 //! | `faults` | what goes wrong on the device |
 //! | `refused` | what cannot be prepared |
 //! | `samples` | samples of pictures by grids: the bits of the processor, however both lie |
+//! | `sharing` | beside other processes on the same GPU: the same bits |
 //! | `squeezes` | squeeze and excitation, for one sample a block and for several |
 //! | `tensors` | tensor inputs in the GPU's memory |
 //! | `tiles` | the tiles of dense layers |
@@ -59,6 +60,7 @@ mod refused;
 mod road;
 mod rows;
 mod samples;
+mod sharing;
 mod squeezes;
 mod tensors;
 mod tiles;

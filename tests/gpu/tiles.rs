@@ -20,7 +20,7 @@ const FAR: i64 = 130;
 const LONG: i64 = 9;
 
 /// A convolution with a square window.
-struct Layer {
+pub struct Layer {
     x: [i64; 4],
     outputs: i64,
     kernel: i64,
@@ -82,7 +82,7 @@ const PRODUCTS: [Layer; 10] = [
 
 /// Convolutions of patches: tiles of 14 and of 8 rows of an even and an odd number, of which a block has one or several, blocks of input
 /// channels that leave the ring of weights an even and an odd number of stages, K in one chain and in several.
-const PATCHES: [Layer; 7] = [
+pub const PATCHES: [Layer; 7] = [
     layer([2, 128, 57, 58], 256, [3, 1, 1, 1]),
     layer([3, 128, 65, 72], 256, [3, 1, 1, 1]),
     layer([1, 512, 14, 24], 128, [3, 1, 1, 1]),
@@ -128,7 +128,7 @@ const STEMS: [Layer; 4] = [
 
 /// What follows a layer.
 #[derive(Clone, Copy)]
-enum Tail {
+pub enum Tail {
     /// A function that no bounds express.
     Sigmoid,
     /// One that is usual in networks.
@@ -146,7 +146,7 @@ enum Tail {
 }
 
 /// Layers side by side, which have the tails in turn.
-fn model(layers: &[Layer], tails: &[Tail]) -> Vec<u8> {
+pub fn model(layers: &[Layer], tails: &[Tail]) -> Vec<u8> {
     let mut random = Chance::new(5);
     let mut graph = Graph::default();
     for ((i, layer), &tail) in layers.iter().enumerate().zip(tails.iter().cycle()) {
@@ -323,7 +323,7 @@ fn every_segment_and_band_of_first_layers_gives_the_same_bits() {
 }
 
 /// True if this machine has a GPU with `wgmma`.
-fn has_wgmma(test: &str) -> bool {
+pub fn has_wgmma(test: &str) -> bool {
     let Some(facts) = gpu::need(test) else { return false };
     let has = facts.architecture() == "sm_90a";
     if !has {
