@@ -12,11 +12,16 @@ use crate::tensor::DType;
 /// Of a picture large enough for a launch to be worth it: 32 channels of 32 by 33 pixels.
 const LARGE: [u32; 4] = [1, 32, 32, 33];
 
-/// Operators with the pass and without it, whose bits are the same, of a function of what a convolution of `groups` makes.
-fn operators(x: [u32; 4], groups: u32, function: impl Fn(&mut Net, &mut Draw, ValueId) -> ValueId) -> (usize, usize) {
+/// Most channels that a convolution reads.
+const READ: u32 = 32;
+
+/// Operators with the pass and without it, whose bits are the same, of a function of what a convolution of `groups` makes: a tensor of
+/// the extents `y`.
+fn operators(y: [u32; 4], groups: u32, function: impl Fn(&mut Net, &mut Draw, ValueId) -> ValueId) -> (usize, usize) {
     let (mut net, mut draw) = (Net::default(), Draw::new(5));
+    let x = [y[0], y[1].min(READ), y[2], y[3]];
     let input = net.input(&x);
-    let y = net.conv(&mut draw, input, x[1], 3, 1, groups, true);
+    let y = net.conv(&mut draw, input, y[1], 3, 1, groups, true);
     let y = function(&mut net, &mut draw, y);
     let y = net.conv(&mut draw, y, 8, 1, 1, 1, true);
     net.output(y);

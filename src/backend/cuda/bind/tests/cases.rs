@@ -10,6 +10,7 @@ use crate::plan::format::{Call, Operand, Operator, Rounding, View};
 use crate::primitive::*;
 use crate::tensor::DType::{self, *};
 use crate::tensor::Layout;
+use std::sync::OnceLock;
 
 /// An operator, with the memory that it runs on.
 pub struct Case {
@@ -19,7 +20,7 @@ pub struct Case {
 }
 
 /// Collects cases.
-pub struct Cases(pub Vec<Case>);
+pub struct Cases(Vec<Case>);
 
 fn scalar(x: f32) -> Scalar {
     Scalar(x)
@@ -40,22 +41,30 @@ impl Cases {
 
 const FLOATS: [DType; 2] = [F32, F16];
 
-/// All cases.
-pub fn cases() -> Cases {
-    let mut all = Cases(Vec::new());
-    elementwise::cases(&mut all);
-    convolutions(&mut all);
-    floats::cases(&mut all);
-    transposed(&mut all);
-    poolings(&mut all);
-    resizes(&mut all);
-    sums::cases(&mut all);
-    attentions(&mut all);
-    products(&mut all);
-    moves(&mut all);
-    recurrences(&mut all);
-    places(&mut all);
-    all
+/// All cases, made once for all tests.
+pub fn cases() -> &'static [Case] {
+    static ALL: OnceLock<Vec<Case>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let mut all = Cases(Vec::new());
+        elementwise::cases(&mut all);
+        convolutions(&mut all);
+        floats::cases(&mut all);
+        transposed(&mut all);
+        poolings(&mut all);
+        resizes(&mut all);
+        sums::cases(&mut all);
+        attentions(&mut all);
+        products(&mut all);
+        moves(&mut all);
+        recurrences(&mut all);
+        places(&mut all);
+        all.0
+    })
+}
+
+/// The case whose name a test asks for.
+pub fn case(is_it: impl Fn(&str) -> bool) -> &'static Case {
+    cases().iter().find(|c| is_it(&c.name)).unwrap()
 }
 
 fn window(kernel: [u32; 2], stride: u32, dilation: u32, begin: u32, end: u32) -> Window {

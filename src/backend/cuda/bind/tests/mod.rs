@@ -135,7 +135,7 @@ fn cuts(random: &mut Random, operator: &Operator, shape: Shape) -> Vec<Region> {
 fn every_tactic_of_the_menu_is_bound() {
     let mut kernels = BTreeMap::new();
     let mut random = Random(5);
-    for case in cases::cases().0 {
+    for case in cases::cases() {
         let shape = case.operator.outputs[0].layout.shape;
         let chunks = cuts(&mut random, &case.operator, shape);
         let menu = bound(&case.bench, &case.operator, &[Region::whole(shape)], 0, 1 << 40);
@@ -204,10 +204,13 @@ fn every_tactic_of_the_menu_is_bound() {
 
 /// The first launch of the menu for the case of a name, and its operator.
 fn first(name: &str) -> (Operator, Launch) {
-    let case = cases::cases().0.into_iter().find(|c| c.name == name).unwrap();
+    let case = cases::case(|n| n == name);
     let target = Target::Cuda { wgmma: true };
     let class = arithmetic_class(&case.bench.plan, &case.operator, target);
-    let operator = Operator { class, ..case.operator };
+    let operator = Operator {
+        class,
+        ..case.operator.clone()
+    };
     let tactic = menu(&case.bench.plan, &operator, target)[0];
     let operator = Operator { tactic, ..operator };
     let (kernel, packs) = case.bench.compile(&operator);
@@ -365,7 +368,7 @@ fn rows_of_an_expectation_are_kept_by_the_least_kernel_that_holds_them() {
 
 #[test]
 fn packs_are_shared_by_what_they_are_made_of() {
-    let case = cases::cases().0.into_iter().find(|c| c.name.starts_with("depthwise")).unwrap();
+    let case = cases::case(|n| n.starts_with("depthwise"));
     let sections: Vec<&[u8]> = case.bench.sections.iter().map(Vec::as_slice).collect();
     let mut packs = Packs::default();
     let mut packer = Packer {
@@ -374,7 +377,10 @@ fn packs_are_shared_by_what_they_are_made_of() {
         packs: &mut packs,
     };
     let tactic = menu(&case.bench.plan, &case.operator, Target::Cuda { wgmma: false })[0];
-    let operator = Operator { tactic, ..case.operator };
+    let operator = Operator {
+        tactic,
+        ..case.operator.clone()
+    };
     compile(&mut packer, &operator).unwrap();
     let once = packer.packs.bytes().len();
     compile(&mut packer, &operator).unwrap();
@@ -385,7 +391,7 @@ fn packs_are_shared_by_what_they_are_made_of() {
 /// The launch of a recurrent layer of halves on a GPU with clusters, under a width.
 fn recurrent(hidden: u32, width: u16) -> Launch {
     let name = format!("rows of {hidden} {}", DType::F16);
-    let case = cases::cases().0.into_iter().find(|c| c.name.ends_with(&name)).unwrap();
+    let case = cases::case(|n| n.ends_with(&name));
     let sections: Vec<&[u8]> = case.bench.sections.iter().map(Vec::as_slice).collect();
     let mut packs = Packs::default();
     let mut packer = Packer {
@@ -394,7 +400,10 @@ fn recurrent(hidden: u32, width: u16) -> Launch {
         packs: &mut packs,
     };
     let class = arithmetic_class(&case.bench.plan, &case.operator, Target::Cuda { wgmma: true });
-    let operator = Operator { class, ..case.operator };
+    let operator = Operator {
+        class,
+        ..case.operator.clone()
+    };
     let tactic = menu(&case.bench.plan, &operator, Target::Cuda { wgmma: true })[0];
     assert_eq!((tactic.kernel, class.family), (Kernel::Recurrent, Family::TensorCore));
     let operator = Operator { tactic, ..operator };
@@ -427,11 +436,14 @@ fn a_recurrent_layer_takes_clusters_where_its_units_and_the_width_fit_them() {
 #[test]
 fn a_group_normalisation_takes_two_launches_or_a_cluster_where_blocks_share_a_sample() {
     let launch = |clusters, width, name: &str| {
-        let case = cases::cases().0.into_iter().find(|c| c.name == name).unwrap();
+        let case = cases::case(|n| n == name);
         let whole = Region::whole(case.operator.outputs[0].layout.shape);
         let target = Target::Cuda { wgmma: true };
         let tactic = menu(&case.bench.plan, &case.operator, target)[0];
-        let operator = Operator { tactic, ..case.operator };
+        let operator = Operator {
+            tactic,
+            ..case.operator.clone()
+        };
         let (kernel, packs) = case.bench.compile(&operator);
         let placed = Placed::new(&case.bench, &packs, 1 << 40);
         let at = Addresses {
