@@ -1,6 +1,5 @@
-//! A GPU that other processes use, too. It puts a process's kernels aside in their midst, and when they go on, translations of addresses
-//! have to be found anew: what elsewhere comes in the order it was asked for comes late in parts, here a block's weights and there
-//! another's pixels. Kernels whose warps pass stages to each other must not depend on that order.
+//! A GPU that other processes use, too. It puts a process's kernels aside in their midst, and when they go on, what elsewhere comes in the
+//! order it was asked for may come late in parts. Kernels whose warps pass stages to each other must not depend on that order.
 
 use crate::child;
 use crate::data::{self, Chance};
