@@ -11,7 +11,7 @@ use platoon::plan::format::{Kernel, Operator, Plan, Tactic};
 use platoon::plan::tactic::conv_mma::{MmaTile, Splits};
 use platoon::plan::tactic::stream_wgmma::StreamTile;
 use platoon::plan::tactic::{Target, menu};
-use platoon::planner::{CompileOptions, Searcher};
+use platoon::planner::{CompileOptions, Compiled, Searcher};
 use platoon::runtime::Options;
 
 /// Frames of each run: what the last operator of one leaves, the first of the next meets.
@@ -24,6 +24,16 @@ fn counts(operator: &Operator, tactic: Tactic) -> bool {
         Kernel::StreamWgmma => StreamTile::of(tactic).is_some_and(|tile| tile.apart),
         _ => operator.class.split_k > 1 && MmaTile::of(tactic).is_some_and(apart),
     }
+}
+
+/// An engine on a compiled group, with data for its inputs.
+pub fn open(machine: &Machine, group: &Group, compiled: Compiled) -> Stage {
+    let inputs = group.inputs(&compiled);
+    let options = Options {
+        kernels: Some(gpu::kernels()),
+        ..Options::default()
+    };
+    Stage::open(compiled, inputs, &machine.board, &options).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Runs a group one network after another on one stream, with operators that count wherever there is such a tactic, or nowhere:
@@ -49,12 +59,7 @@ fn run(machine: &Machine, group: &str, counting: bool) -> (Vec<Results>, usize, 
     let number = |of: &dyn Fn(&Operator) -> bool| plan.operators.iter().filter(|o| of(o)).count();
     let found = (number(&|o| counts(o, o.tactic)), number(&|o| o.tactic.kernel == Kernel::Squeeze));
     compiled.plan = check::check(plan).unwrap_or_else(|e| panic!("{e}")).into_inner();
-    let inputs = group.inputs(&compiled);
-    let options = Options {
-        kernels: Some(gpu::kernels()),
-        ..Options::default()
-    };
-    let mut stage = Stage::open(compiled, inputs, &machine.board, &options).unwrap_or_else(|e| panic!("{e}"));
+    let mut stage = open(machine, &group, compiled);
     let frames: Vec<_> = (0..FRAMES).map(|_| stage.results().unwrap()).collect();
     stage.close();
     assert!(frames.iter().all(|f| same_bits(f, &frames[0])), "frames of one input differ");

@@ -9,7 +9,7 @@ use crate::onnx::{Graph, int, ints};
 use platoon::plan::check;
 use platoon::plan::format::{Kernel, Operator, Plan, Tactic};
 use platoon::plan::tactic::{Target, menu};
-use platoon::planner::{CompileOptions, Ports, Searcher};
+use platoon::planner::{CompileOptions, Compiled, Ports, Searcher};
 use platoon::tensor::DType;
 
 /// Of a tensor's largest value: what sums in another order make of a value of f16.
@@ -212,7 +212,7 @@ fn tiles(plan: &Plan, operator: &Operator, machine: &Machine, kernels: &[Kernel]
 
 /// Gives every layer that has such tiles the `round`-th of them, or the last; how many layers there are, and how many have one of
 /// their own in that round.
-fn under(plan: &mut Plan, machine: &Machine, kernels: &[Kernel], round: usize) -> (usize, usize) {
+pub fn under(plan: &mut Plan, machine: &Machine, kernels: &[Kernel], round: usize) -> (usize, usize) {
     let offered: Vec<_> = plan.operators.iter().map(|o| tiles(plan, o, machine, kernels)).collect();
     for (operator, tiles) in plan.operators.iter_mut().zip(&offered) {
         if let Some(&tactic) = tiles.get(round).or(tiles.last()) {
@@ -353,17 +353,29 @@ impl Runs<'_> {
     }
 }
 
-/// Runs the layers of a file under all tiles that some kernels offer.
-pub fn check_tiles(test: &str, file: &[u8], count: usize, runs: &Runs<'_>) {
-    let Some(beside) = Beside::of(test, file) else { return };
-    let Beside { machine, reference, .. } = &beside;
-    let options = CompileOptions {
+/// Layers of halves one after another.
+pub fn one_by_one() -> CompileOptions {
+    CompileOptions {
         dtype: DType::F16,
         ports: Ports::Half,
         searcher: Searcher::Sequential,
         ..CompileOptions::default()
-    };
-    let compiled = beside.compile(&options);
+    }
+}
+
+/// The network under another plan, whose operators have a launch width.
+pub fn of_width(compiled: &Compiled, mut plan: Plan, width: u16) -> Compiled {
+    plan.operators.iter_mut().for_each(|o| o.width = width);
+    let mut changed = compiled.clone();
+    changed.plan = check::check(plan).unwrap_or_else(|e| panic!("{e}")).into_inner();
+    changed
+}
+
+/// Runs the layers of a file under all tiles that some kernels offer.
+pub fn check_tiles(test: &str, file: &[u8], count: usize, runs: &Runs<'_>) {
+    let Some(beside) = Beside::of(test, file) else { return };
+    let Beside { machine, reference, .. } = &beside;
+    let compiled = beside.compile(&one_by_one());
     let mut random = Chance::new(9);
     let inputs = network::inputs_of(&compiled, || random.signed());
     let expected = reference.run(compiled.clone(), &inputs).unwrap();
@@ -378,9 +390,7 @@ pub fn check_tiles(test: &str, file: &[u8], count: usize, runs: &Runs<'_>) {
         }
         ran += fresh;
         for &width in runs.widths {
-            let mut changed = compiled.clone();
-            plan.operators.iter_mut().for_each(|o| o.width = width);
-            changed.plan = check::check(plan.clone()).unwrap_or_else(|e| panic!("{e}")).into_inner();
+            let changed = of_width(&compiled, plan.clone(), width);
             let how = format!("round {round}, width {width}");
             let found = machine.run(changed, &inputs).unwrap_or_else(|e| panic!("{how}: {e}"));
             for (name, expected) in &expected {

@@ -1,8 +1,8 @@
 // A ring of stages in shared memory, which some warps fill and others empty.
 //
 // A barrier tells a phase only from the next one. So who waits for a phase must know that the one before it is over: by having waited for
-// it, too, or for what came behind it. That others had time enough is no reason: a process that is put aside for another one finds its
-// addresses anew when it goes on, and one warp's bytes may come many stages after another's.
+// it, too, or for what came behind it. That others had time enough is no reason: in a process that the GPU puts aside for another one, a
+// warp's stages may come many stages after another's (tests/gpu/sharing.rs).
 #pragma once
 
 #include "types.cuh"
