@@ -384,7 +384,10 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
                     gather_any<S>(p, t, rank, part, base, turn, last);
                 }
                 turn ^= 1;
-                if (!last) cluster_arrive();
+                if (!last) {
+                    copy_fence();
+                    cluster_arrive();
+                }
             } else if constexpr (PLAIN) {
                 if constexpr (!EARLY) rows = warp_rows(p, t, first_row, lane);
                 if constexpr (S::ROOMY || S::TILE_N % STRIP != 0) {
