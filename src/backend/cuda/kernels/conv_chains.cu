@@ -315,8 +315,6 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, const Room& room,
         multiply<CHAINS>(sums, p, room, group, parity, lane, ring);
         exchange<CHAINS>(sums, own, room.patches, group, thread);
         store_tile<OWN_ROWS, STORE>(p, t, own, bias, channel, memory + group * Split<CHAINS>::OWN * GIFT_BYTES, group, thread);
-        copy_fence();
-        __syncwarp();
         if (lane == 0) barrier_arrive(room.patches_empty());
     }
 }

@@ -201,8 +201,6 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, const Room<S>& ro
         // The other warps have read the first patches, too: the tile is turned round in their place.
         asm volatile("bar.sync %0, %1;" ::"n"(S::WARPGROUPS + 1), "n"(S::WORKERS) : "memory");
         store_tile<S::ROWS, STORE>(p, t, sums, bias, channel, memory + group * S::PATCH_STAGE, group, thread);
-        copy_fence();
-        __syncwarp();
         if (lane == 0) barrier_arrive(room.patch_empty(group));
     }
 }

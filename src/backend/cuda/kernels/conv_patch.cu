@@ -188,8 +188,6 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, const Share& shar
         // The other warps have read the patch, too: the tile is turned round in its place.
         warpgroup_meet(group);
         store_tile<S::ROWS, STORE>(p, t, sums, bias, channel, memory + patch, group, thread);
-        copy_fence();
-        __syncwarp();
         if (lane == 0) {
 #pragma unroll
             for (u32 block = 0; block < S::K_BLOCKS; ++block) barrier_arrive(barriers.empty(stage + block));
