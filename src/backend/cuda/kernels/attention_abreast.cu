@@ -59,7 +59,9 @@ __device__ __forceinline__ void attend_abreast(const AttentionWgmma& p) {
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x, phase ^= 1) {
         const Spot spot(p, tile, QUERIES, HEAD);
         const i32 row = static_cast<i32>(p.first_row + spot.first);
+        // Asked for by a warp, in which one is elected.
         const auto copy = [&](Input input, const i32 (&at)[MAPPED_LEADING], u32 to, u32 barrier, i32 column, i32 first) {
+            if (!elected()) return;
             const u32 panels = input == MASK ? 1 : PANELS;
             barrier_arrive_expecting(barrier, panels * BOX);
 #pragma unroll
@@ -76,7 +78,7 @@ __device__ __forceinline__ void attend_abreast(const AttentionWgmma& p) {
             copy_fence();
             __syncthreads();
         }
-        if (thread == 0) {
+        if (warp == 0) {
             if (strand == 0) copy(QUERY, spot.at[QUERY], queries, queries_there, 0, row);
             if (left > 0) {
                 copy(KEY, spot.at[KEY], keys + strand * SIDE, keys_there + strand * 8, 0, own_keys);
@@ -109,7 +111,7 @@ __device__ __forceinline__ void attend_abreast(const AttentionWgmma& p) {
             }
             products_commit();
             // Not before: values shall not hold up the keys that are waited for.
-            if (thread == 0) copy(VALUE, spot.at[VALUE], values + strand * SIDE, values_there + strand * 8, static_cast<i32>(spot.first_column), own_keys);
+            if (warp == 0) copy(VALUE, spot.at[VALUE], values + strand * SIDE, values_there + strand * 8, static_cast<i32>(spot.first_column), own_keys);
             __syncwarp();
             if (FORM == MASKED) barrier_wait(masks_there + strand * 8, phase);
             products_wait<0>();

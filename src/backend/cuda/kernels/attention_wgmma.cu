@@ -63,8 +63,8 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
     const u32 stash = STRANDS == 1 ? keys + STRAND + threadIdx.x * 16 : keys + thread * 16;
     const u32 queries_there = shared_address(barriers), keys_there = queries_there + 8 + strand * (3 * STAGES * 8);
     const u32 values_there = keys_there + STAGES * 8, masks_there = values_there + STAGES * 8;
-    const bool leader = thread == 0;
-    if (leader) {
+    const bool leads = warp == 0;  // the warp of a team that asks for its copies
+    if (thread == 0) {
         if (strand == 0) prefetch_maps(p);
         if (strand == 0) barrier_init(queries_there, mapped<FORM>(p, QUERY) ? 1 : THREADS);
 #pragma unroll
@@ -102,7 +102,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
         const auto fetch_keys = [&](u32 turn) {
             const u32 slot = (fetched + turn) % STAGES, to = keys + slot * SIDE, barrier = keys_there + slot * 8;
             if (mapped<FORM>(p, KEY)) {
-                if (leader) {
+                if (leads && elected()) {
                     barrier_arrive_expecting(barrier, SIDE);
                     copy(KEY, spot.at[KEY], to, barrier, 0, (begin + turn) * BLOCK);
                 }
@@ -114,7 +114,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
         const auto fetch_values = [&](u32 turn) {
             const u32 slot = (fetched + turn) % STAGES, to = values + slot * SIDE, barrier = values_there + slot * 8;
             if (mapped<FORM>(p, VALUE)) {
-                if (leader) {
+                if (leads && elected()) {
                     barrier_arrive_expecting(barrier, SIDE);
                     copy(VALUE, spot.at[VALUE], to, barrier, first_column, (begin + turn) * BLOCK);
                 }
@@ -125,7 +125,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             }
         };
         const auto fetch_masks = [&](u32 turn) {
-            if (FORM == MASKED && leader) {
+            if (FORM == MASKED && leads && elected()) {
                 const u32 slot = (fetched + turn) % STAGES, barrier = masks_there + slot * 8;
                 barrier_arrive_expecting(barrier, BOX);
                 copy(MASK, spot.at[MASK], masks + slot * BOX, barrier, (begin + turn) * BLOCK, row);
@@ -156,7 +156,7 @@ __device__ __forceinline__ void attend(const AttentionWgmma& p) {
             fetch_first_masks();
         }
         if (mapped<FORM>(p, QUERY)) {
-            if (threadIdx.x == 0) {
+            if (strand == 0 && leads && elected()) {
                 barrier_arrive_expecting(queries_there, GROUPS * SIDE);
 #pragma unroll
                 for (u32 group = 0; group < GROUPS; ++group) copy(QUERY, spot.at[QUERY], queries + group * BOX, queries_there, 0, row + group * QUERIES);

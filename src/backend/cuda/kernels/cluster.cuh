@@ -4,6 +4,17 @@
 
 #include "types.cuh"
 
+// --- warps ---
+
+// One lane of a warp whose lanes all come here together: what asks for a copy runs in it alone. The compiler knows that it is one, and sets
+// the copy down once; behind a choice by a lane's number it would ask lane after lane. And where all lanes go round a loop, what they
+// agree on stays in registers that copies take their operands from.
+__device__ __forceinline__ bool elected() {
+    u32 chosen;
+    asm volatile("{\n.reg .pred chosen;\nelect.sync _|chosen, 0xffffffff;\nselp.b32 %0, 1, 0, chosen;\n}" : "=r"(chosen));
+    return chosen;
+}
+
 // --- barriers ---
 
 __device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {

@@ -102,11 +102,13 @@ struct Weights {
         Chain now = chains[0];
         const u32 full = room.weight_full(ring.stage);
         barrier_wait(room.weight_empty(ring.stage), ring.parity ^ 1);
-        if (now.left > 0) {
-            barrier_arrive_expecting(full, WEIGHT_BYTES);
-            copy_run(room.weight(ring.stage), reinterpret_cast<const void*>(now.next), WEIGHT_BYTES, full);
-        } else {
-            barrier_arrive(full);
+        if (elected()) {
+            if (now.left > 0) {
+                barrier_arrive_expecting(full, WEIGHT_BYTES);
+                copy_run(room.weight(ring.stage), reinterpret_cast<const void*>(now.next), WEIGHT_BYTES, full);
+            } else {
+                barrier_arrive(full);
+            }
         }
         ring.advance(room);
         now = {now.next + step, now.left - 1};
@@ -119,7 +121,7 @@ struct Weights {
     }
 };
 
-// What a warp that loads does: the weights of a warpgroup, and every second patch.
+// What a warp that loads does, with all its lanes: the weights of a warpgroup, and every second patch.
 template <u32 CHAINS, Store STORE>
 __device__ __forceinline__ void load(const ConvPatchParams& p, const Room& room, u32 group) {
     constexpr i32 POOL = STORE == Store::POOLED ? 2 : 1;
@@ -145,8 +147,10 @@ __device__ __forceinline__ void load(const ConvPatchParams& p, const Room& room,
         }
         barrier_wait(room.patches_empty(), parity);
         for (u32 block = group; block < p.k_blocks; block += LOADERS) {
-            barrier_arrive_expecting(room.patch_full(block), PATCH_BYTES);
-            copy_patch(room.patch(block), &p.image, room.patch_full(block), block * BLOCK_K, column, row, t.batch);
+            if (elected()) {
+                barrier_arrive_expecting(room.patch_full(block), PATCH_BYTES);
+                copy_patch(room.patch(block), &p.image, room.patch_full(block), block * BLOCK_K, column, row, t.batch);
+            }
         }
 #pragma unroll 1
         for (u32 turn = ahead; turn < turns; ++turn) weights.load(room, ring);
@@ -331,11 +335,8 @@ __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
     __syncthreads();
     if (warp < WORKERS / WARP) {
         work<CHAINS, STORE>(p, room, memory, warp / (WARPGROUP / WARP), threadIdx.x % WARPGROUP);
-    } else if (threadIdx.x % WARP == 0) {
-        load<CHAINS, STORE>(p, room, warp - WORKERS / WARP);
     } else {
-        wait_for_predecessors();
-        release_successors();
+        load<CHAINS, STORE>(p, room, warp - WORKERS / WARP);
     }
 }
 

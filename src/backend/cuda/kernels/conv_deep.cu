@@ -67,7 +67,7 @@ struct Ring {
     }
 };
 
-// Asks for the weights of block `k` of K, for channels from `channel` on.
+// Asks for the weights of block `k` of K, for channels from `channel` on: one thread.
 template <class S>
 __device__ __forceinline__ void load_weights(const ConvPatchParams& p, const Room<S>& room, u32 channel, u32 k, u32 stage) {
     const u64 from = p.weights + (static_cast<u64>(k) * p.channels + channel) * K_BYTES;
@@ -80,7 +80,7 @@ __device__ __forceinline__ u32 channel_of(const ConvPatchParams& p, u32 index) {
     return index % p.channel_tiles * (S::WARPGROUPS * CHANNELS);
 }
 
-// Loads the tiles of a block, one by one: weights ahead as far as the ring goes, patches, the other weights. Patches that the
+// Loads the tiles of a block, one by one, with all lanes of a warp: weights ahead as far as the ring goes, patches, the other weights. Patches that the
 // warpgroups turn their tiles round in come last to be free, and so are asked for last. Of the weights, a loader takes every
 // LOADERS-th stage; the first loads patches.
 template <class S, Store STORE>
@@ -92,7 +92,7 @@ __device__ __forceinline__ void load(const ConvPatchParams& p, const Room<S>& ro
     const auto weights = [&](u32 channel, u32 k) {
         if (turn == 0) {
             barrier_wait(room.weight_empty(ring.stage), ring.parity ^ 1);
-            load_weights<S>(p, room, channel, k, ring.stage);
+            if (elected()) load_weights<S>(p, room, channel, k, ring.stage);
         }
         turn = (turn + LOADERS - 1) % LOADERS;
         ring.advance(p.weight_stages);
@@ -113,8 +113,10 @@ __device__ __forceinline__ void load(const ConvPatchParams& p, const Room<S>& ro
         const auto patch = [&](u32 block) {
             if (loader != 0) return;
             barrier_wait(room.patch_empty(block), parity);
-            barrier_arrive_expecting(room.patch_full(block), S::PATCH_BYTES);
-            copy_patch(room.patch(block), &p.image, room.patch_full(block), block * BLOCK_K, column, row, t.batch);
+            if (elected()) {
+                barrier_arrive_expecting(room.patch_full(block), S::PATCH_BYTES);
+                copy_patch(room.patch(block), &p.image, room.patch_full(block), block * BLOCK_K, column, row, t.batch);
+            }
         };
         if (index == blockIdx.x) {
             for (u32 block = 0; block < p.k_blocks; ++block) patch(block);
@@ -217,11 +219,8 @@ __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
     __syncthreads();
     if (warp < S::WORKERS / WARP) {
         work<S, STORE>(p, room, memory, warp / (WARPGROUP / WARP), threadIdx.x % WARPGROUP);
-    } else if (threadIdx.x % WARP == 0) {
-        load<S, STORE>(p, room, warp - S::WORKERS / WARP);
     } else {
-        wait_for_predecessors();
-        release_successors();
+        load<S, STORE>(p, room, warp - S::WORKERS / WARP);
     }
 }
 

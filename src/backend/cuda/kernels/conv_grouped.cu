@@ -113,9 +113,10 @@ __device__ __forceinline__ Tile tile_at(const ConvGroupedParams& p, u32 index) {
     return {p.first_batch + batch, p.first_row + (line - batch * p.down) * SIDE, (index - line * p.across) * SIDE};
 }
 
-// Asks for the weights of a block of channels.
+// Asks for the weights of a block of channels. A whole warp comes here.
 template <class S>
 __device__ __forceinline__ void load_weights(const ConvGroupedParams& p, u32 channel_tile, u32 base, u32 full) {
+    if (!elected()) return;
     barrier_arrive_expecting(full, S::WEIGHT_BYTES);
     const u64 from = p.weights + static_cast<u64>(channel_tile) * S::WEIGHT_BYTES;
 #pragma unroll 1
@@ -124,7 +125,7 @@ __device__ __forceinline__ void load_weights(const ConvGroupedParams& p, u32 cha
     }
 }
 
-// Fills stages with the patches of a block.
+// Fills stages with the patches of a block. A whole warp comes here.
 template <class S>
 __device__ __forceinline__ void load(const ConvGroupedParams& p, const Share& share, u32 base, u32 patches, const Barriers& barriers) {
     Stage stage = {0, 0};
@@ -142,11 +143,13 @@ __device__ __forceinline__ void load(const ConvGroupedParams& p, const Share& sh
             const i32 row = static_cast<i32>(t.row * S::STRIDE) - static_cast<i32>(p.pad_rows);
             const u32 full = barriers.full(stage.index);
             barrier_wait(barriers.empty(stage.index), stage.parity ^ 1);
-            barrier_arrive_expecting(full, S::STRIDE * S::BOX_BYTES);
+            if (elected()) {
+                barrier_arrive_expecting(full, S::STRIDE * S::BOX_BYTES);
 #pragma unroll
-            for (u32 plane = 0; plane < S::STRIDE; ++plane) {
-                copy_patch(patches + stage.index * S::STAGE_BYTES + plane * S::PLANE_BYTES, &p.image, full, channel, column + static_cast<i32>(plane),
-                           row, t.batch);
+                for (u32 plane = 0; plane < S::STRIDE; ++plane) {
+                    copy_patch(patches + stage.index * S::STAGE_BYTES + plane * S::PLANE_BYTES, &p.image, full, channel,
+                               column + static_cast<i32>(plane), row, t.batch);
+                }
             }
             stage.advance(1, p.stages);
         }
@@ -243,7 +246,7 @@ template <class S, bool ANY>
 __device__ __forceinline__ void convolve(const ConvGroupedParams& p) {
     extern __shared__ __align__(1024) u8 memory[];
     const u32 base = shared_address(memory);
-    const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
+    const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0);
     const u32 groups = blockDim.x / WARPGROUP;  // and one warp that loads
     const u32 patches = base + S::STRIPS + groups * GROUP_STRIPS;
     const Barriers barriers = {patches + p.stages * S::STAGE_BYTES, p.stages};
@@ -255,10 +258,10 @@ __device__ __forceinline__ void convolve(const ConvGroupedParams& p) {
     __syncthreads();
     if (warp == groups * (WARPGROUP / WARP)) {
         // Weights are constants.
-        if (lane == 0 && share.count > 0) load_weights<S>(p, share.channel_tile(0), base, barriers.weights());
+        if (share.count > 0) load_weights<S>(p, share.channel_tile(0), base, barriers.weights());
         wait_for_predecessors();
         release_successors();
-        if (lane == 0) load<S>(p, share, base, patches, barriers);
+        load<S>(p, share, base, patches, barriers);
     } else {
         work<S, ANY>(p, share, base, patches, barriers, warp / (WARPGROUP / WARP), groups, threadIdx.x % WARPGROUP);
     }

@@ -35,7 +35,7 @@ __device__ __forceinline__ void workers_meet() {
     asm volatile("barrier.sync 1, %0;" ::"n"(WORKERS) : "memory");
 }
 
-// The thread that loads: where the K blocks of a tile come from.
+// The warp that loads: where the K blocks of a tile come from.
 template <class S>
 struct Source {
     const ConvWgmmaParams& p;
@@ -46,7 +46,7 @@ struct Source {
     __device__ __forceinline__ Source(const ConvWgmmaParams& params, const Tile& t, const Blocks& blocks)
         : p(params), walk(walk_from<S>(params, t, 0)), weights(weight_runs<S>(params, t, blocks.begin)), begin(blocks.begin), count(blocks.count()) {}
 
-    // Asks for the pixels of the `k`th block.
+    // Asks for the pixels of the `k`th block: one thread.
     __device__ __forceinline__ void load_pixels(u32 k, u32 base, u32 stage) const {
         const u32 tap = (begin + k) / p.channel_blocks, down = tap / p.kernel_columns;
         copy_im2col(base + stage * S::STAGE_BYTES, &p.image, base + S::BARRIERS + stage * 16, (begin + k - tap * p.channel_blocks) * BLOCK_K, walk.x,
@@ -57,12 +57,14 @@ struct Source {
     // Asks for the `k`th block when its stage, whose last block was `before`, is left.
     __device__ __forceinline__ void load(u32 k, u32 base, const Ring<S::STAGES>& before) const {
         barrier_wait(base + S::BARRIERS + before.stage * 16 + 8, before.parity);
-        load_weights<S>(weights, k, base, before.stage);
-        load_pixels(k, base, before.stage);
+        if (elected()) {
+            load_weights<S>(weights, k, base, before.stage);
+            load_pixels(k, base, before.stage);
+        }
     }
 };
 
-// Multiplies the stages of a tile into `sums`, which start anew; the thread that loads has asked for the first ones, and asks for the others.
+// Multiplies the stages of a tile into `sums`, which start anew; the warp that loads has asked for the first ones, and asks for the others.
 template <class S>
 __device__ __forceinline__ void multiply_and_load(float (&sums)[S::TILE_N / 2], const Source<S>& source, bool loads, u32 base, u32 group, u32 lane,
                                                   Ring<S::STAGES>& ring) {
@@ -125,10 +127,10 @@ __device__ __forceinline__ void finish_rows(const ConvPingPongParams& f, const f
 #pragma unroll 1
         for (u32 i = 0; i < strips; ++i) {
             apply_to_strip(e, strip_at<S>(rows, 0, i), lane);
-            store_strip<S>(f, rows, 0, i, lane);
+            store_strip<S>(f, rows, 0, i);
         }
     }
-    if (lane == 0) stores_commit();
+    if (elected()) stores_commit();
 }
 
 template <class S>
@@ -141,8 +143,8 @@ __device__ __forceinline__ void convolve(const ConvPingPongParams& f) {
     const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
     constexpr u32 WARPS = WARPGROUP / WARP;
     const u32 group = warp / WARPS;
-    const bool loads = threadIdx.x == 0;
-    if (loads) {
+    const bool loads = warp == 0;
+    if (threadIdx.x == 0) {
         prefetch_map(&p.image);
         prefetch_map(&f.output);
         if (is_join(p.epilogue)) prefetch_map(&f.joined);
@@ -164,7 +166,9 @@ __device__ __forceinline__ void convolve(const ConvPingPongParams& f) {
         if (loads) {
             Ring<S::STAGES> stage = ring;
 #pragma unroll 1
-            for (u32 k = 0; k < first; ++k, stage.advance()) load_weights<S>(source.weights, k, base, stage.stage);
+            for (u32 k = 0; k < first; ++k, stage.advance()) {
+                if (elected()) load_weights<S>(source.weights, k, base, stage.stage);
+            }
         }
         if (i == blockIdx.x) {
             // Weights are constants: they come before the launches that make the image have ended.
@@ -175,24 +179,26 @@ __device__ __forceinline__ void convolve(const ConvPingPongParams& f) {
         if (loads) {
             Ring<S::STAGES> stage = ring;
 #pragma unroll 1
-            for (u32 k = 0; k < first; ++k, stage.advance()) source.load_pixels(k, base, stage.stage);
+            for (u32 k = 0; k < first; ++k, stage.advance()) {
+                if (elected()) source.load_pixels(k, base, stage.stage);
+            }
         }
         __syncwarp();
         float sums[S::TILE_N / 2];
         multiply_and_load<S>(sums, source, loads, base, group, lane, ring);
         workers_meet<S::WORKERS>();  // nobody reads the stages any more
         if (is_join(p.epilogue)) {
-            if (warp % WARPS == 0 && lane == 0) load_joined_rows<S>(f, t, base, group);
+            if (warp % WARPS == 0 && elected()) load_joined_rows<S>(f, t, base, group);
             barrier_wait(base + S::JOINED + group * 8, turn);
         }
         finish_rows<S>(f, sums, t, base, warp * WARP_ROWS, lane);
         if (i + gridDim.x < p.tiles) {
-            if (lane == 0) stores_have_read<0>();
+            if (elected()) stores_have_read<0>();
             __syncwarp();
             workers_meet<S::WORKERS>();  // the results have left the stages
         }
     }
-    if (lane == 0) stores_have_ended();
+    if (elected()) stores_have_ended();
 }
 
 // Kernels of the menu (plan/tactic/conv_large.rs): warpgroups, stages.

@@ -73,9 +73,10 @@ struct Share {
     __device__ __forceinline__ u32 channel(u32 turn) const { return (lane + turn * lanes) * CHANNELS; }
 };
 
-// Asks for the weights of 64 channels.
+// Asks for the weights of 64 channels. A whole warp comes here.
 template <class S>
 __device__ __forceinline__ void load_weights(const ConvPatchParams& p, u32 channel, u32 base, u32 full) {
+    if (!elected()) return;
     barrier_arrive_expecting(full, S::PATCHES);
     const u64 step = static_cast<u64>(p.channels) * K_BYTES;
 #pragma unroll 1
@@ -84,7 +85,7 @@ __device__ __forceinline__ void load_weights(const ConvPatchParams& p, u32 chann
     }
 }
 
-// Fills patches with the tiles of a block.
+// Fills patches with the tiles of a block. A whole warp comes here.
 template <class S, Store STORE>
 __device__ __forceinline__ void load(const ConvPatchParams& p, const Share& share, u32 base, const Barriers<S>& barriers) {
     const u32 turns = share.turns(p);
@@ -105,8 +106,10 @@ __device__ __forceinline__ void load(const ConvPatchParams& p, const Share& shar
             for (u32 block = 0; block < S::K_BLOCKS; ++block) {
                 const u32 stage = n % S::TILES * S::K_BLOCKS + block;
                 barrier_wait(barriers.empty(stage), ((n / S::TILES) & 1) ^ 1);
-                barrier_arrive_expecting(barriers.full(stage), S::PATCH_BYTES);
-                copy_patch(base + S::PATCHES + stage * S::STAGE_BYTES, &p.image, barriers.full(stage), block * BLOCK_K, column, row, t.batch);
+                if (elected()) {
+                    barrier_arrive_expecting(barriers.full(stage), S::PATCH_BYTES);
+                    copy_patch(base + S::PATCHES + stage * S::STAGE_BYTES, &p.image, barriers.full(stage), block * BLOCK_K, column, row, t.batch);
+                }
             }
         }
     }
@@ -199,7 +202,7 @@ template <class S, Store STORE>
 __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
     extern __shared__ __align__(1024) u8 memory[];
     const u32 base = shared_address(memory);
-    const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
+    const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0);
     const Barriers<S> barriers = {base + S::BARRIERS};
     const Share share(p);
     if (threadIdx.x == 0) {
@@ -209,10 +212,10 @@ __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
     __syncthreads();
     if (warp == S::WORKERS / WARP) {
         // Weights are constants.
-        if (lane == 0 && share.count > 0) load_weights<S>(p, share.channel(0), base, barriers.weights());
+        if (share.count > 0) load_weights<S>(p, share.channel(0), base, barriers.weights());
         wait_for_predecessors();
         release_successors();
-        if (lane == 0) load<S, STORE>(p, share, base, barriers);
+        load<S, STORE>(p, share, base, barriers);
     } else {
         work<S, STORE>(p, share, memory, barriers, warp / (WARPGROUP / WARP), threadIdx.x % WARPGROUP);
     }

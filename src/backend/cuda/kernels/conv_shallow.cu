@@ -83,11 +83,12 @@ __device__ __forceinline__ Tile tile_at(const ConvPatchParams& p, u32 n) {
     return {p.first_batch + batch, p.first_row + (line - batch * p.down) * S::ROWS, (index - line * p.across) * COLUMNS};
 }
 
-// Asks for the weights of all taps.
+// Asks for the weights of all taps. A whole warp comes here.
 template <class S>
 __device__ __forceinline__ void load_weights(const ConvPatchParams& p, u32 base, u32 full) {
     // Weights of a tap have a multiple of GROUP channels; what lies behind the last is multiplied and not stored.
     const u32 bytes = (p.channels + GROUP - 1) / GROUP * GROUP * WEIGHT_ROW_BYTES;
+    if (!elected()) return;
     barrier_arrive_expecting(full, TAPS * TAPS * bytes);
 #pragma unroll 1
     for (u32 tap = 0; tap < TAPS * TAPS; ++tap) {
@@ -95,7 +96,7 @@ __device__ __forceinline__ void load_weights(const ConvPatchParams& p, u32 base,
     }
 }
 
-// Fills stages with the patches of a block's tiles.
+// Fills stages with the patches of a block's tiles. A whole warp comes here.
 template <class S>
 __device__ __forceinline__ void load(const ConvPatchParams& p, u32 base, const Barriers<S>& barriers) {
     const u32 count = tile_count(p);
@@ -106,11 +107,13 @@ __device__ __forceinline__ void load(const ConvPatchParams& p, u32 base, const B
         const i32 row = static_cast<i32>(t.row * S::STRIDE) - static_cast<i32>(p.pad_rows);
         const u32 stage = n % S::STAGES, full = barriers.full(stage), to = base + S::PATCHES + stage * S::STAGE_BYTES;
         barrier_wait(barriers.empty(stage), n / S::STAGES % 2 ^ 1);
-        barrier_arrive_expecting(full, S::PLANES * S::BOX_BYTES);
+        if (elected()) {
+            barrier_arrive_expecting(full, S::PLANES * S::BOX_BYTES);
 #pragma unroll
-        for (u32 plane = 0; plane < S::PLANES; ++plane) {
-            copy_patch(to + plane * S::PLANE_BYTES, &p.image, full, 0, column + static_cast<i32>(plane % S::STRIDE),
-                       row + static_cast<i32>(plane / S::STRIDE), t.batch);
+            for (u32 plane = 0; plane < S::PLANES; ++plane) {
+                copy_patch(to + plane * S::PLANE_BYTES, &p.image, full, 0, column + static_cast<i32>(plane % S::STRIDE),
+                           row + static_cast<i32>(plane / S::STRIDE), t.batch);
+            }
         }
     }
 }
@@ -266,10 +269,10 @@ __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
     __syncthreads();
     if (warp == S::WORKERS / WARP) {
         // Weights are constants.
-        if (lane == 0) load_weights<S>(p, base, barriers.weights());
+        load_weights<S>(p, base, barriers.weights());
         wait_for_predecessors();
         release_successors();
-        if (lane == 0) load<S>(p, base, barriers);
+        load<S>(p, base, barriers);
     } else {
         wait_for_predecessors();  // what is joined, and the output's place
         work<S, PLAIN>(p, base, barriers, warp, lane);

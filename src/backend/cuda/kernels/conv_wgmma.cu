@@ -92,7 +92,7 @@ __device__ __forceinline__ void give(const float (&sums)[S::TILE_N / 2], u32 fir
         }
         if (!mine) copy_fence();
         __syncwarp();
-        if (!mine && lane == 0) {
+        if (!mine && elected()) {
             send_run(remote_address(share, owner), own, WARP_ROWS * ROW_BYTES, remote_address(base + S::SUMS + piece * 8, owner));
         }
     }
@@ -306,13 +306,13 @@ __device__ __forceinline__ void convolve(const ConvWgmmaParams& p) {
         Walk walk = walk_from<S>(p, t, blocks.begin);
         WeightRuns weights = weight_runs<S>(p, t, blocks.begin);
         u32 ahead = 0;
-        if (lane == 0 && !pixels && first < p.tiles) ahead = load_ahead<S>(weights, blocks.count(), base);
+        if (!pixels && first < p.tiles) ahead = load_ahead<S>(weights, blocks.count(), base);
         wait_for_predecessors();
         for (u32 i = first; i < p.tiles;) {
             constexpr bool ALONE = S::LOADERS == 1;
-            if (lane == 0 && !pixels) {
+            if (!pixels) {
                 load<S, ALONE ? Loads::BOTH : Loads::WEIGHTS>(p, walk, weights, blocks.count(), ahead, base, ring);
-            } else if (lane == 0 && !ALONE) {
+            } else if (!ALONE) {
                 load<S, Loads::PIXELS>(p, walk, weights, blocks.count(), 0, base, ring);
             }
             if constexpr (CHAINS == Chains::CLUSTER) {

@@ -40,19 +40,21 @@ __device__ __forceinline__ Walkway walkway(const ConvWgmmaParams& p) {
     return {(blockIdx.x - row * p.channel_tiles) * S::TILE_N, row, gridDim.x / p.channel_tiles};
 }
 
-// Loads the weights of a block's channels.
+// Loads the weights of a block's channels. A whole warp comes here.
 template <class S>
 __device__ __forceinline__ void load_weights(const ConvWgmmaParams& p, u32 channel, u32 base) {
     const WeightRuns runs = weight_runs<S>(p, Tile{0, 0, channel}, 0);
 #pragma unroll 1
     for (u32 k = 0; k < p.k_blocks; ++k) {
         const u32 full = base + S::WEIGHT_BARRIERS + k * 8;
-        barrier_arrive_expecting(full, runs.bytes);
-        copy_run(base + k * S::WEIGHT_BYTES, reinterpret_cast<const void*>(runs.address + k * runs.step), runs.bytes, full);
+        if (elected()) {
+            barrier_arrive_expecting(full, runs.bytes);
+            copy_run(base + k * S::WEIGHT_BYTES, reinterpret_cast<const void*>(runs.address + k * runs.step), runs.bytes, full);
+        }
     }
 }
 
-// Fills stages with the K blocks of a tile.
+// Fills stages with the K blocks of a tile. A whole warp comes here.
 template <class S>
 __device__ __forceinline__ void load_pixels(const ConvWgmmaParams& p, u32 pixel, u32 base, Ring<S::STAGES>& ring) {
     const Walk w = walk_from<S>(p, Tile{pixel, 0, 0}, 0);
@@ -61,9 +63,11 @@ __device__ __forceinline__ void load_pixels(const ConvWgmmaParams& p, u32 pixel,
     for (u32 k = 0; k < p.k_blocks; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         barrier_wait(full + 8, ring.parity ^ 1);
-        barrier_arrive_expecting(full, S::IMAGE_BYTES);
-        copy_im2col(base + S::IMAGES + ring.stage * S::IMAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
-                    static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
+        if (elected()) {
+            barrier_arrive_expecting(full, S::IMAGE_BYTES);
+            copy_im2col(base + S::IMAGES + ring.stage * S::IMAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
+                        static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
+        }
         if (++block == p.channel_blocks) {
             block = 0;
             if (++across == p.kernel_columns) {
@@ -124,7 +128,7 @@ __device__ __forceinline__ void work(const ConvPingPongParams& f, const Walkway&
         multiply_kept<S>(sums[0], p.k_blocks, turn > 0, next, base, lane, ring);
         finish_tile<S>(f, sums, base, group, turn, p.first_pixel + row * S::TILE_M, way.channel, first_row % WARPGROUP_ROWS, lane);
     }
-    if (lane == 0) stores_have_ended();
+    if (elected()) stores_have_ended();
 }
 
 template <class S>
@@ -152,14 +156,13 @@ __device__ __forceinline__ void convolve(const ConvPingPongParams& f) {
     const Walkway way = walkway<S>(p);
     if (warp == S::WORKERS / WARP) {
         // Weights are constants: they come before the launches that make the image have ended.
-        if (lane == 0) load_weights<S>(p, way.channel, base);
+        load_weights<S>(p, way.channel, base);
         wait_for_predecessors();
-        if (lane != 0) return;
         Ring<S::STAGES> ring;
         for (u32 row = way.first; row < p.run_tiles; row += way.step) load_pixels<S>(p, p.first_pixel + row * S::TILE_M, base, ring);
     } else if (warp > S::WORKERS / WARP) {
         wait_for_predecessors();
-        if (lane != 0 || !is_join(p.epilogue)) return;
+        if (!is_join(p.epilogue)) return;
         u32 group = 0, turn = 0;
         for (u32 row = way.first; row < p.run_tiles; row += way.step) {
             load_joined_tile<S>(f, p.first_pixel + row * S::TILE_M, way.channel, Buffer<S>(base, group, turn));

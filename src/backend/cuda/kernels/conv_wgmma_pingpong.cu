@@ -65,7 +65,8 @@ __device__ __forceinline__ void leave_stage(u32 empty) {
 }
 
 // Loads a block's share of a tile's pixels: of the K blocks that both blocks of the pair have, counted over all tiles, every second. Its
-// warp waits for the stages of the others, too: else it would not know which phase of a stage's barrier it meets (ring.cuh).
+// warp waits for the stages of the others, too: else it would not know which phase of a stage's barrier it meets (ring.cuh). All of it
+// comes here.
 template <class S>
 __device__ __forceinline__ void load_for_both(const ConvWgmmaParams& p, const Walk& w, u32 count, bool mine, u32 base, Ring<S::STAGES>& ring) {
     u32 block = w.block, down = w.down, across = w.across;
@@ -73,7 +74,7 @@ __device__ __forceinline__ void load_for_both(const ConvWgmmaParams& p, const Wa
     for (u32 k = 0; k < count; ++k, ring.advance(), mine = !mine) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         if (!ring.fresh) barrier_wait(full + 8, ring.parity ^ 1);
-        if (mine) {
+        if (mine && elected()) {
             copy_im2col_to_both(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
                                 static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
         }
@@ -169,24 +170,23 @@ __device__ __forceinline__ void work(const ConvPingPongParams& f, u32 base, u32 
         }
         finish_tile<S>(f, sums, base, group, turn, t.pixel, t.channel, warp_row, lane);
     }
-    if (lane == 0) stores_have_ended();
+    if (elected()) stores_have_ended();
 }
 
 template <class S>
-__device__ __forceinline__ void load_all(const ConvPingPongParams& f, u32 base, u32 warp, u32 lane) {
+__device__ __forceinline__ void load_all(const ConvPingPongParams& f, u32 base, u32 warp) {
     const ConvWgmmaParams& p = f.product;
     Ring<S::STAGES> ring;
     // Weights are constants: they come before the launches that make the image have ended.
     u32 ahead = 0;
-    if (warp == 0 && lane == 0) {
+    if (warp == 0) {
         const Tile t = tile_at<S>(p, blockIdx.x);
         const Blocks blocks = blocks_of(p, t);
         ahead = load_ahead<S>(weight_runs<S>(p, t, blocks.begin), blocks.count(), base);
     }
-    __syncwarp();
     meet_mate<S>();
     wait_for_predecessors();
-    if (lane != 0 || warp > 2 || (warp == 2 && !is_join(p.epilogue))) return;
+    if (warp > 2 || (warp == 2 && !is_join(p.epilogue))) return;
     u32 number = 0;
     bool mine = S::PAIR && cluster_rank() == 0;
 #pragma unroll 1
@@ -243,7 +243,7 @@ __device__ __forceinline__ void convolve(const ConvPingPongParams& f) {
     if constexpr (S::PAIR) cluster_arrive_relaxed();
     if (warp >= S::WARPGROUPS * WARPS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::LOAD_REGISTERS));
-        load_all<S>(f, base, warp - S::WARPGROUPS * WARPS, lane);
+        load_all<S>(f, base, warp - S::WARPGROUPS * WARPS);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(S::WORK_REGISTERS));
         meet_mate<S>();

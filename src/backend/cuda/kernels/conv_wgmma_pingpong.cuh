@@ -36,7 +36,7 @@ __device__ __forceinline__ void store_box(const TensorMap* map, u32 from, i32 in
                  : "memory");
 }
 
-// Stores since the last one are a group.
+// Stores since the last one are a group. They are those of one thread: of a warp always the same one is `elected`.
 __device__ __forceinline__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 // Waits until all but this thread's last `PENDING` groups of stores have read shared memory.
@@ -61,11 +61,12 @@ struct Buffer {
     }
 };
 
-// Brings what is joined to a tile into its buffer.
+// Brings what is joined to a tile into its buffer. A whole warp comes here.
 template <class S>
 __device__ __forceinline__ void load_joined_tile(const ConvPingPongParams& f, u32 pixel, u32 channel, const Buffer<S>& b) {
     const u32 strips = min((f.product.channels - channel + STRIP - 1) / STRIP, S::TILE_N / STRIP);
     barrier_wait(b.barrier + 8, b.parity ^ 1);
+    if (!elected()) return;
     barrier_arrive_expecting(b.barrier, strips * STRIP_OF_TILE<S>);
 #pragma unroll 1
     for (u32 i = 0; i < strips; ++i) {
@@ -105,10 +106,10 @@ __device__ __forceinline__ u32 strip_at(const OwnRows& rows, u32 part, u32 c) {
 
 // Has them stored, when all lanes have written them.
 template <class S>
-__device__ __forceinline__ void store_strip(const ConvPingPongParams& f, const OwnRows& rows, u32 part, u32 c, u32 lane) {
+__device__ __forceinline__ void store_strip(const ConvPingPongParams& f, const OwnRows& rows, u32 part, u32 c) {
     copy_fence();
     __syncwarp();
-    if (lane != 0) return;
+    if (!elected()) return;
     store_box(&f.output, strip_at<S>(rows, part, c), static_cast<i32>(rows.channel + c * STRIP), static_cast<i32>(rows.pixel + part * WARPGROUP_ROWS));
 }
 
@@ -125,7 +126,7 @@ __device__ __forceinline__ void round_strips(const ConvPingPongParams& f, const 
     fragment_to_halves<C * STRIP / 2, STRIP / 2>(halves, sums, bias, e);
     if (is_join(e)) join_strip(halves, strip, e.flags & EPILOGUE_JOINS_RELU, lane);
     halves_to_strip(halves, strip, lane);
-    if (!S::FUNCTIONS || is_clip(e)) store_strip<S>(f, rows, part, C, lane);
+    if (!S::FUNCTIONS || is_clip(e)) store_strip<S>(f, rows, part, C);
     if constexpr (C + 1 < S::TILE_N / STRIP) round_strips<S, C + 1>(f, sums, rows, part, lane);
 }
 
@@ -162,7 +163,7 @@ __device__ __forceinline__ void finish_tile(const ConvPingPongParams& f, const T
     if (is_join(e)) {
         barrier_wait(buffer.barrier, buffer.parity);
     } else {
-        if (lane == 0) stores_have_read<S::BUFFERS - 1>();
+        if (elected()) stores_have_read<S::BUFFERS - 1>();
         __syncwarp();
     }
     const OwnRows rows = {buffer.place + warp_row * STRIP_ROW_BYTES, pixel + warp_row, channel};
@@ -175,10 +176,10 @@ __device__ __forceinline__ void finish_tile(const ConvPingPongParams& f, const T
 #pragma unroll 1
         for (u32 i = 0; i < PARTS * strips; ++i) {
             apply_to_strip(e, strip_at<S>(rows, i % PARTS, i / PARTS), lane);
-            store_strip<S>(f, rows, i % PARTS, i / PARTS, lane);
+            store_strip<S>(f, rows, i % PARTS, i / PARTS);
         }
     }
-    if (lane == 0) {
+    if (elected()) {
         stores_commit();
         if (is_join(e) && turn + 1 >= S::BUFFERS) {
             stores_have_read<S::BUFFERS - 1>();

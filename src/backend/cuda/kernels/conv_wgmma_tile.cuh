@@ -79,7 +79,7 @@ __device__ __forceinline__ WeightRuns weight_runs(const ConvWgmmaParams& p, cons
     return {p.weights + begin * step + t.channel * K_BYTES, step, min(S::TILE_N, padded - t.channel) * K_BYTES};
 }
 
-// Says what a stage will hold, and asks for its weights.
+// Says what a stage will hold, and asks for its weights: one thread.
 template <class S>
 __device__ __forceinline__ void load_weights(const WeightRuns& w, u32 k, u32 base, u32 stage) {
     const u32 full = base + S::BARRIERS + stage * 16;
@@ -109,20 +109,22 @@ __device__ __forceinline__ Walk walk_from(const ConvWgmmaParams& p, const Tile& 
 }
 
 // Fills the weights' part of the first stages; returns how many. Weights are constants, so this may run before the launches
-// that make the image have ended.
+// that make the image have ended. A whole warp comes here.
 template <class S>
 __device__ __forceinline__ u32 load_ahead(const WeightRuns& w, u32 blocks, u32 base) {
     const u32 count = min(blocks, S::STAGES);
 #pragma unroll 1
-    for (u32 k = 0; k < count; ++k) load_weights<S>(w, k, base, k);
+    for (u32 k = 0; k < count; ++k) {
+        if (elected()) load_weights<S>(w, k, base, k);
+    }
     return count;
 }
 
-// What a warp asks for: each copy takes it some 80 cycles, and as long to find a stage empty, so that one warp alone is often slower
+// What a warp asks for: to find a stage empty takes it some 100 cycles and each copy some 30, so that one warp alone is often slower
 // than the products of a narrow tile. The bytes of pixels may come before it is said that they will: a stage is not full until it is.
 enum class Loads { BOTH, WEIGHTS, PIXELS };
 
-// Fills stages with the K blocks of a tile; the first `ahead` have their weights already.
+// Fills stages with the K blocks of a tile; the first `ahead` have their weights already. A whole warp comes here.
 template <class S, Loads LOADS>
 __device__ __forceinline__ void load(const ConvWgmmaParams& p, const Walk& w, const WeightRuns& weights, u32 count, u32 ahead, u32 base,
                                      Ring<S::STAGES>& ring) {
@@ -131,10 +133,13 @@ __device__ __forceinline__ void load(const ConvWgmmaParams& p, const Walk& w, co
     for (u32 k = 0; k < count; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         if (!ring.fresh) barrier_wait(full + 8, ring.parity ^ 1);
-        if (LOADS != Loads::PIXELS && k >= ahead) load_weights<S>(weights, k, base, ring.stage);
+        const bool asks = elected();
+        if (LOADS != Loads::PIXELS && k >= ahead && asks) load_weights<S>(weights, k, base, ring.stage);
         if constexpr (LOADS == Loads::WEIGHTS) continue;
-        copy_im2col(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
-                    static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
+        if (asks) {
+            copy_im2col(base + ring.stage * S::STAGE_BYTES, &p.image, full, block * BLOCK_K, w.x, w.y, w.batch,
+                        static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
+        }
         if (++block == p.channel_blocks) {
             block = 0;
             if (++across == p.kernel_columns) {

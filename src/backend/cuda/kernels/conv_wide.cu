@@ -90,8 +90,8 @@ struct Ring {
     }
 };
 
-// Keeps the ring full with the weights of a block's tiles. The loop is as short as it can be: a thread alone waits for each of its
-// instructions, and a stage is multiplied in 450 cycles.
+// Keeps the ring full with the weights of a block's tiles. The loop is as short as it can be: a warp alone waits for each of its
+// instructions, and a stage is multiplied in 450 cycles. All lanes come here, and to the other loads.
 __device__ __forceinline__ void load_weights(const ConvWideParams& p, const Room& room, u32 tiles) {
     const u64 step = static_cast<u64>(p.channels) * K_BYTES;
     const u32 first = room.weight_full(0), last = room.weight_full(p.weight_stages);
@@ -102,8 +102,10 @@ __device__ __forceinline__ void load_weights(const ConvWideParams& p, const Room
 #pragma unroll 1
         for (u32 left = TAPS * TAPS * p.k_blocks; left > 0; --left) {
             barrier_wait(full + 8, parity);
-            barrier_arrive_expecting(full, WEIGHT_BYTES);
-            copy_run(to, reinterpret_cast<const void*>(from), WEIGHT_BYTES, full);
+            if (elected()) {
+                barrier_arrive_expecting(full, WEIGHT_BYTES);
+                copy_run(to, reinterpret_cast<const void*>(from), WEIGHT_BYTES, full);
+            }
             from += step;
             full += 16;
             to += WEIGHT_BYTES;
@@ -126,9 +128,11 @@ __device__ __forceinline__ void load_patches(const ConvWideParams& p, const Room
         for (u32 block = 0; block < p.k_blocks; ++block) {
             const u32 index = set * p.k_blocks + block, full = room.patch_full(index);
             barrier_wait(full + 8, parity);
-            barrier_arrive_expecting(full, p.patch_bytes);
-            copy_patch(room.patches + index * p.patch_stage, &p.image, full, static_cast<i32>(block * BLOCK_K),
-                       spot.column - static_cast<i32>(p.pad_columns), spot.row - static_cast<i32>(p.pad_rows), spot.batch);
+            if (elected()) {
+                barrier_arrive_expecting(full, p.patch_bytes);
+                copy_patch(room.patches + index * p.patch_stage, &p.image, full, static_cast<i32>(block * BLOCK_K),
+                           spot.column - static_cast<i32>(p.pad_columns), spot.row - static_cast<i32>(p.pad_rows), spot.batch);
+            }
         }
         if (++set == p.sets) {
             set = 0;
@@ -144,8 +148,10 @@ __device__ __forceinline__ void load_joined_tiles(const ConvWideParams& p, const
         const u32 place = n % p.places, full = room.place_full(place);
         const Spot spot(p, n);
         barrier_wait(full + 8, n / p.places % 2 ^ 1);
-        barrier_arrive_expecting(full, p.tile_bytes);
-        copy_patch(room.places + place * p.place_bytes, &p.joined, full, static_cast<i32>(spot.channel), spot.column, spot.row, spot.batch);
+        if (elected()) {
+            barrier_arrive_expecting(full, p.tile_bytes);
+            copy_patch(room.places + place * p.place_bytes, &p.joined, full, static_cast<i32>(spot.channel), spot.column, spot.row, spot.batch);
+        }
     }
 }
 
@@ -289,7 +295,7 @@ __device__ __forceinline__ void convolve(const ConvWideParams& p) {
     extern __shared__ __align__(1024) u8 memory[];
     const Room room(p, shared_address(memory));
     const u32 tiles = tiles_of_block(p);
-    const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
+    const u32 warp = __shfl_sync(0xffffffff, threadIdx.x / WARP, 0);
     if (threadIdx.x == 0) {
         prefetch_map(&p.image);
         prefetch_map(&p.output);
@@ -301,10 +307,9 @@ __device__ __forceinline__ void convolve(const ConvWideParams& p) {
     if (warp >= WORKERS / WARP) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
         // Weights are constants.
-        if (warp == WORKERS / WARP && lane == 0) load_weights(p, room, tiles);
+        if (warp == WORKERS / WARP) load_weights(p, room, tiles);
         wait_for_predecessors();
         release_successors();
-        if (lane != 0) return;
         if (warp == WORKERS / WARP + 1) load_patches(p, room, tiles);
         if (warp == WORKERS / WARP + 2 && is_join(p.epilogue)) load_joined_tiles(p, room, tiles);
     } else {

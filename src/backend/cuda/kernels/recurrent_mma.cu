@@ -171,7 +171,7 @@ __device__ __forceinline__ void share_units(const RecurrentMma& p) {
                 const u32 own = base + other * state_bytes + rank * SHARE_BYTES;
                 copy_fence();
                 __syncthreads();
-                if (lane == 0 && warp < blocks && warp != rank) {
+                if (warp < blocks && warp != rank && elected()) {
                     send_run(remote_address(own, warp), own, SHARE_BYTES, remote_address(barriers + other * 8, warp));
                 }
             }

@@ -82,12 +82,14 @@ struct Weights {
     }
 };
 
-// Announces what a stage gets and copies its weights.
+// Announces what a stage gets and copies its weights. A whole warp comes here, and to what fills stages.
 template <class S>
 __device__ __forceinline__ void load_weights(Weights<S>& weights, u32 base, u32 stage) {
     const u32 full = base + S::BARRIERS + stage * 16;
-    barrier_arrive_expecting(full, weights.bytes + S::IMAGE_BYTES);
-    copy_run(base + stage * S::STAGE_BYTES, reinterpret_cast<const void*>(weights.address), weights.bytes, full);
+    if (elected()) {
+        barrier_arrive_expecting(full, weights.bytes + S::IMAGE_BYTES);
+        copy_run(base + stage * S::STAGE_BYTES, reinterpret_cast<const void*>(weights.address), weights.bytes, full);
+    }
     weights.address += weights.step;
 }
 
@@ -118,8 +120,10 @@ __device__ __forceinline__ void fill_pixels(const ConvWgmmaParams& p, const Tile
     for (u32 k = begin; k < end; ++k, ring.advance()) {
         const u32 full = base + S::BARRIERS + ring.stage * 16;
         if (!ring.fresh) barrier_wait(full + 8, ring.parity ^ 1);
-        copy_im2col(base + ring.stage * S::STAGE_BYTES + S::WEIGHT_BYTES, &p.image, full, block * BLOCK_K, x, y, batch,
-                    static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
+        if (elected()) {
+            copy_im2col(base + ring.stage * S::STAGE_BYTES + S::WEIGHT_BYTES, &p.image, full, block * BLOCK_K, x, y, batch,
+                        static_cast<u16>(across * p.dilation_columns), static_cast<u16>(down * p.dilation_rows));
+        }
         if (++block == p.channel_blocks) {
             block = 0;
             if (++across == p.kernel_columns) {
@@ -267,13 +271,16 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p, float* partials
     const u32 units = APART ? p.tiles * p.splits : p.tiles;
     const u32 first = blockIdx.x / peers, step = gridDim.x / peers;
     u32 ahead = 0;
-    if (threadIdx.x == S::WORKERS) {
-        prefetch_map(&p.image);
-        for (u32 i = 0; i < S::STAGES; ++i) {
-            barrier_init(base + S::BARRIERS + i * 16, 1);                  // full: the copies
-            barrier_init(base + S::BARRIERS + i * 16 + 8, S::WORKERS / WARP); // empty: the warps that multiply
+    if (warp == S::WORKERS / WARP) {
+        if (lane == 0) {
+            prefetch_map(&p.image);
+            for (u32 i = 0; i < S::STAGES; ++i) {
+                barrier_init(base + S::BARRIERS + i * 16, 1);                      // full: the copies
+                barrier_init(base + S::BARRIERS + i * 16 + 8, S::WORKERS / WARP);  // empty: the warps that multiply
+            }
+            barrier_init_fence();
         }
-        barrier_init_fence();
+        __syncwarp();
         if (first < units) {
             const Unit<CHAINS> unit(p, first, rank);
             ahead = min(unit.end - unit.begin, S::STAGES);
@@ -291,8 +298,11 @@ __device__ __forceinline__ void stream(const ConvWgmmaParams& p, float* partials
         for (u32 i = first; i < units; i += step, ahead = 0) {
             const Unit<CHAINS> unit(p, i, rank);
             const Tile t = tile_at<S>(p, unit.tile);
-            if (lane == 0 && warp == S::WORKERS / WARP) fill_weights<S>(p, t, unit.begin, unit.end, ahead, base, ring);
-            if (lane == 0 && warp != S::WORKERS / WARP) fill_pixels<S>(p, t, unit.begin, unit.end, base, ring);
+            if (warp == S::WORKERS / WARP) {
+                fill_weights<S>(p, t, unit.begin, unit.end, ahead, base, ring);
+            } else {
+                fill_pixels<S>(p, t, unit.begin, unit.end, base, ring);
+            }
             __syncwarp();
             if constexpr (CLUSTER) {
                 cluster_meet();
