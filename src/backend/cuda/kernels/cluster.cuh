@@ -101,7 +101,7 @@ __device__ __forceinline__ void send_pair(u32 address, u32 a, u32 b, u32 barrier
                  : "memory");
 }
 
-// Makes this thread's stores to shared memory visible to the copy engine.
+// Makes this thread's stores to shared memory visible to the copy engine and to warpgroup products.
 __device__ __forceinline__ void copy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Copies a run of bytes, a multiple of 16, of this block's shared memory to an address of `remote_address` in another block; the

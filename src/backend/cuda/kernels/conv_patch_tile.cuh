@@ -207,6 +207,6 @@ __device__ __forceinline__ void store_tile(const ConvPatchParams& p, const Tile&
         warpgroup_meet(group);
         store<ROWS, COLUMNS, true>(p, t, channel, at, thread);
     }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    copy_fence();
     __syncwarp();
 }

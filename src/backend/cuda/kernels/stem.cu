@@ -150,7 +150,7 @@ __device__ __forceinline__ void load_items(const Stem& p, const Share& share, u3
             }
             if (++turn == LOADERS) turn = 0;
         }
-        show_writes();
+        copy_fence();
         __syncwarp();
         if (lane == 0) barrier_arrive(base + FULL + i % STAGES * 8);
     }
@@ -222,7 +222,7 @@ __device__ __forceinline__ void store_segment(const Stem& p, const Place& place,
             meet();
             finish_long<N>(p, place, live, turned, thread);
         }
-        show_writes();
+        copy_fence();
         meet();
         if (thread == 0) store_turned(p, place, turned);
     } else {

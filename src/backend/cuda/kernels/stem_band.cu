@@ -168,7 +168,7 @@ __device__ __forceinline__ void make_bands(const Stem& p) {
     for (u32 index = blockIdx.x; index < p.items; index += gridDim.x) {
         const Band band(p, index);
         load_band<THREADS / WARP>(p, band, rows);
-        show_writes();
+        copy_fence();
         __syncthreads();
         if (fresh) barrier_wait(barrier, 0);
         fresh = false;
@@ -194,7 +194,7 @@ __device__ __forceinline__ void make_bands(const Stem& p) {
                     meet();
                     finish_curved<N>(p, place, turned, thread);
                 }
-                show_writes();
+                copy_fence();
                 meet();
                 if (thread == 0) store_turned(p, place, turned);
             }

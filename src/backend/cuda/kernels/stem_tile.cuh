@@ -22,9 +22,6 @@ constexpr u32 MATRIX_BYTES = BLOCK_CHANNELS * 16 * 2;  // weights of a product
 constexpr u32 TURN_ROW_BYTES = BLOCK_CHANNELS * 2;     // a pixel on its way to memory
 constexpr u32 WEIGHTS = 1024;                   // behind the barriers
 
-// Makes writes to shared memory visible to the copy engine and the products.
-__device__ __forceinline__ void show_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 __device__ __forceinline__ void store_pixel(u32 address, uint2 pixel) {
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(pixel.x), "r"(pixel.y) : "memory");
 }
