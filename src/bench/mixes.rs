@@ -76,9 +76,12 @@ impl Mix {
 
     /// Compiles both.
     pub fn compile(&self, board: &BoardRecord, options: &CompileOptions) -> Result<CompiledMix, BenchError> {
-        let batch = options.batch.or(self.batch);
-        let batch = Some(batch.ok_or_else(|| BenchError::Batch(self.name.clone()))?);
-        let networks = CompileOptions { batch, ..options.clone() };
+        let pictures = options.batch.or(self.batch);
+        let pictures = Some(pictures.ok_or_else(|| BenchError::Batch(self.name.clone()))?);
+        let networks = CompileOptions {
+            pictures,
+            ..options.clone()
+        };
         Ok(CompiledMix {
             frame: self.compile_frame(board, options)?,
             networks: self.compile_set(&alone_name(&self.name), board, &networks)?,
@@ -111,4 +114,36 @@ fn alone(tenant: &TenantSpec) -> TenantSpec {
     tenant.card.decode = Decode::Tensors;
     tenant.card.input.crops = None;
     tenant
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::Searcher;
+    use crate::planner::boards;
+    use std::path::Path;
+
+    /// `signal` fixes a batch of eight crops, the others leave theirs open or fix it to one.
+    #[test]
+    fn the_repositorys_task_sets_compile_with_their_networks_alone() {
+        let tasks = Tasks::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("plans/tasks.toml")).unwrap();
+        let options = CompileOptions {
+            searcher: Searcher::Sequential,
+            best_effort: true,
+            ..CompileOptions::default()
+        };
+        for name in tasks.sets.keys() {
+            let mix = Mix::of(&tasks, name).unwrap();
+            let compiled = mix.compile(&boards::load("host").unwrap(), &options).unwrap();
+            let batches: Vec<u32> = compiled
+                .networks
+                .plan
+                .tenants
+                .iter()
+                .map(|t| t.inputs[0].view.layout.shape.dim(0))
+                .collect();
+            let expected: Vec<u32> = mix.networks.iter().map(|n| if n.model == "signal" { 8 } else { 1 }).collect();
+            assert_eq!(batches, expected, "{name}");
+        }
+    }
 }

@@ -247,12 +247,11 @@ fn tenant(
 ) -> Result<Attached, PlannerError> {
     spec.card.verify()?;
     let halves = options.dtype == DType::F16 && !spec.card.single;
-    let pictures = spec
-        .card
-        .input
-        .crops
-        .as_ref()
-        .map_or(ids.len().max(1) as u32, |c| c.count.unwrap_or(1));
+    let pictures = match &spec.card.input.crops {
+        Some(crops) => crops.count.unwrap_or(1),
+        None if ids.is_empty() => options.pictures.unwrap_or(1),
+        None => ids.len() as u32,
+    };
     let import = ImportOptions {
         batch: Some(options.batch.unwrap_or(pictures)),
         outputs: spec.card.read_outputs(),

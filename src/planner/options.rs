@@ -121,8 +121,11 @@ pub struct CompileOptions {
     pub dtype: DType,
     /// With f16: the type of tensor inputs and results of networks without a card, which declare f32.
     pub ports: Ports,
-    /// Extent of symbolic batch axes; by default the number of the tenant's cameras, at least 1.
+    /// Extent of symbolic batch axes; by default the pictures of the tenant: its cameras or crops. Networks that fix theirs to another
+    /// are refused.
     pub batch: Option<u32>,
+    /// Pictures of tenants that have neither cameras nor crops, of whose networks some may fix another batch; 1 by default.
+    pub pictures: Option<u32>,
     /// The tensors that are the results of a network without a card; none for those that its file lists.
     pub outputs: Vec<String>,
     /// The passes.
@@ -164,6 +167,7 @@ impl Default for CompileOptions {
             dtype: DType::F32,
             ports: Ports::Declared,
             batch: None,
+            pictures: None,
             outputs: Vec::new(),
             passes: PassSet::ALL,
             generic_kernels: false,
