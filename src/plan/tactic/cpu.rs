@@ -81,9 +81,9 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             forms.pixels()
         }
         (Kernel::Resize, P::Resize(r)) => {
-            let linear = matches!(r.mode, ResizeMode::Linear { antialias: false });
+            let few_taps = matches!(r.mode, ResizeMode::Linear { antialias: false } | ResizeMode::Nearest(_));
             let plain = !matches!(r.coordinates, Coordinates::CropAndResize { .. }) && forms.resizes_pixels_only();
-            need(linear && plain, Misfit::Primitive)?;
+            need(few_taps && plain, Misfit::Primitive)?;
             forms.alone()?;
             forms.pixels()
         }

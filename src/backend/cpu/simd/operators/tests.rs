@@ -306,6 +306,23 @@ fn gated_units(r: &mut Random) -> Vec<Trial> {
     ]
 }
 
+fn resizes(r: &mut Random) -> Vec<Trial> {
+    let mut scales = [Scalar(1.0); crate::limits::MAX_RANK];
+    (scales[2], scales[3]) = (Scalar(12.0 / 9.0), Scalar(20.0 / 14.0));
+    let resize = Resize {
+        mode: ResizeMode::Nearest(Nearest::RoundPreferFloor),
+        coordinates: Coordinates::HalfPixel,
+        scales,
+    };
+    vec![Trial {
+        name: "a resize by the nearest",
+        golden: "8ba585c671456a37",
+        kernel: Kernel::Resize,
+        layout: Layout::channels_last,
+        calls: vec![(Primitive::Resize(resize), vec![r.input(&[1, 37, 9, 14])], shape(&[1, 37, 12, 20]))],
+    }]
+}
+
 /// A recurrent layer with so many initial states.
 fn layer(
     r: &mut Random,
@@ -372,6 +389,7 @@ fn trials() -> Vec<Trial> {
         recurrences(&mut r),
         functions(&mut r),
         gated_units(&mut r),
+        resizes(&mut r),
     ]
     .into_iter()
     .flatten()
