@@ -10,9 +10,6 @@ use crate::plan::format::{Operand, Operator};
 use crate::primitive::{self, Primitive, Region, ResizeMode};
 use std::ops::Range;
 
-/// Floats that are copied at a time.
-const PIECE: usize = 16;
-
 struct Bilinear {
     kernels: &'static Kernels,
     x: Pixels,
@@ -82,26 +79,10 @@ fn bilinear(context: &Context<'_>, resize: &primitive::Resize, x: Pixels, out: P
     }))
 }
 
-/// Output rows of a region as image and row.
+/// Image and row of an output row of a region, whose tiles its rows are.
 fn row_of(region: &Region, tile: u32) -> (usize, usize) {
     let [n, y] = unravel(tile, [region.batch.len() as u32, region.rows.len() as u32]).map(|i| i as usize);
     (n + region.batch.start as usize, y + region.rows.start as usize)
-}
-
-/// Copies `count` floats.
-///
-/// # Safety
-/// They can be read at `from` and written at `to`.
-unsafe fn copy(from: *const f32, to: *mut f32, count: usize) {
-    let whole = count / PIECE * PIECE;
-    // SAFETY: the pieces and what is left behind them are the floats that the caller names.
-    unsafe {
-        for at in (0..whole).step_by(PIECE) {
-            let piece: [f32; PIECE] = from.add(at).cast::<[f32; PIECE]>().read_unaligned();
-            to.add(at).cast::<[f32; PIECE]>().write_unaligned(piece);
-        }
-        to.add(whole).copy_from(from.add(whole), count - whole);
-    }
 }
 
 impl Kernel for Nearest {
@@ -122,7 +103,7 @@ impl Kernel for Nearest {
                 );
                 // SAFETY: positions lie inside the input, whose channels are contiguous, as the output's are; the output row is
                 // this tile's alone (the plan).
-                unsafe { copy(from, to, self.out.c) }
+                unsafe { to.copy_from(from, self.out.c) }
             }
         }
     }
