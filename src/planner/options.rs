@@ -124,7 +124,7 @@ pub struct CompileOptions {
     /// Extent of symbolic batch axes; by default the pictures of the tenant: its cameras or crops. Networks that fix theirs to another
     /// are refused.
     pub batch: Option<u32>,
-    /// Pictures of tenants that have neither cameras nor crops, of whose networks some may fix another batch; 1 by default.
+    /// The same of tenants that have neither cameras nor crops, where `batch` is not given and their networks leave it open; 1 by default.
     pub pictures: Option<u32>,
     /// The tensors that are the results of a network without a card; none for those that its file lists.
     pub outputs: Vec<String>,

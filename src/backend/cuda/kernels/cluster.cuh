@@ -1,5 +1,5 @@
-// What blocks of a cluster have in common, from sm_90 on: barriers in shared memory that count bytes, and each other's
-// shared memory. Addresses are 32-bit ones of shared memory. Names and orderings as in the PTX ISA.
+// From sm_90 on: the lane of a warp that asks for copies, and what blocks of a cluster have in common, barriers in shared memory
+// that count bytes, and each other's shared memory. Addresses are 32-bit ones of shared memory. Names and orderings as in the PTX ISA.
 #pragma once
 
 #include "types.cuh"
