@@ -21,6 +21,7 @@ use serde::de::value::StrDeserializer;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Version of the format and of the way operators are digested.
 const FORMAT: u32 = 1;
@@ -390,12 +391,20 @@ fn cut(operator: &Operator) -> String {
 /// Digest of what a kernel is compiled from, for an architecture, by a toolkit. The processor's kernels are part of the program:
 /// its version stands for them.
 fn tactic_sources(kernel: Kernel, provenance: &Provenance) -> Digest {
+    /// The sources are part of the program: a digest that was made once holds as long as it runs.
+    static KNOWN: Mutex<BTreeMap<(String, Toolkit, Kernel), Digest>> = Mutex::new(BTreeMap::new());
     if provenance.toolkit == Toolkit::NONE {
         return Digest::of(concat!("platoon ", env!("CARGO_PKG_VERSION")).as_bytes());
     }
-    let units = sources::UNITS.iter().filter(|u| sources::serves(u.name, kernel));
-    let digests = units.map(|u| sources::unit_digest(u, &provenance.architecture, provenance.toolkit).to_string());
-    Digest::of(digests.collect::<String>().as_bytes())
+    let make = || {
+        let units = sources::UNITS.iter().filter(|u| sources::serves(u.name, kernel));
+        let digests = units.map(|u| sources::unit_digest(u, &provenance.architecture, provenance.toolkit).to_string());
+        Digest::of(digests.collect::<String>().as_bytes())
+    };
+    // Nothing that panics leaves a digest half made.
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let asked = (provenance.architecture.clone(), provenance.toolkit, kernel);
+    *known.entry(asked).or_insert_with(make)
 }
 
 /// Digest of everything that an operator's time depends on besides its tactic, chunks and width.
