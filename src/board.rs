@@ -76,6 +76,17 @@ impl Division {
         self.parcels() * 3 / 4
     }
 
+    /// The numbers of units that one of several streams may have for itself, ascending: whole parcels, and these with the units that are none.
+    pub fn sizes(&self) -> Vec<u32> {
+        let Some(rest) = self.units.checked_rem(self.parcel) else {
+            return Vec::new();
+        };
+        let whole = (1..self.parcels()).map(|parcels| parcels * self.parcel);
+        let mut sizes: Vec<u32> = whole.flat_map(|own| [own, own + rest]).collect();
+        sizes.dedup();
+        sizes
+    }
+
     /// Of streams confined to so many units each, 0 to all: the one that has what is no parcel besides. It is the largest, where all units
     /// are shared out.
     pub fn has_rest(&self, confined: impl Iterator<Item = u16> + Clone) -> Option<usize> {

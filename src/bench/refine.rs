@@ -1,11 +1,13 @@
 //! Refinement by measurement: what the searchers found is measured, changed where it did best, and measured again.
 //!
 //! ```text
-//! searchers' best, baselines --race--> measured --+--propose (lots, simulator)--> new plans --race--> measured --> ...
+//! searchers' best, baselines --race--> measured --+--divide (the board between streams)--> new plans --race--> measured --> ...
+//!                                                 +--propose (lots, simulator)--> ...
 //!                                                 +--sweep (other tactics for operators that are alike)--> ...
 //! ```
 //! A round's plans run in turns on one engine, in a race. The best baseline and the best plans so far run in every round, so that
-//! what the machine does meanwhile meets all alike: a plan is known by its time over that baseline's in the same round. Directions
+//! what the machine does meanwhile meets all alike: a plan is known by its time over that baseline's in the same round. First come the
+//! divisions of the board between streams, which differ by more than the simulator knows of them. Directions
 //! of change that led to something better are taken more often; between them a sweep goes through the tactics of the best plan.
 //! Measured times and seed give the plans.
 
@@ -34,6 +36,8 @@ const ELITE: usize = 5;
 const AGAIN: usize = 3;
 /// Frames that a plan must have run to be one of them.
 const PROVEN: usize = race::STAGES[0] + race::STAGES[1] + race::STAGES[2];
+/// Divisions of the board between streams that are tried.
+const DIVIDED: usize = 2 * PLANS;
 /// Rounds of drawn changes before a sweep beside other networks.
 const DRAWN: usize = 3;
 /// Changes of a sweep beside other networks, the longest operators' first: there lots find as much.
@@ -76,6 +80,8 @@ impl Limit {
 enum Step {
     /// Lots, in a direction: its place in [`DIRECTIONS`].
     Drawn(usize),
+    /// A division of the board between streams.
+    Divided,
     /// A sweep: one change.
     Swept,
     /// A sweep's end: the changes that brought something, together.
@@ -86,6 +92,7 @@ impl Step {
     fn name(self) -> &'static str {
         match self {
             Step::Drawn(direction) => DIRECTIONS[direction],
+            Step::Divided => "divided",
             Step::Swept => "swept",
             Step::Joined => "joined",
         }
@@ -141,6 +148,8 @@ struct Hunt<'a> {
     sweep: Sweep,
     /// Rounds of drawn changes since the last sweep.
     drawn: usize,
+    /// Divisions of the board that are still to be tried, last first; `None` before they are known.
+    divisions: Option<Vec<Idea>>,
 }
 
 impl<'a> Hunt<'a> {
@@ -153,6 +162,7 @@ impl<'a> Hunt<'a> {
             rounds: Vec::new(),
             sweep: Sweep::default(),
             drawn: 0,
+            divisions: None,
         }
     }
 
@@ -161,6 +171,10 @@ impl<'a> Hunt<'a> {
         if round == 0 {
             let starts = self.refinery.starts();
             return starts.map(|(plan, idea)| Tried::new(plan.clone(), idea.clone(), None, 0)).collect();
+        }
+        let divided = self.divided(round);
+        if !divided.is_empty() {
+            return divided;
         }
         let parents = self.elite();
         // Where a network is alone, how its operators run is nearly all there is to decide.
@@ -189,6 +203,25 @@ impl<'a> Hunt<'a> {
             Some(Tried::new(plan?, proposal.idea, from, round))
         });
         fresh.collect()
+    }
+
+    /// The next divisions of the board between free streams; none where all were tried.
+    fn divided(&mut self, round: usize) -> Vec<Tried> {
+        let Some(free) = self.tried.iter().position(|t| t.plan.searcher == BASELINES[1]) else {
+            return Vec::new();
+        };
+        let left = self.divisions.get_or_insert_with(|| {
+            let mut all = self.refinery.divisions(&self.tried[free].idea, DIVIDED);
+            all.reverse();
+            all
+        });
+        let mut ideas = left.split_off(left.len().saturating_sub(PLANS));
+        ideas.retain(|idea| self.tried.iter().all(|t| !t.idea.decides_as(idea)));
+        let plans = self.refinery.plans(&ideas.iter().collect::<Vec<_>>());
+        let fresh = ideas.into_iter().zip(plans).rev();
+        fresh
+            .filter_map(|(idea, plan)| Some(Tried::new(plan?, idea, Some((free, Step::Divided)), round)))
+            .collect()
     }
 
     /// The next plans of a sweep; none where there is none, or it is at its end.

@@ -3,13 +3,13 @@
 use super::lots::Lots;
 use super::rates;
 use super::schedule::{Decisions, Problem};
-use super::scheduled::{self, Scheduled};
+use super::scheduled::{self, Offers, Scheduled};
 use super::search::{Change, Idea, Proposal, Workshop};
 use super::simulate::Machine;
 use super::{CompileOptions, Searcher};
 use crate::board::BoardRecord;
 use crate::ids::OperatorId;
-use crate::plan::format::{Operator, Plan, Tactic};
+use crate::plan::format::{Operator, Plan};
 use std::num::NonZeroUsize;
 
 /// A plan's operators without a schedule, what a search found for them, and what makes more of it.
@@ -17,8 +17,8 @@ use std::num::NonZeroUsize;
 pub struct Refinery {
     plan: Plan,
     needs: Vec<Vec<OperatorId>>,
-    /// For each operator the tactics that it may be run with beside its own.
-    offers: Vec<Vec<Tactic>>,
+    /// The tactics that operators may be run with beside their own.
+    offers: Offers,
     starts: Vec<(Plan, Idea)>,
     workshop: Workshop,
     board: BoardRecord,
@@ -31,7 +31,7 @@ impl Refinery {
     pub(super) fn new(
         plan: Plan,
         needs: Vec<Vec<OperatorId>>,
-        offers: Vec<Vec<Tactic>>,
+        offers: Offers,
         starts: Vec<(Plan, Idea)>,
         workshop: Workshop,
         board: &BoardRecord,
@@ -66,6 +66,11 @@ impl Refinery {
     pub fn propose(&self, parents: &[&Idea], known: &[&Idea], wanted: usize, favour: &[u32], round: u64) -> Vec<Proposal> {
         let mut lots = Lots::new(self.options.seed.wrapping_add((round + 1).rotate_left(32)));
         self.workshop.propose(&self.plan.tenants, parents, known, wanted, favour, &mut lots)
+    }
+
+    /// Divisions of the board between the streams of an idea: see [`Workshop::divisions`].
+    pub fn divisions(&self, plain: &Idea, most: usize) -> Vec<Idea> {
+        self.workshop.divisions(&self.plan.tenants, plain, most)
     }
 
     /// Other tactics for operators that are alike: see [`Workshop::changes`].

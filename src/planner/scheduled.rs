@@ -5,7 +5,7 @@ use super::memory::{self, Placement};
 use super::schedule::{self, Decisions, Problem};
 use super::simulate::paces::Paces;
 use super::simulate::{self, Costs, Machine, Measured};
-use super::{CompileOptions, PlannerError, Searcher};
+use super::{CompileOptions, PlannerError, Searcher, tactics};
 use crate::board::BoardRecord;
 use crate::plan::check;
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
@@ -32,11 +32,24 @@ pub(super) fn best_effort(board: &BoardRecord, options: &CompileOptions) -> bool
     options.best_effort || board.name == "host"
 }
 
-/// For each operator the tactics that a search may run it with beside its own, fastest first: none for most searchers. They are
-/// those that are hardly slower, and those that are fastest on a share of the board, where what fills it alone has no room.
-pub(super) fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options: &CompileOptions) -> Vec<Vec<Tactic>> {
+/// What a search may run operators with beside their own tactics.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Offers {
+    /// For each operator tactics, fastest first.
+    others: Vec<Vec<Tactic>>,
+    /// For some numbers of units, ascending, the tactic of each operator on a stream that has so many for itself.
+    confined: Vec<(u32, Vec<Tactic>)>,
+}
+
+/// The tactics that a search may run operators with beside their own: none for most searchers. They are those that are hardly slower,
+/// those that are fastest on a share of the board, where what fills it alone has no room, and those for streams with units of their own.
+pub(super) fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options: &CompileOptions) -> Offers {
+    let none = Offers {
+        others: vec![Vec::new(); plan.operators.len()],
+        confined: Vec::new(),
+    };
     if options.generic_kernels || options.searcher != Searcher::Platoon {
-        return vec![Vec::new(); plan.operators.len()];
+        return none;
     }
     let measured = |o: &Operator| options.times.as_ref()?.of(plan, o);
     let paced = |o: &Operator| Paces::of(board).filter(|_| o.tactic.kernel != Kernel::Generic)?.time(o, board);
@@ -50,10 +63,15 @@ pub(super) fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options
         None => timed(plan, o, board, &|t| paced(&with(o, t))),
     });
     let all: Vec<Vec<(Nanos, Tactic)>> = all.collect();
-    let tactics: Vec<Vec<Tactic>> = all.iter().map(|own| own.iter().map(|(_, t)| *t).collect()).collect();
-    let costs = costs(plan, board, machine, &tactics, &measured);
-    let (most, percent) = if options.refine { OTHERS_MEASURED } else { OTHERS };
+    let tactics = all.iter().map(|own| own.iter().map(|(_, t)| *t).collect()).collect();
+    let costs = costs(plan, board, machine, &Offers { others: tactics, ..none }, &measured);
     let division = options.division(board);
+    // A network alone is not confined.
+    let confined = match plan.tenants.len() {
+        0 | 1 => Vec::new(),
+        _ => tactics::confined(plan, board, options, &division.sizes()),
+    };
+    let (most, percent) = if options.refine { OTHERS_MEASURED } else { OTHERS };
     let of = |(index, own): (usize, &Vec<(Nanos, Tactic)>)| {
         let operator = &plan.operators[index];
         let slowest = measured(operator)
@@ -61,33 +79,31 @@ pub(super) fn offers(plan: &Plan, board: &BoardRecord, machine: Machine, options
             .map_or(0, |own| own.0 * percent / 100);
         let hardly_slower = own.iter().take_while(|(time, _)| time.0 <= slowest).take(most);
         let mut offered: Vec<Tactic> = hardly_slower.map(|(_, tactic)| *tactic).collect();
-        for part in NARROW {
+        let narrow = NARROW.iter().flat_map(|part| {
             let width = u16::try_from(board.units / part).unwrap_or(u16::MAX).max(1);
-            let parcels = u32::from(width).checked_div(division.parcel).unwrap_or(0);
-            let apart = (parcels > 0).then(|| costs.apart(index, parcels * division.parcel)).flatten();
-            for tactic in [costs.narrow(index, width), apart].into_iter().flatten() {
-                if tactic != operator.tactic && !offered.contains(&tactic) {
-                    offered.push(tactic);
-                }
+            let smaller = confined.iter().rfind(|(units, _)| *units <= u32::from(width));
+            [costs.narrow(index, width), smaller.map(|(_, tactics)| tactics[index])]
+        });
+        for tactic in narrow.flatten() {
+            if tactic != operator.tactic && !offered.contains(&tactic) {
+                offered.push(tactic);
             }
         }
         offered
     };
-    all.iter().enumerate().map(of).collect()
+    Offers {
+        others: all.iter().enumerate().map(of).collect(),
+        confined,
+    }
 }
 
 /// What the operators of a plan cost on a board's machine, under their own tactics and those that are offered.
-pub(super) fn costs<'a>(
-    plan: &'a Plan,
-    board: &BoardRecord,
-    machine: Machine,
-    offers: &[Vec<Tactic>],
-    measured: Measured<'a>,
-) -> Costs<'a> {
+pub(super) fn costs<'a>(plan: &'a Plan, board: &BoardRecord, machine: Machine, offers: &Offers, measured: Measured<'a>) -> Costs<'a> {
     let mut costs = Costs::on(machine, &plan.operators, board, measured);
-    for (operator, tactics) in offers.iter().enumerate() {
+    for (operator, tactics) in offers.others.iter().enumerate() {
         costs.offer(operator, board, tactics);
     }
+    costs.confine(offers.confined.clone());
     costs
 }
 

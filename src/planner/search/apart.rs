@@ -9,43 +9,85 @@ use super::judge::{Judge, Score};
 use super::shares;
 use crate::plan::format::Stream;
 
-/// Tries units of their own for the streams of every way to put tenants onto them, and moves parcels from the best of each way on.
+/// Most divisions that are looked at one by one: of more, those by eighths of the board stand for the others.
+const LOOKED_AT: usize = 1024;
+
+/// Tries units of their own for the streams of every way to put tenants onto them; where not every division is looked at, parcels are moved
+/// on from the best of each way.
 pub fn apart(judge: &mut Judge<'_>, start: &Candidate) {
-    let (parcels, sure) = (judge.field.division.parcels(), judge.field.division.sure());
-    let whole = parcels.min(shares::EIGHTHS);
-    if sure < 2 {
-        return;
-    }
-    for streams in shares::groupings(judge.field.operators.len()) {
+    let (whole, ways) = ways(judge);
+    let mut best: Vec<(Score, Candidate)> = Vec::new();
+    for (streams, parts) in ways {
         if judge.left() == 0 {
             return;
         }
-        let groups = usize::from(streams.iter().copied().max().unwrap_or(0)) + 1;
-        // More streams than parcels cannot be.
-        let all = match groups as u32 > sure.min(whole) {
-            true => Vec::new(),
-            false => shares::compositions(whole, groups),
-        };
-        let mut best: Option<(Score, Candidate)> = None;
-        for mut parts in all {
-            if judge.left() == 0 {
-                return;
-            }
-            let mut candidate = start.clone();
-            candidate.streams.clone_from(&streams);
-            // What the parts leave of the parcels goes to the first.
-            parts.iter_mut().for_each(|part| *part *= parcels / whole);
-            parts[0] += parcels - parts.iter().sum::<u32>();
-            give(judge, &mut candidate, &parts);
-            let score = judge.score(&candidate);
-            if best.as_ref().is_none_or(|(least, _)| score < *least) {
-                best = Some((score, candidate));
-            }
-        }
-        if let Some((score, candidate)) = best {
-            balance(judge, score, candidate);
+        let candidate = divided(judge, start, streams, whole, parts);
+        let score = judge.score(&candidate);
+        match best.iter_mut().find(|(_, known)| known.streams == candidate.streams) {
+            Some(known) if score < known.0 => *known = (score, candidate),
+            Some(_) => {}
+            None => best.push((score, candidate)),
         }
     }
+    if whole < judge.field.division.parcels() {
+        best.into_iter().for_each(|(score, candidate)| balance(judge, score, candidate));
+    }
+}
+
+/// The divisions of all parcels between the streams of every way to put tenants onto them, shortest first by the simulator: at most so
+/// many, none of which is more than `worse` percent longer than the first.
+pub fn divisions(judge: &mut Judge<'_>, start: &Candidate, most: usize, worse: u64) -> Vec<(Score, Candidate)> {
+    let (whole, ways) = ways(judge);
+    let mut found = Vec::with_capacity(ways.len());
+    for (streams, parts) in ways {
+        let candidate = divided(judge, start, streams, whole, parts);
+        let score = judge.score(&candidate);
+        if score != Score::WORST {
+            found.push((score, candidate));
+        }
+    }
+    found.sort_by_key(|(score, _)| *score);
+    let longest = found
+        .first()
+        .map_or(0, |(best, _)| best.time.saturating_add(best.time / 100 * worse));
+    found.retain(|(score, _)| score.time <= longest);
+    found.truncate(most);
+    found
+}
+
+/// In how many parts the board is shared out, and every way to do so: each tenant's stream and each stream's parts.
+fn ways(judge: &Judge<'_>) -> (u32, Vec<(Vec<u8>, Vec<u32>)>) {
+    let (parcels, sure) = (judge.field.division.parcels(), judge.field.division.sure());
+    let tenants = judge.field.operators.len();
+    if sure < 2 {
+        return (parcels, Vec::new());
+    }
+    let ways = |whole: u32| {
+        let all = shares::groupings(tenants).flat_map(move |streams| {
+            let groups = usize::from(streams.iter().copied().max().unwrap_or(0)) + 1;
+            // More streams than parcels cannot be.
+            let some = (groups as u32 <= sure.min(whole)).then(|| shares::compositions(whole, groups));
+            some.into_iter().flatten().map(move |parts| (streams.clone(), parts))
+        });
+        all.take(LOOKED_AT + 1).collect::<Vec<_>>()
+    };
+    let mut all = (parcels, ways(parcels));
+    if all.1.len() > LOOKED_AT {
+        let whole = parcels.min(shares::EIGHTHS);
+        all = (whole, ways(whole));
+    }
+    all
+}
+
+/// A candidate whose streams have so many parts of a whole each; what these leave of the parcels goes to the first.
+fn divided(judge: &Judge<'_>, start: &Candidate, streams: Vec<u8>, whole: u32, mut parts: Vec<u32>) -> Candidate {
+    let parcels = judge.field.division.parcels();
+    let mut candidate = start.clone();
+    candidate.streams = streams;
+    parts.iter_mut().for_each(|part| *part *= parcels / whole);
+    parts[0] += parcels - parts.iter().sum::<u32>();
+    give(judge, &mut candidate, &parts);
+    candidate
 }
 
 /// Moves parcels of units from one stream to another as long as that helps.
@@ -170,6 +212,19 @@ mod tests {
         apart(&mut judge, &plain);
         let found = judge.close();
         assert!(!found.is_empty() && found.iter().all(|(_, c)| c.is_confined() && c.decisions(&field, &menu).is_some()));
+        // Those to be measured are the shortest of all, each once.
+        let all = divisions(&mut judge, &plain, usize::MAX, u64::MAX);
+        assert!(all.is_sorted_by_key(|(score, _)| *score) && all.len() > found.len());
+        assert!(
+            all.iter()
+                .enumerate()
+                .all(|(at, (_, c))| all[..at].iter().all(|(_, other)| other != c))
+        );
+        assert!(all.iter().all(|(_, c)| c.is_confined() && c.decisions(&field, &menu).is_some()));
+        let limit = all[0].0.time + all[0].0.time / 100 * 10;
+        let near = all.iter().filter(|(score, _)| score.time <= limit).count();
+        assert_eq!(divisions(&mut judge, &plain, usize::MAX, 10), all[..near]);
+        assert_eq!(divisions(&mut judge, &plain, 3, u64::MAX), all[..3]);
     }
 
     #[test]

@@ -25,6 +25,18 @@ struct Choices {
     own: usize,
     /// First cost of each cut in each way: cut by cut.
     first: Vec<u32>,
+    /// For each of [`Menu::sizes`] how it is best run there at full width, where that is known: ways behind the others.
+    confined: Vec<Option<Confined>>,
+}
+
+/// How an operator is run on a stream that has some units for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Confined {
+    tactic: Tactic,
+    /// The cost of the operator in one piece.
+    cost: u32,
+    /// The way whose costs stand for it where the operator is cut.
+    cut: u16,
 }
 
 /// The choices of all operators.
@@ -33,12 +45,15 @@ pub struct Menu {
     operators: Vec<Choices>,
     /// The costs that [`Menu::cost`] names.
     pub costs: Vec<Cost>,
+    /// The numbers of units that a stream may have for itself.
+    sizes: Vec<u32>,
 }
 
 impl Menu {
     /// The menu of a problem.
     pub fn of(problem: &Problem<'_>, costs: &Costs<'_>) -> Menu {
         let mut table = Vec::new();
+        let sizes = problem.division.sizes();
         let choices = problem.operators.iter().enumerate().map(|(index, operator)| {
             let cuts = cuts(operator);
             let widths = |tactic| (tactic, widths(index, tactic, costs, problem.division));
@@ -52,16 +67,27 @@ impl Menu {
                     }
                 }
             }
+            let ways: Vec<(Tactic, u16)> = tactics.iter().flat_map(|(t, widths)| widths.iter().map(|&w| (*t, w))).collect();
+            let confined = sizes.iter().map(|&units| {
+                let tactic = costs.confined(index, units)?;
+                let cost = *costs.apart(index, &cuts[0], tactic, units)?.first()?;
+                table.push(cost);
+                let cut = ways.iter().position(|way| *way == (tactic, 0)).unwrap_or(0) as u16;
+                let cost = table.len() as u32 - 1;
+                Some(Confined { tactic, cost, cut })
+            });
             Choices {
-                cuts,
                 own: tactics.first().map_or(0, |(_, widths)| widths.len()),
-                ways: tactics.iter().flat_map(|(t, widths)| widths.iter().map(|&w| (*t, w))).collect(),
                 first,
+                confined: confined.collect(),
+                cuts,
+                ways,
             }
         });
         Menu {
             operators: choices.collect(),
             costs: table,
+            sizes,
         }
     }
 
@@ -70,7 +96,7 @@ impl Menu {
         self.operators[operator].cuts.len()
     }
 
-    /// Ways to run an operator: tactics with launch widths. The first is its own tactic at full width.
+    /// Ways to run an operator on any stream: tactics with launch widths. The first is its own tactic at full width.
     pub fn ways(&self, operator: usize) -> usize {
         self.operators[operator].ways.len()
     }
@@ -82,7 +108,7 @@ impl Menu {
 
     /// The tactic of a way.
     pub fn tactic(&self, operator: usize, way: u16) -> Tactic {
-        self.operators[operator].ways[usize::from(way)].0
+        self.operators[operator].way(way).0
     }
 
     /// The way that is an operator's tactic `number` at full width, its own tactic being the first; `None` if it has no so many.
@@ -115,10 +141,15 @@ impl Menu {
         self.cheapest(operator, price)
     }
 
-    /// The way that takes an operator in one piece least time on so many units that nobody else has, its own tactic first among equals.
+    /// The way to run an operator on so many units that nobody else has: how it is best run there where that is known, else the way that takes
+    /// it in one piece least time, its own tactic first among equals.
     pub fn apart(&self, operator: usize, units: u32) -> u16 {
         let own = &self.operators[operator];
-        self.cheapest(operator, |&way: &usize| self.costs[own.first[way] as usize].alone_on(units))
+        let size = self.sizes.iter().position(|&size| size == units);
+        match size.filter(|&size| own.confined[size].is_some()) {
+            Some(size) => (own.ways.len() + size) as u16,
+            None => self.cheapest(operator, |&way: &usize| self.costs[own.first[way] as usize].alone_on(units)),
+        }
     }
 
     /// The first of an operator's ways that has the least price.
@@ -135,18 +166,38 @@ impl Menu {
     /// The cost of the first of an operator's chunks; those of the others follow.
     pub fn cost(&self, operator: usize, cut: u8, way: u16) -> u32 {
         let own = &self.operators[operator];
+        let way = match own.confined(way) {
+            Some(confined) if cut == 0 => return confined.cost,
+            Some(confined) => confined.cut,
+            None => way,
+        };
         own.first[usize::from(cut) * own.ways.len() + usize::from(way)]
     }
 
     /// The choice as a decision.
     pub fn decision(&self, operator: usize, cut: u8, way: u16) -> Cut {
         let own = &self.operators[operator];
-        let (tactic, width) = own.ways[usize::from(way)];
+        let (tactic, width) = own.way(way);
         Cut {
             chunks: own.cuts[usize::from(cut)].clone(),
             tactic,
             width,
         }
+    }
+}
+
+impl Choices {
+    /// The tactic and the launch width of a way.
+    fn way(&self, way: u16) -> (Tactic, u16) {
+        match self.confined(way) {
+            Some(confined) => (confined.tactic, 0),
+            None => self.ways[usize::from(way)],
+        }
+    }
+
+    /// What a way behind the others is.
+    fn confined(&self, way: u16) -> Option<Confined> {
+        *self.confined.get(usize::from(way).checked_sub(self.ways.len())?)?
     }
 }
 

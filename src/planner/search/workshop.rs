@@ -4,6 +4,7 @@
 //! shortest: of few, where its opinion is to count little, or of many. What it finds much worse than the parent is left out.
 
 use super::alike::{self, Change, Kind as Alike};
+use super::apart;
 use super::auxiliary::spread;
 use super::candidate::{Candidate, Field};
 use super::judge::{Judge, Score};
@@ -50,6 +51,8 @@ const PICKED_OF: [usize; 4] = [2, 8, 32, 128];
 const MOST: usize = 4;
 /// A child is left out that is predicted to take more than its parent by this part of its time, in percent.
 const WORSE: u64 = 5;
+/// The same of a division of the board beside the one that is predicted to take least.
+const APART_WORSE: u64 = 15;
 
 /// A candidate, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,13 @@ pub struct Idea {
     /// The prediction, without auxiliary streams.
     pub score: Score,
     candidate: Candidate,
+}
+
+impl Idea {
+    /// Whether both decide the same, whosever they are.
+    pub fn decides_as(&self, other: &Idea) -> bool {
+        self.candidate == other.candidate
+    }
 }
 
 /// A new idea.
@@ -134,6 +144,19 @@ impl Workshop {
             }
         };
         lists.iter().map(changed).collect()
+    }
+
+    /// An idea's operators with units of their own for the streams, in those ways to share them out that are worth a measurement: at most
+    /// so many, best first by the simulator.
+    pub fn divisions(&self, tenants: &[Tenant], plain: &Idea, most: usize) -> Vec<Idea> {
+        let mut judge = self.judge(tenants);
+        let found = apart::divisions(&mut judge, &plain.candidate, most, APART_WORSE);
+        let idea = |(score, candidate)| Idea {
+            by: Searcher::Apart,
+            score,
+            candidate,
+        };
+        found.into_iter().map(idea).collect()
     }
 
     /// Up to `wanted` new ideas from `parents`, best first, that are not among `known`. Directions are drawn as often as `favour`

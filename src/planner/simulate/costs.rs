@@ -138,6 +138,7 @@ pub type Measured<'a> = &'a dyn Fn(&Operator) -> Option<Nanos>;
 /// The costs of a problem's operators on a board.
 pub struct Costs<'a> {
     machine: Machine,
+    board: BoardRecord,
     operators: &'a [Operator],
     /// What each takes longer in a frame for its weights, beside a measured time, in nanoseconds.
     cold: Vec<u64>,
@@ -146,6 +147,8 @@ pub struct Costs<'a> {
     measured: Measured<'a>,
     /// For each operator where its time comes from.
     sources: Vec<Source>,
+    /// For some numbers of units the tactic of each operator on a stream that has so many for itself.
+    confined: Vec<(u32, Vec<Tactic>)>,
 }
 
 impl<'a> Costs<'a> {
@@ -177,11 +180,13 @@ impl<'a> Costs<'a> {
         let known = known.collect();
         Costs {
             machine,
+            board: board.clone(),
             operators,
             cold,
             known,
             measured,
             sources,
+            confined: Vec::new(),
         }
     }
 
@@ -256,17 +261,42 @@ impl<'a> Costs<'a> {
         timed.min_by_key(|(time, _)| *time).map(|(_, tactic)| tactic)
     }
 
-    /// The tactic that takes an operator in one piece least time on so many units that nobody else has.
-    pub fn apart(&self, operator: usize, units: u32) -> Option<Tactic> {
-        let whole = [Region::whole(shape(&self.operators[operator]))];
-        let timed = self.known[operator].iter().filter_map(|known| {
-            let each = known.abreast(&self.machine) / self.machine.units.max(1);
-            let widths = [1, each].map(|each| u16::try_from(units * each).unwrap_or(0));
-            let all = self.widths(operator, &whole, known.tactic, &[0, widths[0], widths[1]]);
-            let time = all.iter().filter_map(|own| Some(own.first()?.alone_on(units))).min()?;
-            Some((time, known.tactic))
-        });
-        timed.min_by_key(|(time, _)| *time).map(|(_, tactic)| tactic)
+    /// Says with which tactics operators are best run on a stream that has so many units for itself: for some numbers of units, ascending,
+    /// one an operator.
+    pub fn confine(&mut self, tactics: Vec<(u32, Vec<Tactic>)>) {
+        self.confined = tactics;
+    }
+
+    /// The tactic of an operator on a stream that has so many units for itself; `None` where none is known.
+    pub fn confined(&self, operator: usize, units: u32) -> Option<Tactic> {
+        let (_, tactics) = self.confined.iter().find(|(known, _)| *known == units)?;
+        tactics.get(operator).copied()
+    }
+
+    /// The costs of an operator's chunks under a tactic at full width, on a stream that has so many units for itself, from its time there
+    /// ([`Paces::on_part`]); `None` where that is not known.
+    pub fn apart(&self, operator: usize, chunks: &[Region], tactic: Tactic, units: u32) -> Option<Vec<Cost>> {
+        let own = Operator {
+            tactic,
+            chunks: Vec::new(),
+            ..self.operators[operator].clone()
+        };
+        let board = BoardRecord {
+            units,
+            ..self.board.clone()
+        };
+        let machine = Machine {
+            units,
+            macs: self.machine.macs * u64::from(units) / u64::from(self.machine.units.max(1)),
+            ..self.machine
+        };
+        let differs = Paces::differs(&own, &self.board, (self.measured)(&own));
+        let time = Paces::on_part(&own, &self.board, units, differs)?;
+        let known = Known::measured(&own, Footprint::of(&own, &board), time, self.cold[operator], &machine);
+        let area = |r: &Region| r.batch.len() as u64 * r.rows.len() as u64;
+        let whole = area(&Region::whole(shape(&own))).max(1);
+        let cost = |chunk: &Region| known.cost(area(chunk), whole, known.footprint.tiles(&own, chunk), known.tile, 0, &machine);
+        Some(chunks.iter().map(cost).collect())
     }
 
     /// An operator under one of its tactics; under its own for any other.

@@ -118,7 +118,11 @@ impl Frame {
                 let index = step.operator.index();
                 if own[index].is_empty() {
                     let it = &operators[index];
-                    own[index] = costs.chunks(index, &it.chunks, it.tactic, it.width);
+                    let apart = match u32::from(streams[segment.stream.index()].units) {
+                        units @ 1.. if it.width == 0 => costs.apart(index, &it.chunks, it.tactic, units),
+                        _ => None,
+                    };
+                    own[index] = apart.unwrap_or_else(|| costs.chunks(index, &it.chunks, it.tactic, it.width));
                 }
                 table.push(own[index][usize::from(step.chunk)]);
                 frame.launch(table.len() as u32 - 1, step);

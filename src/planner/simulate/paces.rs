@@ -30,6 +30,9 @@ const KNOWN: [(&str, u32, &str); 2] = [
 ];
 /// Times from which on a tactic, or a kernel, has a pace of its own.
 pub const ENOUGH: u32 = 6;
+/// Parts of a board up to this size have next to nothing in common with the whole of it: an operator that takes longer there than its tactic's
+/// pace says need not do so here.
+const ALIEN: f64 = 0.125;
 /// By how much a kernel's pace is taken to be longer, in percent: of two tactics, the one that is known leads.
 const DOUBT: f64 = 1.2;
 
@@ -96,6 +99,30 @@ impl Paces {
         let kernel = || Some(self.known(&kernel(operator.tactic))?.of(&loads) * DOUBT);
         let time = self.own(operator.tactic, &loads).or_else(kernel)?;
         Some(Nanos((time.max(loads.bytes()).ceil() as u64).max(1)))
+    }
+
+    /// How long an operator in one piece takes under its tactic on a part of a board that has so many of its units: by the paces for a board
+    /// of that size, and, the larger the part, by how much it `differs` on the whole board. `None` where they say nothing.
+    pub fn on_part(operator: &Operator, board: &BoardRecord, units: u32, differs: f64) -> Option<Nanos> {
+        let part = BoardRecord { units, ..board.clone() };
+        let there = Paces::of(&part)?.time(operator, &part)?;
+        let size = f64::from(units) / f64::from(board.units.max(1));
+        let weight = ((size - ALIEN) / (1.0 - ALIEN)).clamp(0.0, 1.0);
+        Some(Nanos((there.0 as f64 * (1.0 + weight * differs)).ceil() as u64))
+    }
+
+    /// By which part of what paces say of it an operator takes longer on a board; 0 where it was not measured.
+    pub fn differs(operator: &Operator, board: &BoardRecord, measured: Option<Nanos>) -> f64 {
+        let paced = || Paces::of(board)?.time(operator, board);
+        match measured.and_then(|time| Some((time, paced()?))) {
+            Some((measured, paced)) => measured.0 as f64 / paced.0 as f64 - 1.0,
+            None => 0.0,
+        }
+    }
+
+    /// Whether a tactic has a pace of its own.
+    pub fn knows(&self, tactic: Tactic) -> bool {
+        tactic.kernel != Kernel::Generic && self.known(&told(tactic)).is_some()
     }
 
     /// Of a menu the fastest tactic by its own pace; the first where that one's is not known.
