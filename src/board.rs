@@ -155,10 +155,16 @@ mod tests {
         }
         assert_eq!(h200.has_rest([32, 68, 32].into_iter()), Some(1));
         assert_eq!(h200.has_rest([32, 64, 32].into_iter()), None);
+        let sizes = h200.sizes();
+        assert_eq!((sizes[..5].to_vec(), sizes.last()), (vec![8, 12, 16, 20, 24], Some(&124)));
+        let all = (1..131).map(|own| [own, 132 - own]).filter(|units| allows(h200, units));
+        assert!(all.flatten().all(|units| sizes.contains(&units.into())));
         let few = Division { units: 32, parcel: 8 };
+        assert_eq!(few.sizes(), [8, 16, 24]);
         assert_eq!(few.has_rest([16, 16].into_iter()), Some(0));
         assert!(allows(few, &[16, 16]) && allows(few, &[8, 24]) && !allows(few, &[4, 28]) && !allows(few, &[8; 4]));
         let none = Division { units: 8, parcel: 0 };
+        assert_eq!(none.sizes(), [] as [u32; 0]);
         assert!(allows(none, &[0, 0]) && !allows(none, &[8]));
     }
 

@@ -81,6 +81,15 @@ fn plans_get_faster_on_a_machine_that_the_simulator_does_not_know() {
     let of = |name: &str| plans().filter(|p| p.searcher == name).count();
     assert!(["sequential", "streams", "gacer", "platoon"].iter().all(|s| of(s) == 1) && of("measured") == LEFT);
     assert!(plans().all(|p| p.task_set == start.plan.task_set && p.weight_files == start.plan.weight_files));
+    // The board was divided between the streams, where every operator launches what fills its own part.
+    let mut tried = after.report.refined.iter().flat_map(|r| &r.tried);
+    assert!(tried.any(|t| t.direction == Some("divided")));
+    let confined: Vec<&Plan> = plans().filter(|p| p.streams.iter().any(|s| s.units > 0)).collect();
+    assert!(
+        confined.iter().any(|p| p.operators.iter().all(|o| o.width == 0)),
+        "{}",
+        confined.len()
+    );
     // Its report tells of every plan, where it came from and what it took.
     let report = after.report.refined.as_ref().unwrap();
     assert_eq!(report.rounds.iter().map(|r| r.plans).sum::<usize>(), report.tried.len());

@@ -49,14 +49,17 @@ pub fn divisions(judge: &mut Judge<'_>, start: &Candidate, most: usize, worse: u
     found.sort_by_key(|(score, _)| *score);
     let longest = found
         .first()
-        .map_or(0, |(best, _)| best.time.saturating_add(best.time / 100 * worse));
+        .map_or(0, |(best, _)| best.time.saturating_add((best.time / 100).saturating_mul(worse)));
     found.retain(|(score, _)| score.time <= longest);
     found.truncate(most);
     found
 }
 
-/// In how many parts the board is shared out, and every way to do so: each tenant's stream and each stream's parts.
-fn ways(judge: &Judge<'_>) -> (u32, Vec<(Vec<u8>, Vec<u32>)>) {
+/// A way to share the board out: each tenant's stream, and each stream's parts.
+type Way = (Vec<u8>, Vec<u32>);
+
+/// In how many parts the board is shared out, and every way to do so.
+fn ways(judge: &Judge<'_>) -> (u32, Vec<Way>) {
     let (parcels, sure) = (judge.field.division.parcels(), judge.field.division.sure());
     let tenants = judge.field.operators.len();
     if sure < 2 {
@@ -69,7 +72,7 @@ fn ways(judge: &Judge<'_>) -> (u32, Vec<(Vec<u8>, Vec<u32>)>) {
             let some = (groups as u32 <= sure.min(whole)).then(|| shares::compositions(whole, groups));
             some.into_iter().flatten().map(move |parts| (streams.clone(), parts))
         });
-        all.take(LOOKED_AT + 1).collect::<Vec<_>>()
+        all.take(LOOKED_AT + 1).collect::<Vec<Way>>()
     };
     let mut all = (parcels, ways(parcels));
     if all.1.len() > LOOKED_AT {

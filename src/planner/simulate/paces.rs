@@ -264,6 +264,32 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_board_takes_after_the_whole_the_larger_it_is() {
+        let mut board = crate::planner::boards::load("h200").unwrap();
+        let (mut operators, ..) = crate::planner::schedule::tests::chains(1, 1);
+        operators[0].tactic = Tactic::of(Kernel::Pool);
+        let own = &operators[0];
+        let paced = |units| {
+            let part = BoardRecord { units, ..board.clone() };
+            Paces::of(&part).unwrap().time(own, &part).unwrap().0
+        };
+        let measured = Nanos(2 * paced(132));
+        let differs = Paces::differs(own, &board, Some(measured));
+        let on = |units| Paces::on_part(own, &board, units, differs).unwrap();
+        assert_eq!(on(132), measured);
+        assert_eq!(
+            [8, 16].map(|units| on(units).0),
+            [8, 16].map(paced),
+            "small parts have nothing in common with it"
+        );
+        let more = [16, 32, 64, 96].map(|units| on(units).0 as f64 / paced(units) as f64);
+        assert!(more.is_sorted() && more[3] > 1.5 && more[3] < 2.0, "{more:?}");
+        assert_eq!(Paces::differs(own, &board, None), 0.0);
+        board.architecture = "sm_80".to_owned();
+        assert_eq!(Paces::on_part(own, &board, 16, 0.0), None, "no paces, no time");
+    }
+
+    #[test]
     fn the_programs_own_paces_are_in_order() {
         for (architecture, units, text) in KNOWN {
             let paces = Paces::parse(text).unwrap_or_else(|line| panic!("{architecture}/{units}: line {line}"));
