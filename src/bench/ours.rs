@@ -71,7 +71,7 @@ pub(super) fn apart(mut compiled: Compiled) -> Vec<Compiled> {
 }
 
 /// A frame, from before its inputs are copied in until its last result is there.
-pub(super) fn frame(engine: &mut Engine, pictures: &[Picture], tensors: &[(usize, usize, Vec<u8>)]) -> Result<Nanos, BenchError> {
+fn frame(engine: &mut Engine, pictures: &[Picture], tensors: &[(usize, usize, Vec<u8>)]) -> Result<Nanos, BenchError> {
     let start = Instant::now();
     let mut draft = engine.begin()?;
     for (camera, picture) in pictures.iter().enumerate() {

@@ -156,13 +156,6 @@ impl Stage {
         })
     }
 
-    /// Runs frames of which a time is from before the inputs are copied in until the last result is there: `warm` uncounted ones, then
-    /// `count`.
-    pub fn whole(&mut self, warm: usize, count: usize) -> Result<Vec<Nanos>, BenchError> {
-        let inputs = &self.inputs;
-        counted(warm, count, || ours::frame(&mut self.engine, &inputs.pictures, &inputs.tensors))
-    }
-
     /// For each plan whether its results are, bit for bit, those of the plan `reference`.
     pub fn identical(&mut self, reference: usize) -> Result<Vec<bool>, BenchError> {
         self.select(reference)?;

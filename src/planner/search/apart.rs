@@ -126,8 +126,9 @@ pub fn shift(judge: &Judge<'_>, candidate: &mut Candidate, from: usize, to: usiz
     let before: Vec<u16> = candidate.lanes.iter().map(|l| l.units).collect();
     lay(judge, candidate, &parcels);
     // The units that are no parcel may have gone to a third.
-    let changed: Vec<bool> = candidate.lanes.iter().zip(before).map(|(l, before)| l.units != before).collect();
-    settle(judge, candidate, |stream| changed[stream]);
+    let changed = |stream: &u8| candidate.lanes[usize::from(*stream)].units != before[usize::from(*stream)];
+    let changed: Vec<bool> = candidate.streams.iter().map(changed).collect();
+    settle(judge, candidate, |tenant| changed[tenant]);
     true
 }
 
@@ -146,14 +147,10 @@ fn lay(judge: &Judge<'_>, candidate: &mut Candidate, parcels: &[u32]) {
     }
 }
 
-/// Lets the operators of some streams' tenants run in the ways that are fastest on their units.
-fn settle(judge: &Judge<'_>, candidate: &mut Candidate, streams: impl Fn(usize) -> bool) {
-    for tenant in 0..candidate.streams.len() {
-        let stream = usize::from(candidate.streams[tenant]);
-        if !streams(stream) {
-            continue;
-        }
-        let own = u32::from(candidate.lanes[stream].units);
+/// Lets the operators of some tenants run in the ways that are fastest on the units of their stream.
+pub fn settle(judge: &Judge<'_>, candidate: &mut Candidate, tenants: impl Fn(usize) -> bool) {
+    for tenant in (0..candidate.streams.len()).filter(|&t| tenants(t)) {
+        let own = u32::from(candidate.lanes[usize::from(candidate.streams[tenant])].units);
         for operator in judge.field.operators[tenant].iter().map(|o| o.index()) {
             candidate.ways[operator] = match own {
                 0 => 0,

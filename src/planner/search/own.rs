@@ -184,7 +184,7 @@ pub fn change(judge: &Judge<'_>, candidate: &mut Candidate, kind: Kind, lots: &m
         Kind::RemoveEdge => remove_edge(candidate, set, lots),
         Kind::MoveEdge => move_edge(judge, candidate, set, lots),
         Kind::Rank => rivals::rank(candidate, lots),
-        Kind::Stream => stream(candidate, lots),
+        Kind::Stream => stream(judge, candidate, lots),
         Kind::Insert => rivals::insert(judge, candidate, set, lots),
         Kind::Remove => rivals::remove(candidate, set, lots),
         Kind::Shift => rivals::shift(judge, candidate, set, lots),
@@ -305,10 +305,14 @@ fn cut(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
     candidate.cuts[operator] = lots.below(judge.menu.cuts(operator)) as u8;
 }
 
-/// A tenant moves to another's stream, or back to its own.
-fn stream(candidate: &mut Candidate, lots: &mut Lots) {
+/// A tenant moves to another's stream, or back to its own. Where streams have units of their own, its operators run as is best on those.
+fn stream(judge: &Judge<'_>, candidate: &mut Candidate, lots: &mut Lots) {
     let tenant = lots.below(candidate.streams.len());
+    let before = candidate.streams[tenant];
     candidate.streams[tenant] = lots.below(candidate.lanes.len()) as u8;
+    if candidate.is_confined() && candidate.streams[tenant] != before {
+        apart::settle(judge, candidate, |other| other == tenant);
+    }
 }
 
 fn place(judge: &Judge<'_>, candidate: &Candidate, set: usize, member: usize, lots: &mut Lots) -> Place {

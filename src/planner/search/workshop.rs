@@ -216,7 +216,7 @@ fn child(judge: &mut Judge<'_>, parents: &[&Idea], known: &[&Idea], of: usize, f
         let mut candidate = from.candidate.clone();
         match KINDS.get(direction) {
             Some(kinds) => (0..changes).for_each(|_| own::change(judge, &mut candidate, own::draw(judge, kinds, lots), lots)),
-            None => cross(&mut candidate, &parents[lots.below(parents.len())].candidate, lots),
+            None => cross(judge, &mut candidate, &parents[lots.below(parents.len())].candidate, lots),
         }
         if known.iter().chain(parents).any(|i| i.candidate == candidate) {
             continue;
@@ -244,8 +244,11 @@ fn draw(weights: &[u32], lots: &mut Lots) -> usize {
     place.unwrap_or(0)
 }
 
-/// Takes some of what another candidate decides: how operators run, how they are cut, on which streams, where the tenants meet.
-fn cross(candidate: &mut Candidate, other: &Candidate, lots: &mut Lots) {
+/// Takes some of what another candidate decides: how operators run, how they are cut, on which streams, where the tenants meet. Operators
+/// whose stream comes to have other units for itself run as is best on those.
+fn cross(judge: &Judge<'_>, candidate: &mut Candidate, other: &Candidate, lots: &mut Lots) {
+    let units = |of: &Candidate, tenant: usize| of.lanes.get(usize::from(of.streams[tenant])).map(|lane| lane.units);
+    let before: Vec<Option<u16>> = (0..candidate.streams.len()).map(|t| units(candidate, t)).collect();
     let parts = lots.next();
     if parts & 1 != 0 {
         candidate.ways.clone_from(&other.ways);
@@ -259,6 +262,10 @@ fn cross(candidate: &mut Candidate, other: &Candidate, lots: &mut Lots) {
     }
     if parts & 8 != 0 {
         candidate.meetings.clone_from(&other.meetings);
+    }
+    let moved: Vec<bool> = (0..before.len()).map(|t| units(candidate, t) != before[t]).collect();
+    if parts & 1 == 0 {
+        apart::settle(judge, candidate, |tenant| moved[tenant]);
     }
 }
 
