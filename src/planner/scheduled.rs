@@ -33,7 +33,7 @@ pub(super) fn best_effort(board: &BoardRecord, options: &CompileOptions) -> bool
 }
 
 /// What a search may run operators with beside their own tactics.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Offers {
     /// For each operator tactics, fastest first.
     others: Vec<Vec<Tactic>>,

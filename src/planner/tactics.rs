@@ -39,10 +39,6 @@ pub(super) fn choose(plan: &mut Plan, board: &BoardRecord, options: &CompileOpti
 /// tactics that were chosen by it, and 0.67 with these.
 pub(super) fn confined(plan: &Plan, board: &BoardRecord, options: &CompileOptions, sizes: &[u32]) -> Vec<(u32, Vec<Tactic>)> {
     let Some(paces) = Paces::of(board) else { return Vec::new() };
-    let under = |operator: &Operator, tactic| Operator {
-        tactic,
-        ..operator.clone()
-    };
     let known = plan.operators.iter().map(|operator| {
         let mut menu = tactic::menu_on(plan, operator, board);
         menu.retain(|&t| paces.knows(t));
@@ -81,6 +77,14 @@ pub(super) fn confined(plan: &Plan, board: &BoardRecord, options: &CompileOption
     sizes.iter().map(on).collect()
 }
 
+/// An operator under another tactic.
+fn under(operator: &Operator, tactic: Tactic) -> Operator {
+    Operator {
+        tactic,
+        ..operator.clone()
+    }
+}
+
 /// The nanoseconds up to which a tactic is hardly slower than one of so many.
 fn bound(fastest: f64) -> f64 {
     let (percent, nanos) = HARDLY;
@@ -105,13 +109,7 @@ fn serving(plan: &Plan, operator: &Operator, board: &BoardRecord, options: &Comp
     menu.retain(|&t| t != operator.tactic);
     menu.insert(0, operator.tactic);
     let measured = options.times.as_ref().map(|t| t.under(plan, operator, &menu));
-    let paced = |tactic| {
-        let operator = Operator {
-            tactic,
-            ..operator.clone()
-        };
-        Paces::guide(board)?.own(tactic, &Loads::of(&operator, board))
-    };
+    let paced = |tactic| Paces::guide(board)?.own(tactic, &Loads::of(&under(operator, tactic), board));
     let times: Vec<Option<f64>> = match measured {
         Some(times) if times[0].is_some() => times.into_iter().map(|t| t.map(|t| t.0 as f64)).collect(),
         _ => menu.iter().map(|&t| paced(t)).collect(),

@@ -293,10 +293,8 @@ impl<'a> Costs<'a> {
         let differs = Paces::differs(&own, &self.board, (self.measured)(&own));
         let time = Paces::on_part(&own, &self.board, units, differs)?;
         let known = Known::measured(&own, Footprint::of(&own, &board), time, self.cold[operator], &machine);
-        let area = |r: &Region| r.batch.len() as u64 * r.rows.len() as u64;
-        let whole = area(&Region::whole(shape(&own))).max(1);
-        let cost = |chunk: &Region| known.cost(area(chunk), whole, known.footprint.tiles(&own, chunk), known.tile, 0, &machine);
-        Some(chunks.iter().map(cost).collect())
+        let tiles: Vec<u32> = chunks.iter().map(|c| known.footprint.tiles(&own, c)).collect();
+        Some(known.shares(&own, (chunks, &tiles), known.tile, 0, &machine))
     }
 
     /// An operator under one of its tactics; under its own for any other.
@@ -315,12 +313,7 @@ impl<'a> Costs<'a> {
         let (known, own) = (self.under(operator, tactic), &self.operators[operator]);
         let tiles: Vec<u32> = chunks.iter().map(|c| known.footprint.tiles(own, c)).collect();
         let tile = self.tile(operator, known, chunks, &tiles);
-        let area = |r: &Region| r.batch.len() as u64 * r.rows.len() as u64;
-        let whole = area(&Region::whole(shape(own))).max(1);
-        let under = |&width: &u16| {
-            let share = |(chunk, &tiles): (&Region, &u32)| known.cost(area(chunk), whole, tiles, tile, width, &self.machine);
-            chunks.iter().zip(&tiles).map(share).collect()
-        };
+        let under = |&width: &u16| known.shares(own, (chunks, &tiles), tile, width, &self.machine);
         widths.iter().map(under).collect()
     }
 
@@ -437,6 +430,14 @@ impl Known {
             u64::from(blocks.div_ceil(self.abreast(machine))),
             u64::from(tiles.div_ceil(blocks)).max(1),
         )
+    }
+
+    /// The costs of an operator's chunks of so many tiles each, one of which takes `tile` nanoseconds.
+    fn shares(&self, own: &Operator, (chunks, tiles): (&[Region], &[u32]), tile: u64, width: u16, machine: &Machine) -> Vec<Cost> {
+        let area = |r: &Region| r.batch.len() as u64 * r.rows.len() as u64;
+        let whole = area(&Region::whole(shape(own))).max(1);
+        let share = |(chunk, &tiles): (&Region, &u32)| self.cost(area(chunk), whole, tiles, tile, width, machine);
+        chunks.iter().zip(tiles).map(share).collect()
     }
 
     /// The cost of `tiles` tiles that are `part` of `whole` of the operator, each of which takes `tile` nanoseconds.
