@@ -66,6 +66,7 @@ pub struct Arguments {
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let deadline = tactics::deadline(arguments.budget.map(Duration::from_secs));
     let board = common.board()?;
     if let Some(folder) = &arguments.paces {
         return paces::run(&board, &|other| plans(common, arguments, other), folder);
@@ -93,7 +94,6 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     table.provenance = provenance;
     table.forget_changed();
     let plans = plans(common, arguments, &board)?;
-    let deadline = tactics::deadline(arguments.budget.map(Duration::from_secs));
     let mut all = Progress::default();
     for compiled in plans {
         let name = compiled.plan.task_set.clone();

@@ -32,7 +32,7 @@ struct Rows {
 }
 
 /// The operator as one kernel.
-pub fn compile(_: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(_: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let view = |call: usize, input: usize| match operator.calls[call].inputs[input] {
         Operand::View(view) => view,
         Operand::Inner(_) => panic!("a hand-built operator reads another one's value first"),

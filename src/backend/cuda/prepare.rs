@@ -22,12 +22,16 @@ use crate::board::BackendKind;
 use crate::ids::{PlanId, SectionId};
 use crate::limits::MAX_SLOTS;
 use crate::plan::deployment::Deployment;
-use crate::plan::format::{Operator, Plan};
+use crate::plan::format::{Operand, Operator, Plan, Space};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What makes the launches of operators.
-pub type Compile = fn(&mut Packer<'_>, &Operator) -> Result<Box<dyn Kernel>, BindError>;
+pub type Compile = fn(&Packer<'_>, &Operator) -> Result<Box<dyn Kernel>, BindError>;
 
 /// One kernel per operator of a plan.
 type Kernels = Vec<Box<dyn Kernel>>;
@@ -144,28 +148,68 @@ fn board(
     Ok((archive, green))
 }
 
-/// The kernels of every plan's operators; weights that are not packed yet are added to the packings.
+/// The kernels of every plan's operators; weights that are not packed yet are added to the packings. All cores take part, whoever is
+/// free the operator of the most weights that is left: a large layer begun last would keep one busy alone.
 fn compile_all(deployment: &Deployment, compile: Compile, packs: &mut Packs) -> Result<Vec<Kernels>, CudaError> {
-    let mut all = Vec::with_capacity(deployment.plans.len());
-    for (p, plan) in deployment.plans.iter().enumerate() {
-        let sections: Vec<&[u8]> = (0..plan.sections.len())
-            .map(|s| deployment.section(PlanId(p as u16), SectionId(s as u32)))
-            .collect();
-        let mut packer = Packer {
+    let sections: Vec<Vec<&[u8]>> = (0..deployment.plans.len()).map(|p| sections(deployment, p)).collect();
+    let all = deployment.plans.iter().enumerate();
+    let mut work: Vec<(usize, usize)> = all.flat_map(|(p, plan)| (0..plan.operators.len()).map(move |o| (p, o))).collect();
+    work.sort_by_cached_key(|&(p, o)| Reverse(weight_bytes(&deployment.plans[p], o)));
+    let shared = Mutex::new(std::mem::take(packs));
+    let compile_one = |(p, o): (usize, usize)| {
+        let plan = &deployment.plans[p];
+        let packer = Packer {
             plan,
-            sections: &sections,
-            packs,
+            sections: &sections[p],
+            packs: &shared,
         };
-        let kernels = plan.operators.iter().map(|operator| {
-            compile(&mut packer, operator).map_err(|source| CudaError::Bind {
-                task_set: plan.task_set.clone(),
-                name: operator.name.clone(),
-                source,
-            })
-        });
-        all.push(kernels.collect::<Result<_, _>>()?);
+        ((p, o), compile(&packer, &plan.operators[o]))
+    };
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let next = AtomicUsize::new(0);
+    let turns = || {
+        let one = || work.get(next.fetch_add(1, Ordering::Relaxed)).copied();
+        std::iter::from_fn(one).map(compile_one).collect::<Vec<_>>()
+    };
+    let compiled: BTreeMap<(usize, usize), _> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores.min(work.len())).map(|_| scope.spawn(turns)).collect();
+        let results = threads
+            .into_iter()
+            .flat_map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        results.collect()
+    });
+    *packs = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut all: Vec<Kernels> = deployment.plans.iter().map(|_| Vec::new()).collect();
+    for ((p, o), kernel) in compiled {
+        let plan = &deployment.plans[p];
+        all[p].push(kernel.map_err(|source| CudaError::Bind {
+            task_set: plan.task_set.clone(),
+            name: plan.operators[o].name.clone(),
+            source,
+        })?);
     }
     Ok(all)
+}
+
+/// The contents of a plan's weight sections.
+fn sections(deployment: &Deployment, p: usize) -> Vec<&[u8]> {
+    let count = deployment.plans[p].sections.len();
+    (0..count)
+        .map(|s| deployment.section(PlanId(p as u16), SectionId(s as u32)))
+        .collect()
+}
+
+/// Bytes of the weight sections that an operator reads.
+fn weight_bytes(plan: &Plan, operator: usize) -> u64 {
+    let views = plan.operators[operator].calls.iter().flat_map(|c| &c.inputs);
+    let sections = views.filter_map(|input| match input {
+        Operand::View(view) => match plan.buffers.get(view.buffer.index())?.space {
+            Space::Weights(section) => plan.sections.get(section.index()),
+            _ => None,
+        },
+        Operand::Inner(_) => None,
+    });
+    sections.map(|s| s.bytes).sum()
 }
 
 /// What all steps of building share.

@@ -1,6 +1,6 @@
 //! All weights of a deployment on the device: sections as they are in their files, and packings, each once for all plans.
 
-use super::bind::{Area, Packs};
+use super::bind::{Area, PackId, Packs};
 use super::error::CudaError;
 use super::memory::{Account, Parts};
 use super::raw::{DeviceMemory, Stream};
@@ -57,10 +57,10 @@ impl Weights {
         let (areas, memory) = upload(account, root, "weights", &contents)?;
         uploaded.known.extend(keys.into_iter().zip(areas));
         uploaded.memory.push(memory);
-        let more = packs.bytes().iter().skip(uploaded.packs.len());
-        let contents: Vec<&[u8]> = more.map(Vec::as_slice).collect();
+        let (numbers, contents): (Vec<PackId>, Vec<&[u8]>) = packs.behind(uploaded.packs.len()).unzip();
         let (areas, memory) = upload(account, root, "packed weights", &contents)?;
-        uploaded.packs.extend(areas);
+        uploaded.packs.resize(packs.count(), Area::default());
+        numbers.iter().zip(areas).for_each(|(id, area)| uploaded.packs[id.0] = area);
         uploaded.memory.push(memory);
         let of_plan = |plan: &Plan| (0..plan.sections.len()).map(|s| uploaded.known[&key(plan, s)]).collect();
         Ok(Weights {

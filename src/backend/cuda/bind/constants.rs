@@ -29,12 +29,7 @@ impl Constant {
     }
 
     /// The packing `name` of the tensor: `make` gets a reader of its elements by coordinates.
-    pub fn pack(
-        &self,
-        packer: &mut Packer<'_>,
-        name: &str,
-        make: impl FnOnce(&dyn Fn(&[u32]) -> f32) -> Vec<u8>,
-    ) -> Result<PackId, BindError> {
+    pub fn pack(&self, packer: &Packer<'_>, name: &str, make: impl FnOnce(&dyn Fn(&[u32]) -> f32) -> Vec<u8>) -> Result<PackId, BindError> {
         let view = self.view;
         let name = format!("{name} of {} at {} {:?}", view.dtype, view.origin, view.layout);
         packer.pack(self.section, name, |bytes| make(&|at| read(bytes, &view, at)))

@@ -53,7 +53,7 @@ fn other(order: Order) -> Tactic {
 }
 
 /// Binds a convolution whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *AffineTile::of(operator.tactic).ok_or(BindError::Tactic("conv_affine has no such tile"))?;
     let Some((Prologue::Affine(affine), body)) = prologue::cut(packer.plan, operator) else {
         return Err(MISFIT);

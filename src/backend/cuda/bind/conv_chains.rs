@@ -15,7 +15,7 @@ struct ConvChains {
 }
 
 /// Binds a convolution whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *ChainsTile::of(operator.tactic).ok_or(BindError::Tactic("conv_chains has no such tile"))?;
     let convolution = Convolution::pack(packer, operator)?;
     Ok(Box::new(ConvChains { convolution, entry }))

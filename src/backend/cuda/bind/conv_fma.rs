@@ -62,7 +62,7 @@ struct ConvFma {
 }
 
 /// Binds a convolution or product whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *FmaTile::of(operator.tactic).ok_or(BindError::Tactic("conv_fma has no such tile"))?;
     let grouped = product(packer.plan, operator)?;
     let (weights, bias) = pack(packer, &grouped)?;
@@ -79,7 +79,7 @@ fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Grouped<'a>, BindE
 }
 
 /// Weights, a row of output channels for each of K of each group, and bias likewise; zeros behind a group's channels.
-fn pack(packer: &mut Packer<'_>, grouped: &Grouped<'_>) -> Result<(PackId, Option<PackId>), BindError> {
+fn pack(packer: &Packer<'_>, grouped: &Grouped<'_>) -> Result<(PackId, Option<PackId>), BindError> {
     let (product, groups, outputs, inputs) = (&grouped.product, grouped.groups, grouped.outputs(), grouped.inputs());
     let pitch = outputs.next_multiple_of(PIECE);
     let [rows, columns, _] = product.window.kernel;

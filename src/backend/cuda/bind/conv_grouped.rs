@@ -45,7 +45,7 @@ struct ConvGrouped {
 }
 
 /// Binds a convolution whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *GroupedTile::of(operator.tactic).ok_or(BindError::Tactic("conv_grouped has no such tile"))?;
     let grouped = product(packer.plan, operator)?;
     let (form, blocks) = (grouped.form, grouped.channel_tiles());

@@ -16,7 +16,7 @@ struct ConvLarge {
 }
 
 /// Binds a convolution or matrix product whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *LargeTile::of(operator.tactic).ok_or(BindError::Tactic("conv_large has no such tile"))?;
     let small = *conv_large::small().ok_or(MISFIT)?;
     Ok(Box::new(ConvLarge {

@@ -133,7 +133,7 @@ pub(super) struct Packed {
 
 impl Packed {
     /// The constants of a product without a prologue.
-    pub fn plain(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<Packed, BindError> {
+    pub fn plain(packer: &Packer<'_>, product: &Product<'_>) -> Result<Packed, BindError> {
         let k_padded = padded(product)?;
         Ok(Packed {
             weights: pack_weights(packer, product, k_padded)?,
@@ -163,7 +163,7 @@ struct ConvMma {
 }
 
 /// Binds a convolution or matrix product whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *MmaTile::of(operator.tactic).ok_or(BindError::Tactic("conv_mma has no such tile"))?;
     let (prologue, body) = prologue::cut(packer.plan, operator).unzip();
     let body = body.or_else(|| pictures::cut(operator));
@@ -202,11 +202,10 @@ pub(super) fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product
 }
 
 /// Weights as rows of K for each output channel, in the order (tap row, tap column, input channel), padded with zeros.
-pub(super) fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>, k_padded: u32) -> Result<PackId, BindError> {
+pub(super) fn pack_weights(packer: &Packer<'_>, product: &Product<'_>, k_padded: u32) -> Result<PackId, BindError> {
     let view = product.weights;
     let section = packer.section(view).ok_or(BindError::Reference)?;
     let source = Constants::new(packer.contents(section)?, view)?;
-    let rows = rows_of_weights(&source, view, product, k_padded as usize);
     let name = format!(
         "rows {} {:?} {:?} {}",
         view.origin,
@@ -214,7 +213,7 @@ pub(super) fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>, k_pad
         view.layout.strides(),
         product.matrix
     );
-    packer.pack(section, name, |_| rows)
+    packer.pack(section, name, |_| rows_of_weights(&source, view, product, k_padded as usize))
 }
 
 fn rows_of_weights(source: &Constants<'_>, view: &View, product: &Product<'_>, k_padded: usize) -> Vec<u8> {
@@ -242,7 +241,7 @@ fn rows_of_weights(source: &Constants<'_>, view: &View, product: &Product<'_>, k
 }
 
 /// Scales and shifts of the input channels in the order of `AffineLoader` in `kernels/conv_load.cuh`; zeros behind the last.
-pub(super) fn pack_affine(packer: &mut Packer<'_>, prologue: &Affine, k_padded: u32) -> Result<PackId, BindError> {
+pub(super) fn pack_affine(packer: &Packer<'_>, prologue: &Affine, k_padded: u32) -> Result<PackId, BindError> {
     let [scales, shifts] = [channels(packer, &prologue.scale)?, channels(packer, &prologue.shift)?];
     let section = packer.section(&prologue.scale).ok_or(BindError::Reference)?;
     // The shifts may lie in another section: their bits are part of the name.

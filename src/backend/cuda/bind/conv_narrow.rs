@@ -40,7 +40,7 @@ struct ConvNarrow {
 const MISFIT: BindError = BindError::Tactic("conv_narrow does not compute such products");
 
 /// Binds a convolution.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
     let entry = NarrowTile::of(operator.tactic).ok_or(BindError::Tactic("conv_narrow has no such tile"))?;
     let packed = Packed::plain(packer, &product)?;

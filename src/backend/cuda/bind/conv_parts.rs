@@ -83,7 +83,7 @@ struct ConvParts {
 }
 
 /// Binds a convolution whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *PartTile::of(operator.tactic).ok_or(BindError::Tactic("conv_parts has no such tile"))?;
     let parted = product(packer.plan, operator)?;
     let parts = parted.parts();

@@ -62,7 +62,7 @@ struct ConvPatch {
 }
 
 /// Binds a convolution whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *PatchTile::of(operator.tactic).ok_or(BindError::Tactic("conv_patch has no such tile"))?;
     let convolution = Convolution::pack(packer, operator)?;
     Ok(Box::new(ConvPatch { convolution, entry }))

@@ -20,7 +20,7 @@ struct ConvShallow {
 }
 
 /// Binds a convolution whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = ShallowTile::of(operator.tactic).ok_or(BindError::Tactic("conv_shallow has no such tile"))?;
     let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
     let constants = Constants {

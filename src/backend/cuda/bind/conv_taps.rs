@@ -33,7 +33,7 @@ struct ConvTaps {
 const MISFIT: BindError = BindError::Tactic("conv_taps does not compute such products");
 
 /// Binds a convolution.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
     if operator.tactic != TACTIC {
         return Err(BindError::Tactic("conv_taps has no such tile"));

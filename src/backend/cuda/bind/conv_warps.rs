@@ -37,7 +37,7 @@ struct ConvWarps {
 const MISFIT: BindError = BindError::Tactic("conv_warps does not compute such products");
 
 /// Binds a convolution whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *WarpsTile::of(operator.tactic).ok_or(BindError::Tactic("conv_warps has no such tile"))?;
     let (prologue, body) = prologue::cut(packer.plan, operator).unzip();
     let body = body.unwrap_or_else(|| operator.clone());
@@ -63,7 +63,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
 }
 
 /// Scales of the input channels, and then their shifts, each with zeros behind the last.
-pub(super) fn pack_affine(packer: &mut Packer<'_>, prologue: &Affine, k_padded: u32) -> Result<PackId, BindError> {
+pub(super) fn pack_affine(packer: &Packer<'_>, prologue: &Affine, k_padded: u32) -> Result<PackId, BindError> {
     let [scales, shifts] = [channels(packer, &prologue.scale)?, channels(packer, &prologue.shift)?];
     let section = packer.section(&prologue.scale).ok_or(BindError::Reference)?;
     // The shifts may lie in another section: their bits are part of the name.

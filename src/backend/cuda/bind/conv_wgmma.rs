@@ -121,7 +121,7 @@ pub(super) struct Plain {
 
 impl Plain {
     /// Packs the constants of a product.
-    pub fn pack(packer: &mut Packer<'_>, operator: &Operator) -> Result<Plain, BindError> {
+    pub fn pack(packer: &Packer<'_>, operator: &Operator) -> Result<Plain, BindError> {
         let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
         Ok(Plain {
             weights: pack_weights(packer, &product)?,
@@ -132,7 +132,7 @@ impl Plain {
 }
 
 /// Binds a convolution or matrix product whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *WgmmaTile::of(operator.tactic).ok_or(BindError::Tactic("conv_wgmma has no such tile"))?;
     Ok(Box::new(ConvWgmma::new(packer, operator, entry)?))
 }
@@ -140,7 +140,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
 pub(super) const MISFIT: BindError = BindError::Tactic("conv_wgmma computes products of f16 with constant weights and aligned pixels");
 
 /// Packs weights as the blocks copy them (see [`swizzled_blocks`]).
-pub(super) fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<PackId, BindError> {
+pub(super) fn pack_weights(packer: &Packer<'_>, product: &Product<'_>) -> Result<PackId, BindError> {
     let view = product.weights;
     let section = packer.section(view).ok_or(BindError::Reference)?;
     let bytes = Constants::new(packer.contents(section)?, view)?.range();
@@ -348,7 +348,7 @@ pub(super) fn stored_by_copies(
 
 impl ConvWgmma {
     /// Binds an operator to an entry of the menu.
-    pub(super) fn new(packer: &mut Packer<'_>, operator: &Operator, entry: WgmmaTile) -> Result<ConvWgmma, BindError> {
+    pub(super) fn new(packer: &Packer<'_>, operator: &Operator, entry: WgmmaTile) -> Result<ConvWgmma, BindError> {
         Ok(ConvWgmma {
             operator: operator.clone(),
             entry,

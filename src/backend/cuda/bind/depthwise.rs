@@ -34,7 +34,7 @@ struct Depthwise {
 }
 
 /// Compiles a convolution with as many groups as channels, in and out.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
     let Primitive::Conv { window, .. } = head(operator)?.primitive else {
         return Err(BindError::Tactic("it is no convolution"));

@@ -233,16 +233,15 @@ fn added<'a>(call: &'a Call, source: u8, product: &Product<'_>) -> Option<(&'a V
 }
 
 /// Packs a product's bias as the epilogue reads it: f32, zeros up to a multiple of [`GROUP`] channels.
-pub fn pack_bias(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<Option<PackId>, BindError> {
+pub fn pack_bias(packer: &Packer<'_>, product: &Product<'_>) -> Result<Option<PackId>, BindError> {
     let Some(view) = product.bias else { return Ok(None) };
     let section = packer.section(view).ok_or(BindError::Reference)?;
     let (last, channels) = (view.layout.shape.rank() - 1, product.out.extents[3] as usize);
     let stride = if channels > 1 { view.layout.stride(last) } else { 0 };
     let halves = Constants::new(packer.contents(section)?, view)?;
-    let values: Vec<f32> = (0..channels as i64).map(|c| halves.get(c * stride)).collect();
     let name = format!("bias {} {} {stride} {}", view.origin, view.dtype, channels);
     let make = |_: &[u8]| {
-        let mut packed = values;
+        let mut packed: Vec<f32> = (0..channels as i64).map(|c| halves.get(c * stride)).collect();
         packed.resize(channels.next_multiple_of(GROUP), 0.0);
         bytemuck::cast_slice(&packed).to_vec()
     };

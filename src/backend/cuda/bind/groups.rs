@@ -123,7 +123,7 @@ pub fn in_pairs(x: &Pixels, channels: u32) -> bool {
 }
 
 /// The bias of a convolution in f32 for `channels` channels, rounded up to whole groups; zeros where there is none.
-pub fn pack_bias(packer: &mut Packer<'_>, operator: &Operator, channels: u32) -> Result<PackId, BindError> {
+pub fn pack_bias(packer: &Packer<'_>, operator: &Operator, channels: u32) -> Result<PackId, BindError> {
     let padded = channels.next_multiple_of(GROUP);
     let Some(view) = optional_input(operator, 2) else {
         return Ok(packer.table(format!("{padded} zeros"), || floats(DType::F32, (0..padded).map(|_| 0.0))));

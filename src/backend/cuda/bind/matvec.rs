@@ -42,7 +42,7 @@ struct MatVec {
 }
 
 /// Compiles a product of a matrix `[M, K]`, or of pixels `[M, K, 1, 1]`, with constant weights, all of f16.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
     let transposed = head(operator)?.primitive == Primitive::MatMul;
     let (depth, columns) = (input(operator, 0)?.layout.shape.dim(1), output(operator, 0)?.layout.shape.dim(1));

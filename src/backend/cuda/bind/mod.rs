@@ -37,6 +37,7 @@ mod matrices;
 mod matvec;
 mod normalise;
 mod operands;
+mod packs;
 mod pad;
 mod pair_mma;
 mod patches;
@@ -66,10 +67,11 @@ pub mod views;
 pub mod vision;
 mod window;
 
-use crate::ids::{BufferId, SectionId};
-use crate::plan::format::{Digest, Family, Kernel as Named, Operator, Plan, Space, View};
+pub use self::packs::{PackId, Packer, Packs};
+
+use crate::ids::BufferId;
+use crate::plan::format::{Family, Kernel as Named, Operator, Plan, Space, View};
 use crate::primitive::{PrimitiveError, Region};
-use std::collections::BTreeMap;
 
 /// Most bytes of a kernel's parameters.
 pub const MAX_PARAMS: usize = 4032;
@@ -338,78 +340,8 @@ pub fn count(extents: impl IntoIterator<Item = u32>, of: &'static str) -> Result
     all.filter(|&n| n < 1 << 31).map(|n| n as u32).ok_or(BindError::Large(of))
 }
 
-/// Weights in the order in which a kernel reads them: an index into [`Packs`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PackId(pub usize);
-
-/// All packed weights of a deployment: each section once per packing, whichever plans and operators use it.
-#[derive(Default)]
-pub struct Packs {
-    known: BTreeMap<(Digest, u64, String), PackId>,
-    bytes: Vec<Vec<u8>>,
-}
-
-impl Packs {
-    /// The packed bytes, by [`PackId`].
-    pub fn bytes(&self) -> &[Vec<u8>] {
-        &self.bytes
-    }
-}
-
-/// Packs sections of one plan.
-pub struct Packer<'a> {
-    /// The plan.
-    pub plan: &'a Plan,
-    /// Contents of its sections.
-    pub sections: &'a [&'a [u8]],
-    /// Where the packed weights are kept.
-    pub packs: &'a mut Packs,
-}
-
-impl Packer<'_> {
-    /// The section that a view of constants lies in; `None` for other views.
-    pub fn section(&self, view: &View) -> Option<SectionId> {
-        match self.plan.buffers.get(view.buffer.index())?.space {
-            Space::Weights(section) => Some(section),
-            _ => None,
-        }
-    }
-
-    /// Contents of a section.
-    pub fn contents(&self, section: SectionId) -> Result<&[u8], BindError> {
-        self.sections.get(section.index()).copied().ok_or(BindError::Reference)
-    }
-
-    /// The packing of a section under `name`, which says everything the packed bytes depend on besides the section.
-    pub fn pack(&mut self, section: SectionId, name: String, make: impl FnOnce(&[u8]) -> Vec<u8>) -> Result<PackId, BindError> {
-        let at = self.plan.sections.get(section.index()).ok_or(BindError::Reference)?;
-        let file = self.plan.weight_files.get(at.file as usize).ok_or(BindError::Reference)?;
-        let key = (file.digest, at.offset, name);
-        if let Some(&known) = self.packs.known.get(&key) {
-            return Ok(known);
-        }
-        let bytes = make(self.sections.get(section.index()).copied().ok_or(BindError::Reference)?);
-        let id = PackId(self.packs.bytes.len());
-        self.packs.bytes.push(bytes);
-        self.packs.known.insert(key, id);
-        Ok(id)
-    }
-
-    /// A table that is no packing of weights: `name` says everything that it depends on.
-    pub fn table(&mut self, name: String, make: impl FnOnce() -> Vec<u8>) -> PackId {
-        let key = (Digest([0; 32]), 0, name);
-        if let Some(&known) = self.packs.known.get(&key) {
-            return known;
-        }
-        let id = PackId(self.packs.bytes.len());
-        self.packs.bytes.push(make());
-        self.packs.known.insert(key, id);
-        id
-    }
-}
-
 /// Looks at an operator and gives what launches it: the dispatch by its tactic's kernel.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     match operator.tactic.kernel {
         Named::Generic => generic::compile(packer, operator),
         Named::ConvDepthwise => depthwise::compile(packer, operator),

@@ -152,7 +152,7 @@ pub struct Convolution {
 
 impl Convolution {
     /// Packs the constants of an operator that such kernels take.
-    pub fn pack(packer: &mut Packer<'_>, operator: &Operator) -> Result<Convolution, BindError> {
+    pub fn pack(packer: &Packer<'_>, operator: &Operator) -> Result<Convolution, BindError> {
         let body = pooled::cut(operator);
         let pooled = body.as_ref().and_then(|_| operator.outputs.first()).copied();
         let operator = body.unwrap_or_else(|| operator.clone());

@@ -40,7 +40,7 @@ struct Recurrent {
 const GROUP: u32 = 8;
 
 /// Compiles a recurrent layer.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
     let recurrence = head(operator)?.primitive.recurrence();
     let (cell, reverse) = recurrence.ok_or(BindError::Tactic("it is no recurrent layer"))?;

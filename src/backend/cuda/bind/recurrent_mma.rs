@@ -56,7 +56,7 @@ struct RecurrentMma {
 }
 
 /// Compiles a recurrent layer of f16 with constant weights.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
     let recurrence = head(operator)?.primitive.recurrence();
     let (cell, reverse) = recurrence.ok_or(BindError::Tactic("it is no recurrent layer"))?;

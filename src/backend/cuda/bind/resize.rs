@@ -50,7 +50,7 @@ struct Resampling {
 }
 
 /// Compiles a resize of rows and columns.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
     let Primitive::Resize(resize) = head(operator)?.primitive else {
         return Err(BindError::Tactic("it is no resize"));
@@ -64,7 +64,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
     }))
 }
 
-fn table(packer: &mut Packer<'_>, resize: &Resize, axis: usize, from: u32, to: u32) -> Result<Table, BindError> {
+fn table(packer: &Packer<'_>, resize: &Resize, axis: usize, from: u32, to: u32) -> Result<Table, BindError> {
     let one = |position: Option<u32>| Tap {
         position: position.map_or(-1, |p| p as i32),
         weight: 1.0,

@@ -72,12 +72,12 @@ struct Squeeze {
 const MISFIT: BindError = BindError::Tactic("it is no squeeze and excitation of halves");
 
 /// Compiles the mean of all pixels with the two layers behind it.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
     let form = Form::of(packer.plan, operator).map_err(|_| MISFIT)?;
     let channels = form.x.layout.shape.dim(1);
     // Fragments of ranges of the inputs, of sixteen outputs, of sixteen of a range's inputs, in this order.
-    let mut layer = |index: usize, outputs: u32, inputs: u32, range: u32| -> Result<Layer, BindError> {
+    let layer = |index: usize, outputs: u32, inputs: u32, range: u32| -> Result<Layer, BindError> {
         let (weights, bias, function) = form.layers[index];
         let name = format!("fragments of a small layer by {range} inputs");
         let weights = Constant::new(packer, weights)?.pack(packer, &name, |read| {

@@ -77,7 +77,7 @@ struct Stem {
 }
 
 /// Binds a first layer whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *StemTile::of(operator.tactic).ok_or(BindError::Tactic("stem has no such segment"))?;
     let operator = body(packer.plan, operator).ok_or(MISFIT)?;
     let product = product(packer.plan, &operator).map_err(|_| MISFIT)?;
@@ -92,7 +92,7 @@ pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn K
 
 /// Packs weights in the order in which they are multiplied: for each 64 output channels, for each kernel row, for each quad of
 /// its taps, a matrix.
-fn pack_weights(packer: &mut Packer<'_>, product: &Product<'_>) -> Result<PackId, BindError> {
+fn pack_weights(packer: &Packer<'_>, product: &Product<'_>) -> Result<PackId, BindError> {
     let [rows, columns, _] = product.window.kernel;
     let [channels, outputs] = [product.x.extents[3], product.out.extents[3]];
     let (quads, blocks) = (quads(product), blocks_across(product));

@@ -48,7 +48,7 @@ struct StreamWgmma {
 }
 
 /// Binds a convolution or matrix product whose tactic is an entry of the menu.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let entry = *StreamTile::of(operator.tactic).ok_or(BindError::Tactic("stream_wgmma has no such tile"))?;
     let product = product(packer.plan, operator).map_err(|_| MISFIT)?;
     let constants = Plain::pack(packer, operator)?;

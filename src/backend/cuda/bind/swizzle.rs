@@ -1,12 +1,16 @@
 //! Weights in the order in which blocks copy them, arranged as the 128-byte swizzle of shared memory has them.
 
+use std::ops::Range;
+
 /// Halves of a row of a block.
 const BLOCK: usize = 64;
+/// Bytes of a row of a block.
+const LINE: usize = BLOCK * 2;
 /// Rows of a swizzle pattern; rows are padded to a multiple.
 const PATTERN_ROWS: usize = 8;
 /// Halves in 16 bytes, which the pattern moves as one.
 const PIECE: usize = 8;
-/// Rows that are read together, so that what lies side by side across rows is read from one cache line.
+/// Output channels that are read together where they lie side by side: a cache line of them.
 const TOGETHER: usize = 32;
 
 /// Where the halves of weights lie in `bytes`, counted in halves.
@@ -22,25 +26,29 @@ pub struct Halves<'a> {
 /// to a multiple of 8; in every 8 rows the 16-byte pieces are permuted. Halves that `source` lacks are zero.
 pub fn swizzled_blocks([outputs, rows, columns, inputs]: [usize; 4], source: &Halves<'_>) -> Vec<u8> {
     let padded = outputs.next_multiple_of(PATTERN_ROWS);
-    let channel_blocks = inputs.div_ceil(BLOCK);
-    let mut packed = vec![0; rows * columns * channel_blocks * padded * BLOCK * 2];
+    let (taps, channel_blocks) = (rows * columns, inputs.div_ceil(BLOCK));
+    let mut packed = vec![0; taps * channel_blocks * padded * BLOCK * 2];
+    let (lines, _) = packed.as_chunks_mut::<LINE>();
     let (halves, _) = source.bytes.as_chunks::<2>();
     let [of_output, of_row, of_column, of_input] = source.strides;
-    for (k, block) in packed.chunks_exact_mut(padded * BLOCK * 2).enumerate() {
-        let (tap, first) = (k / channel_blocks, k % channel_blocks * BLOCK);
-        let origin = tap / columns * of_row + tap % columns * of_column + first * of_input;
-        let width = BLOCK.min(inputs - first);
-        let lines = block.chunks_mut(TOGETHER * BLOCK * 2).zip((0..outputs).step_by(TOGETHER));
-        for (lines, output) in lines {
-            let count = TOGETHER.min(outputs - output);
-            for channel in 0..width {
-                let (piece, inside) = (channel / PIECE, channel % PIECE);
-                let from = origin + output * of_output + channel * of_input;
-                for (row, line) in lines.as_chunks_mut::<{ BLOCK * 2 }>().0.iter_mut().take(count).enumerate() {
-                    let to = ((piece ^ (row % PATTERN_ROWS)) * PIECE + inside) * 2;
-                    if let Some(half) = halves.get(from + row * of_output) {
-                        line[to] = half[0];
-                        line[to + 1] = half[1];
+    // What lies side by side is read together, so that each cache line comes once: neighbours along the outputs, or all taps of a few
+    // outputs' channels.
+    let side_by_side = of_output < of_input.min(of_row).min(of_column);
+    let (most_taps, most_outputs) = if side_by_side { (1, TOGETHER) } else { (taps, PATTERN_ROWS) };
+    for first_tap in (0..taps).step_by(most_taps) {
+        for (block, first) in (0..channel_blocks).zip((0..inputs).step_by(BLOCK)) {
+            let width = BLOCK.min(inputs - first);
+            for output in (0..outputs).step_by(most_outputs) {
+                let count = most_outputs.min(outputs - output);
+                for tap in first_tap..taps.min(first_tap + most_taps) {
+                    let from = tap / columns * of_row + tap % columns * of_column + first * of_input + output * of_output;
+                    let place = (tap * channel_blocks + block) * padded + output;
+                    let lines = &mut lines[place..place + count];
+                    let source = halves.get(from..).unwrap_or_default();
+                    match (of_output, of_input) {
+                        (_, 1) => copy_lines(lines, source, width, of_output),
+                        (1, _) => turn_lines(lines, source, width, of_input),
+                        _ => gather_lines(lines, source, 0..width, [of_output, of_input]),
                     }
                 }
             }
@@ -49,16 +57,68 @@ pub fn swizzled_blocks([outputs, rows, columns, inputs]: [usize; 4], source: &Ha
     packed
 }
 
+/// Fills the lines of some outputs, the first a multiple of the pattern's rows, whose channels follow each other.
+fn copy_lines(lines: &mut [[u8; LINE]], halves: &[[u8; 2]], width: usize, of_output: usize) {
+    for (row, line) in lines.iter_mut().enumerate() {
+        let from = halves.get(row * of_output..).unwrap_or_default();
+        let from = from[..width.min(from.len())].as_flattened();
+        for (piece, bytes) in from.chunks(PIECE * 2).enumerate() {
+            let to = (piece ^ (row % PATTERN_ROWS)) * PIECE * 2;
+            line[to..to + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+}
+
+/// The same where a channel's outputs follow each other: squares are turned round, as far as there are whole ones.
+fn turn_lines(lines: &mut [[u8; LINE]], halves: &[[u8; 2]], width: usize, of_input: usize) {
+    let whole = |piece: usize| {
+        let last = (piece * PIECE + PIECE - 1) * of_input + lines.len();
+        lines.len().is_multiple_of(PATTERN_ROWS) && piece * PIECE + PIECE <= width && last <= halves.len()
+    };
+    let pieces = (0..width.div_ceil(PIECE)).take_while(|&p| whole(p)).count();
+    for piece in 0..pieces {
+        for (group, rows) in lines.as_chunks_mut::<PATTERN_ROWS>().0.iter_mut().enumerate() {
+            let from = |channel: usize| (piece * PIECE + channel) * of_input + group * PATTERN_ROWS;
+            let square: [[[u8; 2]; PATTERN_ROWS]; PIECE] =
+                std::array::from_fn(|c| std::array::from_fn(|row| halves[from(c)..from(c) + PATTERN_ROWS][row]));
+            for (row, line) in rows.iter_mut().enumerate() {
+                let turned: [[u8; 2]; PIECE] = std::array::from_fn(|c| square[c][row]);
+                line[(piece ^ row) * PIECE * 2..][..PIECE * 2].copy_from_slice(turned.as_flattened());
+            }
+        }
+    }
+    gather_lines(lines, halves, pieces * PIECE..width, [1, of_input]);
+}
+
+/// The same of some channels that lie anywhere.
+fn gather_lines(lines: &mut [[u8; LINE]], halves: &[[u8; 2]], channels: Range<usize>, [of_output, of_input]: [usize; 2]) {
+    for channel in channels {
+        let (piece, inside) = (channel / PIECE, channel % PIECE);
+        let from = halves.get(channel * of_input..).unwrap_or_default();
+        for (row, line) in lines.iter_mut().enumerate() {
+            let to = ((piece ^ (row % PATTERN_ROWS)) * PIECE + inside) * 2;
+            if let Some(half) = from.get(row * of_output) {
+                line[to..to + 2].copy_from_slice(half);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Both orders in memory, output channels past one group of rows, and channels past one block.
+    /// All orders in memory, output channels past one group of rows, and channels past one block.
     #[test]
     fn weights_are_packed_in_swizzled_blocks() {
         let [outputs, taps, inputs] = [42, 2, 72];
         let padded = 48;
-        for strides in [[taps * inputs, inputs, 0, 1], [1, inputs * outputs, 0, outputs]] {
+        let orders = [
+            [taps * inputs, inputs, 0, 1],
+            [1, inputs * outputs, 0, outputs],
+            [taps * inputs, 1, 0, taps],
+        ];
+        for strides in orders {
             let code = |o: usize, t: usize, c: usize| (o * strides[0] + t * strides[1] + c * strides[3] + 1) as u16;
             let bytes: Vec<u8> = (1..=(outputs * taps * inputs) as u16).flat_map(u16::to_le_bytes).collect();
             let packed = swizzled_blocks([outputs, taps, 1, inputs], &Halves { bytes: &bytes, strides });

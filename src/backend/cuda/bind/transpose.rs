@@ -35,7 +35,7 @@ struct Transpose {
 }
 
 /// Compiles a transposed convolution of one group.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
     let Primitive::ConvTranspose { window, .. } = head(operator)?.primitive else {
         return Err(BindError::Tactic("it is no transposed convolution"));

@@ -270,12 +270,12 @@ __device__ __forceinline__ void work(const ConvWideParams& p, const Room& room, 
         turn_wide<PIXELS>(sums, p.epilogue, bias, at, warp, lane);
         copy_fence();
         warpgroup_meet(group);
-        if (thread == 0) {
+        if (warp == 0 && elected()) {
             store_tile_box(&p.output, at, spot);
             barrier_arrive(full + 8);
         }
     }
-    if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    if (warp == 0 && elected()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 // Writes the zeros behind each patch.

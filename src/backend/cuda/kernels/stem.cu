@@ -212,9 +212,9 @@ __device__ __forceinline__ void store_general(const Stem& p, const Place& place,
 template <u32 N, class Meet>
 __device__ __forceinline__ void store_segment(const Stem& p, const Place& place, const float (&sums)[N / 2], float low, float high, u32 turned,
                                               u32 thread, const Meet& meet) {
-    const u32 warp = thread / WARP, live = p.columns - place.pixel;
+    const u32 warp = __shfl_sync(0xffffffff, thread / WARP, 0), live = p.columns - place.pixel;
     if (p.plain) {
-        if (thread == 0) wait_stored();
+        if (warp == 0 && elected()) wait_stored();
         meet();
         // The copy engine leaves out channels behind the last: what lies there is no matter.
         if (place.channel + warp * 16 < p.channels) turn<N>(p.epilogue, sums, low, high, turned, warp, thread % WARP);
@@ -224,7 +224,7 @@ __device__ __forceinline__ void store_segment(const Stem& p, const Place& place,
         }
         copy_fence();
         meet();
-        if (thread == 0) store_turned(p, place, turned);
+        if (warp == 0 && elected()) store_turned(p, place, turned);
     } else {
         store_general<N, 0, N / 16>(p, place, sums, turned, live, thread, meet);
         store_general<N, N / 16, N / 16 * 2>(p, place, sums, turned, live, thread, meet);
@@ -235,7 +235,7 @@ __device__ __forceinline__ void store_segment(const Stem& p, const Place& place,
 // Multiplies and stores every `GROUPS`-th item.
 template <u32 N>
 __device__ __forceinline__ void make_items(const Stem& p, const Share& share, u32 base, u32 turned, u32 ring, u32 group, u32 thread) {
-    const u32 warp = thread / WARP, lane = thread % WARP;
+    const u32 warp = __shfl_sync(0xffffffff, thread / WARP, 0), lane = thread % WARP;
     Item item(p, share.begin);
     barrier_wait(base + WEIGHTS_FULL, 0);
     wait_for_predecessors();  // what is joined may be theirs, and the output's place may still be read
@@ -263,7 +263,7 @@ __device__ __forceinline__ void make_items(const Stem& p, const Share& share, u3
         }
         store_segment<N>(p, place, sums, low, high, turned, thread, [&] { meet(group); });
     }
-    if (thread == 0) wait_stored();
+    if (warp == 0 && elected()) wait_stored();
 }
 
 template <u32 N>

@@ -152,6 +152,7 @@ __device__ __forceinline__ void make_bands(const Stem& p) {
     }
     // Taken from one lane, so that the compiler knows it to be the same in all.
     const u32 group = __shfl_sync(0xffffffff, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
+    const u32 warp = __shfl_sync(0xffffffff, thread / WARP, 0), lane = thread % WARP;
     const auto meet = [&] {
         if (GROUPS == 1 || group == 0) {
             asm volatile("bar.sync 1, %0;" ::"n"(WARPGROUP) : "memory");
@@ -159,7 +160,7 @@ __device__ __forceinline__ void make_bands(const Stem& p) {
             asm volatile("bar.sync 2, %0;" ::"n"(WARPGROUP) : "memory");
         }
     };
-    const u32 turned = turns + group * N * TURN_ROW_BYTES, row = thread / WARP * 16 + thread % WARP / 4;
+    const u32 turned = turns + group * N * TURN_ROW_BYTES, row = warp * 16 + lane / 4;
     u32 channel_block = ~0u;
     float low = 0.0f, high = 0.0f;  // biases of the two rows of a thread's sums
     bool fresh = true;
@@ -185,23 +186,22 @@ __device__ __forceinline__ void make_bands(const Stem& p) {
                     low = row_bias(p, place.channel + row);
                     high = row_bias(p, place.channel + row + 8);
                 }
-                if (thread == 0) wait_stored();
+                if (warp == 0 && elected()) wait_stored();
                 meet();
                 // The copy engine leaves out channels behind the last: what lies there is no matter.
-                const u32 warp = thread / WARP;
-                if (place.channel + warp * 16 < p.channels) turn<N>(p.epilogue, sums, low, high, turned, warp, thread % WARP);
+                if (place.channel + warp * 16 < p.channels) turn<N>(p.epilogue, sums, low, high, turned, warp, lane);
                 if constexpr (CURVED) {
                     meet();
                     finish_curved<N>(p, place, turned, thread);
                 }
                 copy_fence();
                 meet();
-                if (thread == 0) store_turned(p, place, turned);
+                if (warp == 0 && elected()) store_turned(p, place, turned);
             }
         }
         __syncthreads();
     }
-    if (thread == 0) wait_stored();
+    if (warp == 0 && elected()) wait_stored();
 }
 
 // Kernels of the menu (plan/tactic/stem.rs): output pixels of a segment, warpgroups, blocks of which a multiprocessor has

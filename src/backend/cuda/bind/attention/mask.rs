@@ -23,7 +23,7 @@ pub enum Mask {
 
 impl Mask {
     /// The mask of an operator; packs it if it is a constant.
-    pub fn new(packer: &mut Packer<'_>, view: Option<&View>) -> Result<Mask, BindError> {
+    pub fn new(packer: &Packer<'_>, view: Option<&View>) -> Result<Mask, BindError> {
         let Some(&view) = view else { return Ok(Mask::None) };
         if packer.section(&view).is_none() {
             return Ok(Mask::Lying(view));

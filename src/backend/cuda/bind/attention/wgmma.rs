@@ -58,7 +58,7 @@ enum Form {
 }
 
 /// Compiles attention of halves.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     let scale = scale(operator)?;
     let (it, _) = seen(operator)?;
     let mask = Mask::new(packer, it.mask)?;

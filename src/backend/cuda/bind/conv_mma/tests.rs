@@ -13,6 +13,7 @@ use crate::primitive::{Binary, Primitive, Unary, Window};
 use crate::tensor::{DType, Layout, Shape};
 use half::f16;
 use std::mem::{offset_of, size_of};
+use std::sync::Mutex;
 
 const CUDA: Target = Target::Cuda { wgmma: false };
 
@@ -106,18 +107,19 @@ impl Bench {
 
     /// What a tactic launches for a chunk, and the packed weights.
     fn launch(&self, tactic: Tactic, region: &Region, width: u16) -> (Launch, Vec<Vec<u8>>) {
-        let mut packs = Packs::default();
+        let packs = Mutex::new(Packs::default());
         let operator = Operator {
             tactic,
             ..self.operator.clone()
         };
         let sections = self.sections();
-        let mut packer = Packer {
+        let packer = Packer {
             plan: &self.plan,
             sections: &sections,
-            packs: &mut packs,
+            packs: &packs,
         };
-        let kernel = super::super::compile(&mut packer, &operator).unwrap();
+        let kernel = super::super::compile(&packer, &operator).unwrap();
+        let packs = packs.into_inner().unwrap();
         let area = |address: u64, bytes: usize| Area {
             address,
             bytes: bytes as u64,

@@ -69,7 +69,7 @@ struct Remap {
 }
 
 /// Padding that something follows, or nearest resizing, by a table of input positions for each axis whose positions change.
-pub fn remap(packer: &mut Packer<'_>, operator: &Operator) -> Result<Bind, BindError> {
+pub fn remap(packer: &Packer<'_>, operator: &Operator) -> Result<Bind, BindError> {
     let primitive = head(operator)?.primitive;
     let (from, to) = (input(operator, 0)?.layout.shape, output(operator, 0)?.layout.shape);
     let mut table = [NO_TABLE; MAX_RANK];

@@ -27,7 +27,7 @@ struct Generic {
 }
 
 /// Compiles an operator of any primitive but those of image preparation, decoding and recurrence.
-pub fn compile(packer: &mut Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
+pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kernel>, BindError> {
     check(operator)?;
     let bind: Bind = match head(operator)?.primitive {
         Primitive::Conv { .. } | Primitive::ConvTranspose { .. } => Box::new(window::convolution),

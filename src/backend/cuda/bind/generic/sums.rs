@@ -116,7 +116,7 @@ struct Tap {
 }
 
 /// Linear or cubic resizing, by a table of taps for each axis that is resized.
-pub fn resample(packer: &mut Packer<'_>, operator: &Operator) -> Result<Bind, BindError> {
+pub fn resample(packer: &Packer<'_>, operator: &Operator) -> Result<Bind, BindError> {
     let primitive = head(operator)?.primitive;
     let Primitive::Resize(resize) = primitive else {
         return Err(BindError::Tactic("it is no resize"));

@@ -7,6 +7,7 @@ use crate::plan::format::*;
 use crate::plan::tactic::{Target, arithmetic_class};
 use crate::primitive::{Binary, Primitive, Unary, Window};
 use crate::tensor::{DType, Layout, Shape};
+use std::sync::Mutex;
 
 /// A seeded generator (splitmix64, Steele et al. 2014).
 pub struct Random(pub u64);
@@ -78,14 +79,14 @@ impl Bench {
     /// The operator bound by its tactic, and what it has packed.
     pub fn compile(&self, operator: &Operator) -> (Box<dyn bind::Kernel>, Packs) {
         let sections: Vec<&[u8]> = self.sections.iter().map(Vec::as_slice).collect();
-        let mut packs = Packs::default();
-        let mut packer = Packer {
+        let packs = Mutex::new(Packs::default());
+        let packer = Packer {
             plan: &self.plan,
             sections: &sections,
-            packs: &mut packs,
+            packs: &packs,
         };
-        let kernel = bind::compile(&mut packer, operator).unwrap();
-        (kernel, packs)
+        let kernel = bind::compile(&packer, operator).unwrap();
+        (kernel, packs.into_inner().unwrap())
     }
 
     pub fn new(seed: u64) -> Bench {

@@ -25,6 +25,7 @@ use crate::primitive::Region;
 use crate::tensor::{DType, Shape};
 use bench::{Bench, Form, Random};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 /// No kernel here asks for a tensor map.
 struct NoMaps;
@@ -370,21 +371,22 @@ fn rows_of_an_expectation_are_kept_by_the_least_kernel_that_holds_them() {
 fn packs_are_shared_by_what_they_are_made_of() {
     let case = cases::case(|n| n.starts_with("depthwise"));
     let sections: Vec<&[u8]> = case.bench.sections.iter().map(Vec::as_slice).collect();
-    let mut packs = Packs::default();
-    let mut packer = Packer {
+    let packs = Mutex::new(Packs::default());
+    let packer = Packer {
         plan: &case.bench.plan,
         sections: &sections,
-        packs: &mut packs,
+        packs: &packs,
     };
     let tactic = menu(&case.bench.plan, &case.operator, Target::Cuda { wgmma: false })[0];
     let operator = Operator {
         tactic,
         ..case.operator.clone()
     };
-    compile(&mut packer, &operator).unwrap();
-    let once = packer.packs.bytes().len();
-    compile(&mut packer, &operator).unwrap();
-    assert_eq!((once, packer.packs.bytes().len()), (2, 2));
+    compile(&packer, &operator).unwrap();
+    let count = || packs.lock().unwrap().count();
+    let once = count();
+    compile(&packer, &operator).unwrap();
+    assert_eq!((once, count()), (2, 2));
     assert_eq!(operator.class.family, Family::Fma);
 }
 
@@ -393,11 +395,11 @@ fn recurrent(hidden: u32, width: u16) -> Launch {
     let name = format!("rows of {hidden} {}", DType::F16);
     let case = cases::case(|n| n.ends_with(&name));
     let sections: Vec<&[u8]> = case.bench.sections.iter().map(Vec::as_slice).collect();
-    let mut packs = Packs::default();
-    let mut packer = Packer {
+    let packs = Mutex::new(Packs::default());
+    let packer = Packer {
         plan: &case.bench.plan,
         sections: &sections,
-        packs: &mut packs,
+        packs: &packs,
     };
     let class = arithmetic_class(&case.bench.plan, &case.operator, Target::Cuda { wgmma: true });
     let operator = Operator {
@@ -407,8 +409,8 @@ fn recurrent(hidden: u32, width: u16) -> Launch {
     let tactic = menu(&case.bench.plan, &operator, Target::Cuda { wgmma: true })[0];
     assert_eq!((tactic.kernel, class.family), (Kernel::Recurrent, Family::TensorCore));
     let operator = Operator { tactic, ..operator };
-    let kernel = compile(&mut packer, &operator).unwrap();
-    let placed = Placed::new(&case.bench, &packs, 1 << 40);
+    let kernel = compile(&packer, &operator).unwrap();
+    let placed = Placed::new(&case.bench, &packs.into_inner().unwrap(), 1 << 40);
     let at = Addresses {
         clusters: true,
         multiprocessors: 0,
