@@ -6,10 +6,9 @@ use super::architecture::{ARCHITECTURES, Toolkit};
 use super::archive::{Archive, ArchiveError, Cubin};
 use super::raw::nvrtc::{Nvrtc, Refusal, Source};
 use super::sources::{self, Unit};
+use super::turns::in_turns;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Names that the dynamic loader is asked for, newest first behind the one without a version.
 const NAMES: [&str; 3] = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"];
@@ -169,22 +168,13 @@ impl Compiler {
             });
         }
         let units: Vec<&'static Unit> = sources::units_for(architecture).collect();
-        let next = AtomicUsize::new(0);
-        let done = Mutex::new(Vec::with_capacity(units.len()));
-        std::thread::scope(|scope| {
-            for _ in 0..threads.clamp(1, units.len().max(1)) {
-                scope.spawn(|| {
-                    while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let result = self.unit(unit, architecture, kept);
-                        if let Ok((_, report)) = &result {
-                            progress(report);
-                        }
-                        done.lock().unwrap_or_else(|e| e.into_inner()).push((unit.name, result));
-                    }
-                });
+        let mut done = in_turns(&units, threads, |unit| {
+            let result = self.unit(unit, architecture, kept);
+            if let Ok((_, report)) = &result {
+                progress(report);
             }
+            (unit.name, result)
         });
-        let mut done = done.into_inner().unwrap_or_else(|e| e.into_inner());
         done.sort_by_key(|(name, _)| *name);
         let (mut cubins, mut reports) = (Vec::new(), Vec::new());
         for (_, result) in done {

@@ -32,6 +32,7 @@ mod program;
 pub mod raw;
 mod slots;
 pub mod sources;
+mod turns;
 mod warm_up;
 mod weights;
 mod words;

@@ -13,6 +13,7 @@ use super::persistent::Guard;
 use super::program::{Frame, Pinned};
 use super::raw::{Capture, Context, Event, GreenContext, Sms};
 use super::slots::{SlotSize, SlotState};
+use super::turns::in_turns;
 use super::weights::{Uploaded, Weights};
 use super::words::Layout;
 use super::{architecture, sources};
@@ -22,12 +23,11 @@ use crate::board::BackendKind;
 use crate::ids::{PlanId, SectionId};
 use crate::limits::MAX_SLOTS;
 use crate::plan::deployment::Deployment;
-use crate::plan::format::{Operand, Operator, Plan, Space};
+use crate::plan::format::{Operand, Operator, Plan};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What makes the launches of operators.
@@ -151,33 +151,22 @@ fn board(
 /// The kernels of every plan's operators; weights that are not packed yet are added to the packings. All cores take part, whoever is
 /// free the operator of the most weights that is left: a large layer begun last would keep one busy alone.
 fn compile_all(deployment: &Deployment, compile: Compile, packs: &mut Packs) -> Result<Vec<Kernels>, CudaError> {
-    let sections: Vec<Vec<&[u8]>> = (0..deployment.plans.len()).map(|p| sections(deployment, p)).collect();
-    let all = deployment.plans.iter().enumerate();
-    let mut work: Vec<(usize, usize)> = all.flat_map(|(p, plan)| (0..plan.operators.len()).map(move |o| (p, o))).collect();
-    work.sort_by_cached_key(|&(p, o)| Reverse(weight_bytes(&deployment.plans[p], o)));
+    let plans = || deployment.plans.iter().enumerate();
+    let sections: Vec<Vec<&[u8]>> = plans().map(|(p, _)| sections(deployment, p)).collect();
     let shared = Mutex::new(std::mem::take(packs));
-    let compile_one = |(p, o): (usize, usize)| {
-        let plan = &deployment.plans[p];
-        let packer = Packer {
-            plan,
-            sections: &sections[p],
-            packs: &shared,
-        };
-        ((p, o), compile(&packer, &plan.operators[o]))
-    };
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let next = AtomicUsize::new(0);
-    let turns = || {
-        let one = || work.get(next.fetch_add(1, Ordering::Relaxed)).copied();
-        std::iter::from_fn(one).map(compile_one).collect::<Vec<_>>()
-    };
-    let compiled: BTreeMap<(usize, usize), _> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores.min(work.len())).map(|_| scope.spawn(turns)).collect();
-        let results = threads
-            .into_iter()
-            .flat_map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        results.collect()
+    let packers = plans().zip(&sections).map(|((_, plan), sections)| Packer {
+        plan,
+        sections,
+        packs: &shared,
     });
+    let packers: Vec<Packer<'_>> = packers.collect();
+    let mut work: Vec<(usize, usize)> = plans()
+        .flat_map(|(p, plan)| (0..plan.operators.len()).map(move |o| (p, o)))
+        .collect();
+    work.sort_by_cached_key(|&(p, o)| Reverse(weight_bytes(&packers[p], o)));
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let compiled = in_turns(&work, cores, |&(p, o)| compile(&packers[p], &packers[p].plan.operators[o]));
+    let compiled: BTreeMap<(usize, usize), _> = work.into_iter().zip(compiled).collect();
     *packs = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut all: Vec<Kernels> = deployment.plans.iter().map(|_| Vec::new()).collect();
     for ((p, o), kernel) in compiled {
@@ -200,13 +189,10 @@ fn sections(deployment: &Deployment, p: usize) -> Vec<&[u8]> {
 }
 
 /// Bytes of the weight sections that an operator reads.
-fn weight_bytes(plan: &Plan, operator: usize) -> u64 {
-    let views = plan.operators[operator].calls.iter().flat_map(|c| &c.inputs);
-    let sections = views.filter_map(|input| match input {
-        Operand::View(view) => match plan.buffers.get(view.buffer.index())?.space {
-            Space::Weights(section) => plan.sections.get(section.index()),
-            _ => None,
-        },
+fn weight_bytes(packer: &Packer<'_>, operator: usize) -> u64 {
+    let inputs = packer.plan.operators[operator].calls.iter().flat_map(|c| &c.inputs);
+    let sections = inputs.filter_map(|input| match input {
+        Operand::View(view) => packer.plan.sections.get(packer.section(view)?.index()),
         Operand::Inner(_) => None,
     });
     sections.map(|s| s.bytes).sum()

@@ -59,7 +59,7 @@ impl Weights {
         uploaded.memory.push(memory);
         let (numbers, contents): (Vec<PackId>, Vec<&[u8]>) = packs.behind(uploaded.packs.len()).unzip();
         let (areas, memory) = upload(account, root, "packed weights", &contents)?;
-        uploaded.packs.resize(packs.count(), Area::default());
+        uploaded.packs.resize(packs.bytes().len(), Area::default());
         numbers.iter().zip(areas).for_each(|(id, area)| uploaded.packs[id.0] = area);
         uploaded.memory.push(memory);
         let of_plan = |plan: &Plan| (0..plan.sections.len()).map(|s| uploaded.known[&key(plan, s)]).collect();

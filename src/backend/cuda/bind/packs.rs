@@ -25,11 +25,6 @@ pub struct Packs {
 }
 
 impl Packs {
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// The packed bytes, by [`PackId`].
     pub fn bytes(&self) -> &[Vec<u8>] {
         &self.bytes
@@ -139,7 +134,7 @@ mod tests {
         });
         assert!(ids.iter().all(|of| of == &ids[0]));
         let packs = packs.into_inner().unwrap();
-        assert_eq!((made.into_inner(), packs.count()), (NAMES, NAMES));
+        assert_eq!((made.into_inner(), packs.bytes().len()), (NAMES, NAMES));
         let lie: Vec<(PackId, &[u8])> = packs.behind(0).collect();
         for (n, (id, bytes)) in lie.into_iter().enumerate() {
             assert_eq!((id, bytes), (ids[0][&n], vec![n as u8 + 7; n + 1].as_slice()));

@@ -57,13 +57,18 @@ pub fn swizzled_blocks([outputs, rows, columns, inputs]: [usize; 4], source: &Ha
     packed
 }
 
+/// The byte of a row's line at which a piece lies.
+fn swizzled(row: usize, piece: usize) -> usize {
+    (piece ^ (row % PATTERN_ROWS)) * PIECE * 2
+}
+
 /// Fills the lines of some outputs, the first a multiple of the pattern's rows, whose channels follow each other.
 fn copy_lines(lines: &mut [[u8; LINE]], halves: &[[u8; 2]], width: usize, of_output: usize) {
     for (row, line) in lines.iter_mut().enumerate() {
         let from = halves.get(row * of_output..).unwrap_or_default();
         let from = from[..width.min(from.len())].as_flattened();
         for (piece, bytes) in from.chunks(PIECE * 2).enumerate() {
-            let to = (piece ^ (row % PATTERN_ROWS)) * PIECE * 2;
+            let to = swizzled(row, piece);
             line[to..to + bytes.len()].copy_from_slice(bytes);
         }
     }
@@ -71,11 +76,8 @@ fn copy_lines(lines: &mut [[u8; LINE]], halves: &[[u8; 2]], width: usize, of_out
 
 /// The same where a channel's outputs follow each other: squares are turned round, as far as there are whole ones.
 fn turn_lines(lines: &mut [[u8; LINE]], halves: &[[u8; 2]], width: usize, of_input: usize) {
-    let whole = |piece: usize| {
-        let last = (piece * PIECE + PIECE - 1) * of_input + lines.len();
-        lines.len().is_multiple_of(PATTERN_ROWS) && piece * PIECE + PIECE <= width && last <= halves.len()
-    };
-    let pieces = (0..width.div_ceil(PIECE)).take_while(|&p| whole(p)).count();
+    let whole = lines.len().is_multiple_of(PATTERN_ROWS) && (width - 1) * of_input + lines.len() <= halves.len();
+    let pieces = if whole { width / PIECE } else { 0 };
     for piece in 0..pieces {
         for (group, rows) in lines.as_chunks_mut::<PATTERN_ROWS>().0.iter_mut().enumerate() {
             let from = |channel: usize| (piece * PIECE + channel) * of_input + group * PATTERN_ROWS;
@@ -83,7 +85,7 @@ fn turn_lines(lines: &mut [[u8; LINE]], halves: &[[u8; 2]], width: usize, of_inp
                 std::array::from_fn(|c| std::array::from_fn(|row| halves[from(c)..from(c) + PATTERN_ROWS][row]));
             for (row, line) in rows.iter_mut().enumerate() {
                 let turned: [[u8; 2]; PIECE] = std::array::from_fn(|c| square[c][row]);
-                line[(piece ^ row) * PIECE * 2..][..PIECE * 2].copy_from_slice(turned.as_flattened());
+                line[swizzled(row, piece)..][..PIECE * 2].copy_from_slice(turned.as_flattened());
             }
         }
     }
@@ -96,7 +98,7 @@ fn gather_lines(lines: &mut [[u8; LINE]], halves: &[[u8; 2]], channels: Range<us
         let (piece, inside) = (channel / PIECE, channel % PIECE);
         let from = halves.get(channel * of_input..).unwrap_or_default();
         for (row, line) in lines.iter_mut().enumerate() {
-            let to = ((piece ^ (row % PATTERN_ROWS)) * PIECE + inside) * 2;
+            let to = swizzled(row, piece) + inside * 2;
             if let Some(half) = from.get(row * of_output) {
                 line[to..to + 2].copy_from_slice(half);
             }
