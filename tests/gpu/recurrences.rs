@@ -9,7 +9,7 @@ use platoon::plan::format::Kernel;
 /// Operator, steps, rows, inputs and hidden units, direction, and whether states are given.
 type Layer = (&'static str, [i64; 4], &'static str, bool);
 
-const LAYERS: [Layer; 12] = [
+const LAYERS: [Layer; 13] = [
     ("LSTM", [7, 5, 24, 65], "forward", true),
     ("LSTM", [20, 33, 64, 256], "reverse", false),
     ("LSTM", [3, 2, 16, 300], "forward", false),
@@ -22,6 +22,7 @@ const LAYERS: [Layer; 12] = [
     ("LSTM", [16, 16, 96, 48], "forward", false),
     ("LSTM", [1, 3, 8, 129], "reverse", true),
     ("GRU", [2, 17, 8, 96], "forward", true),
+    ("LSTM", [11, 70, 24, 200], "forward", true),
 ];
 
 fn model() -> Vec<u8> {
@@ -57,8 +58,8 @@ fn model() -> Vec<u8> {
 fn clusters_and_blocks_alone_give_the_same_bits() {
     let runs = Runs {
         kernels: &[Kernel::Recurrent],
-        // Room for the clusters, for blocks alone, and for one.
-        widths: &[0, 3, 1],
+        // Room for all clusters, for one of eight, of four and of three, and for a block alone.
+        widths: &[0, 8, 4, 3, 1],
         least: 1,
     };
     check_tiles("gpu_clusters_and_blocks_alone_give_the_same_bits", &model(), LAYERS.len(), &runs);

@@ -392,7 +392,7 @@ pub fn check_tiles(test: &str, file: &[u8], count: usize, runs: &Runs<'_>) {
         for &width in runs.widths {
             let changed = of_width(&compiled, plan.clone(), width);
             let how = format!("round {round}, width {width}");
-            let found = machine.run(changed, &inputs).unwrap_or_else(|e| panic!("{how}: {e}"));
+            let found = machine.run(changed, &inputs).unwrap_or_else(|e| panic!("{how}: {e:?}"));
             for (name, expected) in &expected {
                 let difference = network::difference(&found[name], expected, 0.0, CLOSE);
                 assert_eq!(difference, None, "{how}, `{name}`");

@@ -126,6 +126,7 @@ pub const UNITS: &[Unit] = &[
     unit!("prepare"),
     unit!("recurrent"),
     unit!("recurrent_block"),
+    unit!("recurrent_cluster"),
     unit!("recurrent_mma"),
     unit!("reduce"),
     unit!("reduce_few"),
@@ -291,7 +292,10 @@ const PLAIN: &[(Kernel, &[&str])] = &[
     (Kernel::MatMul, &["matmul"]),
     (Kernel::MatVec, &["matvec"]),
     (Kernel::Pool, &["pool", "pool_few", "pool_long", "pool_rows", "pool_wide"]),
-    (Kernel::Recurrent, &["recurrent", "recurrent_block", "recurrent_mma"]),
+    (
+        Kernel::Recurrent,
+        &["recurrent", "recurrent_block", "recurrent_cluster", "recurrent_mma"],
+    ),
     (Kernel::Resize, &["resize", "resize_rows"]),
     (
         Kernel::Softmax,

@@ -112,13 +112,21 @@ fn warps_class(plan: &Plan, operator: &Operator) -> Option<ArithmeticClass> {
 pub(super) fn menu(plan: &Plan, operator: &Operator, wgmma: bool, units: u32) -> Vec<Tactic> {
     candidates(plan, operator, units)
         .into_iter()
-        .filter(|&tactic| (wgmma || !fills_hopper(tactic.kernel)) && fits(tactic, plan, operator).is_ok())
+        .filter(|&tactic| (wgmma || !is_hoppers(tactic)) && fits(tactic, plan, operator).is_ok())
         .collect()
 }
 
-/// True for kernels whose blocks have more shared memory than others than Hopper give them.
-fn fills_hopper(kernel: Kernel) -> bool {
-    matches!(kernel, Kernel::ConvAffine | Kernel::ConvTaps)
+/// True for tactics whose blocks have more shared memory than others than Hopper give them, and those that tell clusters apart.
+fn is_hoppers(tactic: Tactic) -> bool {
+    matches!(tactic.kernel, Kernel::ConvAffine | Kernel::ConvTaps) || tactic.kernel == Kernel::Recurrent && tactic.variant != 0
+}
+
+/// The tactics of recurrent layers on tensor cores behind the first, which is among the plain kernels'.
+fn recurrences(operator: &Operator) -> Vec<Tactic> {
+    match operator.class.family {
+        Family::TensorCore => recurrent::tactics().skip(1).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Every tactic of the backend, in the order in which the menu prefers them.
@@ -159,6 +167,7 @@ fn candidates(plan: &Plan, operator: &Operator, units: u32) -> Vec<Tactic> {
         leading,
         floats,
         single(&plain::KERNELS),
+        recurrences(operator),
         strips,
         single(&[Kernel::Generic]),
     ]
@@ -334,9 +343,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(entry.serves(&product, operator.class.split_k), Misfit::Tile)
         }
         (Kernel::Recurrent, P::Lstm { .. } | P::Gru { .. }) if operator.class.family == Family::TensorCore => {
-            need(tactic == Tactic::of(tactic.kernel), Misfit::Tile)?;
-            need(operator.calls.len() == 1 && operator.class.split_k <= 1, Misfit::Tail)?;
-            recurrent::product(plan, operator)
+            recurrent::fits(tactic, plan, operator)
         }
         (Kernel::AttentionMma | Kernel::AttentionWgmma, P::Attention { .. }) => attention::fits(tactic, operator),
         (Kernel::PairMma, P::MatMul) => pair::fits(tactic, plan, operator),

@@ -219,10 +219,15 @@ impl Footprint {
             Kernel::Recurrent if operator.class.family == Family::TensorCore => {
                 resizable = false;
                 let hidden = shape(operator).dim(2);
-                let kept = recurrent::keeper(hidden).is_some();
-                cluster = recurrent::cluster(hidden).filter(|_| !kept).unwrap_or(1);
+                let share = recurrent::Share::of(tactic).filter(|_| recurrent::keeper(hidden).is_none());
+                let together = share.and_then(|share| share.cluster(hidden));
+                cluster = together.unwrap_or(1);
                 Tiles::Rows {
-                    rows: if kept { recurrent::KEEPER_ROWS } else { recurrent::ROWS },
+                    rows: match share {
+                        Some(share) if together.is_some() => share.rows,
+                        Some(_) => recurrent::ROWS,
+                        None => recurrent::KEEPER_ROWS,
+                    },
                     blocks: cluster,
                 }
             }

@@ -20,6 +20,7 @@ use crate::plan::tactic::conv_warps::{self, Share, WarpsTile};
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, WgmmaTile};
 use crate::plan::tactic::depthwise_few::Patch;
 use crate::plan::tactic::depthwise_strip::{Strip, Way, form};
+use crate::plan::tactic::recurrent;
 use crate::plan::tactic::stem::StemTile;
 use crate::plan::tactic::stream_wgmma::StreamTile;
 
@@ -119,7 +120,10 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
             }
             None => block(128, 128, 8 << 10),
         },
-        Kernel::Recurrent => block(256, 128, 17 << 10),
+        Kernel::Recurrent => {
+            let share = recurrent::Share::of(tactic);
+            share.map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 128, u64::from(e.shared())))
+        }
         Kernel::Squeeze => block(256, 120, 11 << 10),
         // Heads of few channels have a kernel of their own.
         Kernel::Attention if narrow(operator) => block(128, 64, 4 << 10),

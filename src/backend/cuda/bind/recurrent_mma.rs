@@ -1,11 +1,11 @@
-//! Recurrent layers on tensor cores: `kernels/recurrent_block.cu` and `kernels/recurrent_mma.cu`.
+//! Recurrent layers on tensor cores: `kernels/recurrent_block.cu`, `kernels/recurrent_cluster.cu` and `kernels/recurrent_mma.cu`.
 
 use super::constants::{Constant, floats};
 use super::operands::{check, head, input, optional_input, output};
 use super::views::{DeviceView, dtype_number};
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
 use crate::plan::format::Operator;
-use crate::plan::tactic::recurrent::{CLUSTER_WARPS, KEEPER_ROWS, Keeper, ROWS, UNITS, cluster, keeper};
+use crate::plan::tactic::recurrent::{KEEPER_ROWS, Keeper, ROWS, Share, UNITS, keeper};
 use crate::primitive::{Cell, Region};
 use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
@@ -16,7 +16,7 @@ const DEEP: u32 = 16;
 const TOGETHER: u32 = 4;
 /// Halves behind a row of h, and of pre-activations, in the shared memory of a block on its own.
 const SKEW: u32 = 8;
-/// Steps whose pre-activations a block that keeps weights has in its shared memory.
+/// Steps whose pre-activations a block that keeps weights, or a share of them, has in its shared memory.
 const STAGES: u32 = 4;
 /// Halves of 16 bytes.
 const PIECE: u32 = 8;
@@ -143,20 +143,26 @@ impl Kernel for RecurrentMma {
                 ..Launch::new("recurrent_block", function, params.tiles, width, warps * LANES, &params)
             }]);
         }
+        let share = Share::of(self.operator.tactic).filter(|_| at.clusters);
         let room = |cluster: &u32| width == 0 || u32::from(width) >= *cluster;
-        if let Some(cluster) = cluster(hidden).filter(room).filter(|_| at.clusters) {
+        let together = share.and_then(|share| Some((share, share.cluster(hidden).filter(room)?)));
+        if let Some((share, cluster)) = together {
+            let params = Params {
+                tiles: rows.div_ceil(share.rows),
+                ..params
+            };
             let clusters = super::blocks(params.tiles, width / cluster as u16);
-            let launch = Launch::new(
-                "recurrent_mma",
-                format!("recurrent_cluster_{cell}"),
-                clusters * cluster,
-                0,
-                CLUSTER_WARPS * LANES,
-                &params,
-            );
-            let shares = 2 * ROWS * params.deeps * DEEP * 2;
+            let pieces = if params.wide != 0 && in_pieces(&params.gates) {
+                ""
+            } else {
+                "_halves"
+            };
+            let function = format!("recurrent_cluster_{cell}_{}x{}{pieces}", share.rows, share.warps);
+            let launch = Launch::new("recurrent_cluster", function, clusters * cluster, 0, share.threads(), &params);
+            let states = 2 * share.rows * params.deeps * DEEP * 2;
+            let stage = share.rows * (4 * share.warps * UNITS + SKEW) * 2;
             return Ok(vec![Launch {
-                shared: shares + STATE_BARRIERS,
+                shared: states + STATE_BARRIERS + STAGES * stage,
                 cluster,
                 ..launch
             }]);
@@ -194,6 +200,7 @@ mod tests {
             include_str!("../kernels/recurrent_mma.cuh"),
             include_str!("../kernels/recurrent_mma.cu"),
             include_str!("../kernels/recurrent_block.cu"),
+            include_str!("../kernels/recurrent_cluster.cu"),
         ];
         let source = files.concat();
         let numbers = [
@@ -205,7 +212,6 @@ mod tests {
             ("SKEW", SKEW),
             ("STAGES", STAGES),
             ("PIECE", PIECE),
-            ("CLUSTER_WARPS", CLUSTER_WARPS),
             ("STREAM_WARPS", STREAM_WARPS),
         ];
         for (name, value) in numbers {

@@ -427,10 +427,10 @@ fn a_recurrent_layer_takes_clusters_where_its_units_and_the_width_fit_them() {
         (launch.function, launch.blocks, launch.cluster)
     };
     // 65 units are 17 groups of four, eight a block.
-    assert_eq!(shape(65, 0), ("recurrent_cluster_lstm".into(), 3, 3));
-    assert_eq!(shape(65, 5), ("recurrent_cluster_lstm".into(), 3, 3));
+    assert_eq!(shape(65, 0), ("recurrent_cluster_lstm_16x8_halves".into(), 3, 3));
+    assert_eq!(shape(65, 5), ("recurrent_cluster_lstm_16x8_halves".into(), 3, 3));
     assert_eq!(shape(65, 2), ("recurrent_stream_lstm".into(), 1, 1));
-    assert_eq!(shape(7, 1), ("recurrent_cluster_lstm".into(), 1, 1));
+    assert_eq!(shape(7, 1), ("recurrent_stream_lstm".into(), 1, 1), "one block is no cluster");
     // More units than a cluster has weights of.
     assert_eq!(shape(300, 0), ("recurrent_stream_lstm".into(), 2, 1));
 }
