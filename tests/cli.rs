@@ -513,6 +513,36 @@ fn a_changed_network_is_compiled_again_unless_frozen() {
     assert_eq!(plan(), before, "frozen plans stay");
     replay(&[]);
     assert_ne!(plan(), before);
+
+    // A card that vouches for another network than the one that its plans are made from.
+    let card = std::fs::read_to_string(dir.join("model.toml")).unwrap();
+    std::fs::write(dir.join("model.toml"), format!("digest = \"{}\"\n{card}", "0".repeat(64))).unwrap();
+    let other = platoon(dir, &["replay", "--tasks", "tasks.toml", "--input", "frames/0000.png"]);
+    assert!(complaint(&other).contains("model.toml"));
+    replay(&["--frozen"]);
+}
+
+#[test]
+fn pictures_of_any_width_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    task_file(dir, &[("only", 1)]);
+    pictures(&dir.join("frames"), 1, (64, 48));
+    // What is beside a picture under a hidden name is none.
+    std::fs::write(dir.join("frames/._0000.png"), "no picture").unwrap();
+    for columns in 201..205 {
+        std::fs::write(dir.join("tiny.onnx"), raw::shades_of(&[3, 3], &[66, columns])).unwrap();
+        let output = platoon(dir, &["replay", "--tasks", "tasks.toml", "--input", "frames", "--out", "out"]);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{columns}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let results = std::fs::read_to_string(dir.join("out/results.jsonl")).unwrap();
+        let result: serde_json::Value = serde_json::from_str(results.lines().next().unwrap()).unwrap();
+        assert_eq!(result["tenants"]["only"]["status"], "fresh", "{columns}: {results}");
+    }
 }
 
 #[test]
@@ -620,4 +650,22 @@ fn infer_fixes_shapes_and_writes_tensors_by_name() {
         "x=short.npy",
     ];
     assert!(complaint(&platoon(dir, &short)).contains("short.npy"));
+
+    // An output of which a file that is read has the name.
+    std::fs::create_dir(dir.join("own")).unwrap();
+    let input = std::fs::read(dir.join("x.npy")).unwrap();
+    std::fs::write(dir.join("own/double_y_0.npy"), &input).unwrap();
+    let over = [
+        "infer",
+        "--model",
+        "net.onnx",
+        "--out",
+        "own",
+        "--input",
+        "x=own/double_y_0.npy",
+        "--input",
+        "shape=s.npy",
+    ];
+    assert!(complaint(&platoon(dir, &over)).contains("another file"));
+    assert_eq!(std::fs::read(dir.join("own/double_y_0.npy")).unwrap(), input);
 }

@@ -59,7 +59,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let board = common.board()?;
     let inputs = import::model_inputs(&arguments.model)?;
     let mut feeds = read_inputs(&arguments.input, &inputs)?;
-    let mut fixed = BTreeMap::new();
+    let (mut fixed, mut fixed_files) = (BTreeMap::new(), Vec::new());
     let mut shapes = BTreeMap::new();
     for input in &inputs {
         let Given { feed, file } = feeds
@@ -67,6 +67,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
             .with_context(|| format!("no data for input `{}`: give --input {}=FILE", input.name, input.name))?;
         if input.gives_shape {
             fixed.insert(input.name.clone(), feed.tensor.clone());
+            fixed_files.push(file.clone());
             feeds.remove(&input.name);
         } else if let Some(value) = feed.beyond {
             bail!(
@@ -87,11 +88,23 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         ..CompileOptions::default()
     };
     let compiled = planner::compile_network(&arguments.model, fixed, shapes, &board, &options)?;
+    let files = output_files(
+        &arguments.out,
+        compiled.plan.tenants.iter().flat_map(|t| &t.outputs).map(|p| p.name.as_str()),
+    );
+    let given = feeds.values().map(|given| given.file.as_path());
+    let read: Vec<&Path> = fixed_files
+        .iter()
+        .map(PathBuf::as_path)
+        .chain(given)
+        .chain([arguments.model.as_path()])
+        .collect();
+    files.iter().try_for_each(|file| output::spares(file, read.iter().copied()))?;
     let mut engine = Engine::with(deployment(compiled, &board)?, &engine_options(common, &board))?;
     let outputs = infer(&mut engine, &feeds)?;
     engine.close();
     std::fs::create_dir_all(&arguments.out).with_context(|| format!("{}: cannot be made", arguments.out.display()))?;
-    let listed = write_outputs(&arguments.out, outputs)?;
+    let listed = write_outputs(&files, outputs)?;
     output::print(&json!({ "outputs": listed }).to_string())?;
     Ok(Outcome::Good)
 }
@@ -220,17 +233,22 @@ fn converted(tensor: &Tensor, port: &Port) -> anyhow::Result<Tensor> {
     Tensor::new(tensor.shape(), data).with_context(|| format!("input `{}`", port.name))
 }
 
-fn write_outputs(folder: &Path, outputs: Vec<(String, Tensor, bool)>) -> anyhow::Result<Map<String, Value>> {
+/// The files of outputs of these names, in their order.
+fn output_files<'a>(folder: &Path, names: impl Iterator<Item = &'a str>) -> Vec<PathBuf> {
     let mut taken = BTreeSet::new();
+    let file = |name| folder.join(format!("{}.npy", unused(&file_name(name), &mut taken)));
+    names.map(file).collect()
+}
+
+fn write_outputs(files: &[PathBuf], outputs: Vec<(String, Tensor, bool)>) -> anyhow::Result<Map<String, Value>> {
     let mut listed = Map::new();
-    for (name, tensor, widened) in outputs {
-        let file = folder.join(format!("{}.npy", unused(&file_name(&name), &mut taken)));
-        std::fs::write(&file, npy::write(&tensor, widened)).with_context(|| format!("{}: cannot be written", file.display()))?;
+    for (file, (name, tensor, widened)) in files.iter().zip(outputs) {
+        std::fs::write(file, npy::write(&tensor, widened)).with_context(|| format!("{}: cannot be written", file.display()))?;
         let dtype = if widened { "int64" } else { tensor.dtype().name() };
         listed.insert(
             name,
             // A path that is no text is told as near as text comes to it.
-            json!({ "file": relative(&file).to_string_lossy(), "shape": tensor.shape().dims(), "dtype": dtype }),
+            json!({ "file": relative(file).to_string_lossy(), "shape": tensor.shape().dims(), "dtype": dtype }),
         );
     }
     Ok(listed)

@@ -13,6 +13,9 @@ use toml::Spanned;
 /// The board `host` as it comes with the program, for where there is no folder `boards`.
 const HOST: &str = include_str!("../../boards/host.toml");
 
+/// Longest time of one launch.
+const MAX_ISSUE_NS: u64 = 1_000_000;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BoardTable {
@@ -33,7 +36,7 @@ struct BoardTable {
 struct RatesTable {
     macs_per_ns_and_unit: Spanned<f32>,
     bytes_per_ns: Spanned<f32>,
-    issue_ns: u64,
+    issue_ns: Spanned<u64>,
 }
 
 #[derive(Deserialize)]
@@ -173,7 +176,7 @@ fn limits_of(document: &Document, units: u32) -> Result<Option<Limits>, TomlErro
         ("launch_ns", &table.launch_ns),
     ] {
         let positive = limit.get_ref().is_finite() && *limit.get_ref() > 0.0;
-        document.need(positive, &limit.span(), format!("`{key}` must be above 0"))?;
+        document.need(positive, &limit.span(), format!("`{key}` must be a number above 0"))?;
     }
     Ok(Some(Limits {
         written_per_ns: *written.get_ref(),
@@ -209,8 +212,14 @@ fn parse(document: &Document) -> Result<BoardRecord, TomlError> {
         ("bytes_per_ns", &table.rates.bytes_per_ns),
     ] {
         let positive = rate.get_ref().is_finite() && *rate.get_ref() > 0.0;
-        document.need(positive, &rate.span(), format!("`{key}` must be above 0"))?;
+        document.need(positive, &rate.span(), format!("`{key}` must be a number above 0"))?;
     }
+    let issue = &table.rates.issue_ns;
+    document.need(
+        *issue.get_ref() <= MAX_ISSUE_NS,
+        &issue.span(),
+        format!("`issue_ns` must be at most {MAX_ISSUE_NS}: it is the time of one launch"),
+    )?;
     // Plans and measured times lie in folders of the board's name.
     let name = table.name.get_ref();
     let plain = !name.starts_with('.') && !name.contains('/');
@@ -224,7 +233,7 @@ fn parse(document: &Document) -> Result<BoardRecord, TomlError> {
         memory_budget,
         macs_per_ns: table.rates.macs_per_ns_and_unit.into_inner() * units as f32,
         bytes_per_ns: table.rates.bytes_per_ns.into_inner(),
-        issue: Nanos(table.rates.issue_ns),
+        issue: Nanos(*table.rates.issue_ns.get_ref()),
     })
 }
 
@@ -338,6 +347,7 @@ mod tests {
             at("memory_mib")
         );
         assert_eq!(line(HOST.replace("bytes_per_ns = 20.0", "bytes_per_ns = inf")), at("bytes_per_ns"));
+        assert_eq!(line(HOST.replace("issue_ns = 2000", "issue_ns = 1000001")), at("issue_ns"));
         assert_eq!(line(HOST.replace("units = 0", "units = 70000")), at("units"));
         assert_eq!(line(HOST.replace("\"cpu\"", "\"cuda\"")), at("units"));
         assert_eq!(

@@ -375,7 +375,7 @@ fn digest_text(board: &BoardRecord, options: &CompileOptions) -> String {
 
 /// Digest of everything a task set's plan is made from: networks, cards, tasks, board, options but for the search's, this
 /// crate's version, the GPU's kernels.
-/// A stored plan whose `source` differs is stale.
+/// A stored plan whose `source` differs is stale. A network that is not the one its card vouches for is an error, as it is where a plan is made.
 pub fn source_digest(tasks: &Tasks, name: &str, board: &BoardRecord, options: &CompileOptions) -> Result<Digest, PlannerError> {
     let set = task_set(tasks, name)?;
     let mut text = digest_text(board, options);
@@ -384,6 +384,7 @@ pub fn source_digest(tasks: &Tasks, name: &str, board: &BoardRecord, options: &C
     text.extend(tasks.base_hz.map(|hz| format!("{hz} frames a second\n")));
     for spec in &set.tenants {
         let card = &spec.card;
+        card.verify()?;
         text.push_str(&format!(
             "{} {:?} {:?} {:?} {:?}\n",
             spec.name, spec.cameras, spec.rate, spec.urgency, spec.sources

@@ -150,7 +150,7 @@ fn parse(document: &Document) -> Result<Tasks, TomlError> {
     )?;
     if let Some(hz) = &table.base_hz {
         let positive = hz.get_ref().is_finite() && *hz.get_ref() > 0.0;
-        document.need(positive, &hz.span(), "`base_hz` must be above 0")?;
+        document.need(positive, &hz.span(), "`base_hz` must be a number above 0")?;
     }
     let cameras = cameras(document, table.cameras)?;
     let place = table.sets.span();

@@ -5,6 +5,7 @@ use super::picture::{Picture, PictureError};
 use crate::scenes::{Drive, Frame, HEIGHT, Object, Renderer, WIDTH};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -286,6 +287,10 @@ fn pictures(folder: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
+        // Files that a folder hides, as what some systems keep beside a picture, are none of its pictures.
+        if path.file_name().is_some_and(|name| name.as_bytes().starts_with(b".")) {
+            continue;
+        }
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
         if ["jpg", "jpeg", "png"].contains(&extension.as_str()) && !path.is_dir() {
             files.push(path);

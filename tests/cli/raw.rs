@@ -48,14 +48,20 @@ fn model(graph: &[Vec<u8>]) -> Vec<u8> {
 
 /// A picture of 32 x 24 pixels to two scores a pixel: `2 - mean / 64` and `mean / 64 - 2` of its colours.
 pub fn shades() -> Vec<u8> {
-    let weight = 1.0 / 3.0 / 64.0;
-    let weights = [[-weight; 3], [weight; 3]].concat();
+    shades_of(&[1, 1], &[24, 32])
+}
+
+/// The same of pictures of so many rows and columns, by windows of such extents, whose last pixel is all that counts.
+pub fn shades_of(window: &[u64; 2], extents: &[u64; 2]) -> Vec<u8> {
+    let (weight, taps) = (1.0 / 3.0 / 64.0, (window[0] * window[1]) as usize);
+    let last = |weight: f32| [vec![0.0; taps - 1], vec![weight]].concat().repeat(3);
+    let results = [extents[0] - window[0] + 1, extents[1] - window[1] + 1];
     model(&[
         node("Conv", &["picture", "w", "b"], "shades", &[]),
-        initializer("w", &[2, 3, 1, 1], &weights),
+        initializer("w", &[2, 3, window[0], window[1]], &[last(-weight), last(weight)].concat()),
         initializer("b", &[2], &[2.0, -2.0]),
-        value(11, "picture", 1, &[1, 3, 24, 32]),
-        value(12, "shades", 1, &[1, 2, 24, 32]),
+        value(11, "picture", 1, &[1, 3, extents[0], extents[1]]),
+        value(12, "shades", 1, &[1, 2, results[0], results[1]]),
     ])
 }
 

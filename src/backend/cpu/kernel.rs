@@ -13,8 +13,8 @@ pub trait Kernel: Send + Sync {
     /// Number of tiles of the output share `region`; fixed for a region.
     fn tiles(&self, region: &Region) -> u32;
 
-    /// Computes tiles `tiles` of `region`. `scratch` has [`Kernel::scratch_bytes`] bytes, aligned to 64, with unspecified
-    /// contents; each worker has its own.
+    /// Computes tiles `tiles` of `region`. `scratch` has [`Kernel::scratch_bytes`] bytes or more, in whole words of 8, aligned to
+    /// 64, with unspecified contents; each worker has its own.
     fn run(&self, memory: &Memory<'_>, region: &Region, tiles: Range<u32>, scratch: &mut [u8]);
 
     /// Bytes of scratch one worker needs.

@@ -89,7 +89,8 @@ where
             .iter()
             .flat_map(|p| p.kernels.iter().map(|k| k.scratch_bytes()))
             .max()
-            .unwrap_or(0);
+            .unwrap_or(0)
+            .next_multiple_of(size_of::<u64>());
         let mut scratches = Vec::with_capacity(workers);
         for _ in 0..workers {
             scratches.push(block("workers' scratch", scratch_bytes as u64)?);

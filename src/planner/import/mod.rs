@@ -125,7 +125,7 @@ fn checked_header(model: &ModelProto) -> Fallible<(&GraphProto, i64)> {
     // Old versions are refused operator by operator, see `ops`.
     if !(1..=MAX_OPSET).contains(&opset) {
         return Err(unsupported(format!(
-            "operator set {opset}: those up to {MAX_OPSET} are imported. Export the network for one of these, or convert it with \
+            "operator set {opset}: those from 1 to {MAX_OPSET} are imported. Export the network for one of these, or convert it with \
              onnx.version_converter"
         )));
     }
