@@ -59,7 +59,12 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let board = common.board()?;
     let inputs = import::model_inputs(&arguments.model)?;
     let mut feeds = read_inputs(&arguments.input, &inputs)?;
-    let (mut fixed, mut fixed_files) = (BTreeMap::new(), Vec::new());
+    let read: Vec<PathBuf> = feeds
+        .values()
+        .map(|given| given.file.clone())
+        .chain([arguments.model.clone()])
+        .collect();
+    let mut fixed = BTreeMap::new();
     let mut shapes = BTreeMap::new();
     for input in &inputs {
         let Given { feed, file } = feeds
@@ -67,7 +72,6 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
             .with_context(|| format!("no data for input `{}`: give --input {}=FILE", input.name, input.name))?;
         if input.gives_shape {
             fixed.insert(input.name.clone(), feed.tensor.clone());
-            fixed_files.push(file.clone());
             feeds.remove(&input.name);
         } else if let Some(value) = feed.beyond {
             bail!(
@@ -92,14 +96,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         &arguments.out,
         compiled.plan.tenants.iter().flat_map(|t| &t.outputs).map(|p| p.name.as_str()),
     );
-    let given = feeds.values().map(|given| given.file.as_path());
-    let read: Vec<&Path> = fixed_files
+    files
         .iter()
-        .map(PathBuf::as_path)
-        .chain(given)
-        .chain([arguments.model.as_path()])
-        .collect();
-    files.iter().try_for_each(|file| output::spares(file, read.iter().copied()))?;
+        .try_for_each(|file| output::spares(file, read.iter().map(PathBuf::as_path)))?;
     let mut engine = Engine::with(deployment(compiled, &board)?, &engine_options(common, &board))?;
     let outputs = infer(&mut engine, &feeds)?;
     engine.close();

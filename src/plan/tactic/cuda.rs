@@ -121,14 +121,6 @@ fn is_hoppers(tactic: Tactic) -> bool {
     matches!(tactic.kernel, Kernel::ConvAffine | Kernel::ConvTaps) || tactic.kernel == Kernel::Recurrent && tactic.variant != 0
 }
 
-/// The tactics of recurrent layers on tensor cores behind the first, which is among the plain kernels'.
-fn recurrences(operator: &Operator) -> Vec<Tactic> {
-    match operator.class.family {
-        Family::TensorCore => recurrent::tactics().skip(1).collect(),
-        _ => Vec::new(),
-    }
-}
-
 /// Every tactic of the backend, in the order in which the menu prefers them.
 fn candidates(plan: &Plan, operator: &Operator, units: u32) -> Vec<Tactic> {
     let split_k = operator.class.split_k;
@@ -167,7 +159,8 @@ fn candidates(plan: &Plan, operator: &Operator, units: u32) -> Vec<Tactic> {
         leading,
         floats,
         single(&plain::KERNELS),
-        recurrences(operator),
+        // The first is among the plain ones.
+        recurrent::tactics().skip(1).collect(),
         strips,
         single(&[Kernel::Generic]),
     ]

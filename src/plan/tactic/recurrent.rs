@@ -15,8 +15,8 @@ pub const KEEPER_ROWS: u32 = 8;
 pub const UNITS: u32 = 4;
 /// Most warps of a block on its own, whose registers hold the weights of a layer.
 const BLOCK_WARPS: u32 = 16;
-/// Most blocks of a cluster.
-const MAX_CLUSTER: u32 = 8;
+/// Most hidden units of a layer whose weights a cluster keeps: a thread's registers hold those of so many.
+pub const CLUSTER_UNITS: u32 = 256;
 /// How clusters share a layer, by variants: small blocks are fastest alone; large ones, and tiles of more rows, leave more of a GPU to others.
 const SHARES: [Share; 3] = [
     Share { rows: 16, warps: 8 },
@@ -43,7 +43,7 @@ impl Share {
     /// Blocks of the cluster for so many hidden units, at least two; `None` where no cluster has their weights.
     pub fn cluster(self, hidden: u32) -> Option<u32> {
         let blocks = hidden.div_ceil(UNITS).div_ceil(self.warps);
-        (blocks > 1 && blocks * self.warps <= MAX_CLUSTER * SHARES[0].warps).then_some(blocks)
+        (blocks > 1 && hidden <= CLUSTER_UNITS).then_some(blocks)
     }
 
     /// Threads of a block.
@@ -54,8 +54,8 @@ impl Share {
     /// About as many bytes of shared memory as a block has at the most: h of all units before and after a step, and four steps'
     /// pre-activations of its own.
     pub fn shared(self) -> u32 {
-        let (all, gates) = (MAX_CLUSTER * SHARES[0].warps * UNITS, 4 * self.warps * UNITS);
-        self.rows * 2 * (2 * all + 4 * gates)
+        let gates = 4 * self.warps * UNITS;
+        self.rows * 2 * (2 * CLUSTER_UNITS + 4 * gates)
     }
 }
 
@@ -95,6 +95,15 @@ pub fn keeper(hidden: u32) -> Option<Keeper> {
     [of(1), of(2)]
         .into_iter()
         .find(|keeper| hidden <= keeper.most && hidden.is_multiple_of(2))
+}
+
+/// Rows of the batch that the blocks of a launch carry together under a tactic, and how many blocks those are.
+pub fn carried(tactic: Tactic, hidden: u32) -> (u32, u32) {
+    if keeper(hidden).is_some() {
+        return (KEEPER_ROWS, 1);
+    }
+    let together = Share::of(tactic).and_then(|share| Some((share.rows, share.cluster(hidden)?)));
+    together.unwrap_or((ROWS, 1))
 }
 
 /// The hidden units of a layer whose gate pre-activations, weights and results are f16, the weights constant.

@@ -218,18 +218,9 @@ impl Footprint {
             },
             Kernel::Recurrent if operator.class.family == Family::TensorCore => {
                 resizable = false;
-                let hidden = shape(operator).dim(2);
-                let share = recurrent::Share::of(tactic).filter(|_| recurrent::keeper(hidden).is_none());
-                let together = share.and_then(|share| share.cluster(hidden));
-                cluster = together.unwrap_or(1);
-                Tiles::Rows {
-                    rows: match share {
-                        Some(share) if together.is_some() => share.rows,
-                        Some(_) => recurrent::ROWS,
-                        None => recurrent::KEEPER_ROWS,
-                    },
-                    blocks: cluster,
-                }
+                let (rows, blocks) = recurrent::carried(tactic, shape(operator).dim(2));
+                cluster = blocks;
+                Tiles::Rows { rows, blocks }
             }
             Kernel::Squeeze => {
                 let channels = shape(operator).dim(1);

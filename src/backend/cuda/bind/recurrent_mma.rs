@@ -187,6 +187,7 @@ impl Kernel for RecurrentMma {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::tactic::recurrent::CLUSTER_UNITS;
     use std::collections::BTreeSet;
 
     #[test]
@@ -211,6 +212,7 @@ mod tests {
             ("TOGETHER", TOGETHER),
             ("SKEW", SKEW),
             ("STAGES", STAGES),
+            ("RESIDENT", CLUSTER_UNITS / DEEP),
             ("PIECE", PIECE),
             ("STREAM_WARPS", STREAM_WARPS),
         ];
