@@ -17,7 +17,6 @@ use crate::board::BoardRecord;
 use crate::planner::CompileOptions;
 use crate::planner::tasks::Tasks;
 use crate::runtime;
-use anyhow::Context;
 use clap::Args;
 use indicatif::ProgressBar;
 use std::num::NonZeroUsize;
@@ -290,7 +289,7 @@ impl Arguments {
 
 fn write_json(arguments: &Arguments, json: &serde_json::Value) -> anyhow::Result<()> {
     let Some(file) = &arguments.json else { return Ok(()) };
-    std::fs::write(file, format!("{json:#}\n")).with_context(|| format!("{}: cannot be written", file.display()))
+    output::write(file, format!("{json:#}\n"))
 }
 
 /// The peer's Python; `None` if none is wanted.

@@ -10,7 +10,7 @@ use crate::plan::format::{Plan, Port};
 use crate::planner::import::{self, Feed, ModelInput};
 use crate::planner::{self, CompileOptions, Compiled};
 use crate::replay::names::unused;
-use crate::runtime::{self, Engine};
+use crate::runtime::{self, Engine, TenantResult};
 use crate::tensor::{DType, Data, Tensor};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -100,10 +100,11 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         .iter()
         .try_for_each(|file| output::spares(file, read.iter().map(PathBuf::as_path)))?;
     let mut engine = Engine::with(deployment(compiled, &board)?, &engine_options(common, &board))?;
-    let outputs = infer(&mut engine, &feeds)?;
+    let listed = infer(&mut engine, &feeds, |result| {
+        std::fs::create_dir_all(&arguments.out).with_context(|| format!("{}: cannot be made", arguments.out.display()))?;
+        write_outputs(&files, result)
+    })?;
     engine.close();
-    std::fs::create_dir_all(&arguments.out).with_context(|| format!("{}: cannot be made", arguments.out.display()))?;
-    let listed = write_outputs(&files, outputs)?;
     output::print(&json!({ "outputs": listed }).to_string())?;
     Ok(Outcome::Good)
 }
@@ -186,8 +187,12 @@ fn deployment(compiled: Compiled, board: &BoardRecord) -> anyhow::Result<Deploym
     Ok(Deployment::assemble(table, vec![compiled.plan], weights.collect())?)
 }
 
-/// Runs one frame: the outputs' names and tensors, and whether each is widened to i64.
-fn infer(engine: &mut Engine, feeds: &BTreeMap<String, Given>) -> anyhow::Result<Vec<(String, Tensor, bool)>> {
+/// Runs one frame, and does something with its result.
+fn infer<T>(
+    engine: &mut Engine,
+    feeds: &BTreeMap<String, Given>,
+    with: impl FnOnce(&TenantResult<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let tenant = TenantId(0);
     let plan: Plan = engine.plan().clone();
     let ports = &plan.tenants[tenant.index()].inputs;
@@ -196,26 +201,21 @@ fn infer(engine: &mut Engine, feeds: &BTreeMap<String, Given>) -> anyhow::Result
         let Given { feed, file } = feeds
             .get(&port.name)
             .with_context(|| format!("no data for input `{}`", port.name))?;
-        let tensor = converted(&feed.tensor, port).with_context(|| file.display().to_string())?;
+        let tensor = converted(feed, port).with_context(|| file.display().to_string())?;
         draft
             .copy_input(tenant, index, tensor.bytes())
             .with_context(|| format!("input `{}`", port.name))?;
     }
     let ticket = draft.submit()?;
     engine.wait(&ticket, None)?;
-    let result = engine.result(&ticket, tenant)?;
-    let mut outputs = Vec::new();
-    for (port, bytes) in result.tensors() {
-        let tensor = Tensor::from_bytes(port.view.dtype, port.view.layout.shape, bytes);
-        let tensor = tensor.with_context(|| format!("output `{}` was not computed", port.name))?;
-        outputs.push((port.name.clone(), tensor, port.widened));
-    }
+    let done = with(&engine.result(&ticket, tenant)?)?;
     engine.release(ticket)?;
-    Ok(outputs)
+    Ok(done)
 }
 
 /// The tensor in the port's type; floats are converted between their widths, anything else must be of the type.
-fn converted(tensor: &Tensor, port: &Port) -> anyhow::Result<Tensor> {
+fn converted(feed: &Feed, port: &Port) -> anyhow::Result<Tensor> {
+    let tensor = &feed.tensor;
     let data = match (tensor.data(), port.view.dtype) {
         (Data::F32(v), DType::F16) => Data::F16(v.iter().map(|&x| f16::from_f32(x)).collect()),
         (Data::F16(v), DType::F32) => Data::F32(v.iter().map(|x| x.to_f32()).collect()),
@@ -224,7 +224,7 @@ fn converted(tensor: &Tensor, port: &Port) -> anyhow::Result<Tensor> {
                 tensor.dtype() == wanted,
                 "input `{}` takes {wanted}, the file holds {}",
                 port.name,
-                tensor.dtype()
+                type_name(tensor.dtype(), feed.widened)
             );
             return Ok(tensor.clone());
         }
@@ -239,15 +239,26 @@ fn output_files<'a>(folder: &Path, names: impl Iterator<Item = &'a str>) -> Vec<
     names.map(file).collect()
 }
 
-fn write_outputs(files: &[PathBuf], outputs: Vec<(String, Tensor, bool)>) -> anyhow::Result<Map<String, Value>> {
+/// What NumPy calls the elements of a file.
+fn type_name(dtype: DType, widened: bool) -> &'static str {
+    if widened { "int64" } else { dtype.name() }
+}
+
+/// Writes outputs from where they lie: they may be most of what memory holds.
+fn write_outputs(files: &[PathBuf], result: &TenantResult<'_>) -> anyhow::Result<Map<String, Value>> {
     let mut listed = Map::new();
-    for (file, (name, tensor, widened)) in files.iter().zip(outputs) {
-        std::fs::write(file, npy::write(&tensor, widened)).with_context(|| format!("{}: cannot be written", file.display()))?;
-        let dtype = if widened { "int64" } else { tensor.dtype().name() };
+    for (file, (port, bytes)) in files.iter().zip(result.tensors()) {
+        let (dtype, shape) = (port.view.dtype, port.view.layout.shape);
+        ensure!(
+            bytes.len() as u64 == shape.elements() * dtype.bytes(),
+            "output `{}` was not computed",
+            port.name
+        );
+        output::write_by(file, |out| npy::write(out, (dtype, shape), bytes, port.widened))?;
         listed.insert(
-            name,
+            port.name.clone(),
             // A path that is no text is told as near as text comes to it.
-            json!({ "file": relative(file).to_string_lossy(), "shape": tensor.shape().dims(), "dtype": dtype }),
+            json!({ "file": relative(file).to_string_lossy(), "shape": shape.dims(), "dtype": type_name(dtype, port.widened) }),
         );
     }
     Ok(listed)
@@ -271,6 +282,7 @@ fn relative(file: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::Shape;
 
     #[test]
     fn output_names_become_distinct_file_names() {
@@ -287,7 +299,7 @@ mod tests {
     fn inputs_are_told_by_name_by_file_or_by_being_the_only_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("k=v.npy");
-        std::fs::write(&path, npy::write(&Tensor::zeros(DType::U8, crate::tensor::Shape::SCALAR), false)).unwrap();
+        output::write_by(&path, |out| npy::write(out, (DType::U8, Shape::SCALAR), &[0], false)).unwrap();
         let input = |name: &str| ModelInput {
             name: name.into(),
             gives_shape: false,

@@ -54,7 +54,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
     if let Some((file, draw)) = drawn.or(arguments.zones.as_ref().map(|file| (file, draw_zones as Draw))) {
         output::spares(file, [arguments.file.as_path()])?;
         let picture = draw(common, plan).with_context(|| arguments.file.display().to_string())?;
-        std::fs::write(file, picture).with_context(|| format!("{}: cannot be written", file.display()))?;
+        output::write(file, picture)?;
         output::print(&format!("written to {}", file.display()))?;
         return Ok(Outcome::Good);
     }

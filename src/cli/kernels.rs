@@ -223,7 +223,7 @@ fn unpack(kernels: &Path, arguments: &Arguments, folder: &Path) -> anyhow::Resul
             let bytes = archive
                 .unit(name)
                 .with_context(|| format!("{}: {name} does not unpack: make the archive again", file.display()))?;
-            std::fs::write(&cubin, bytes).with_context(|| format!("{}: cannot be written", cubin.display()))?;
+            output::write(&cubin, bytes)?;
         }
         output::print(&format!("{}: {} cubins", into.display(), archive.units().count()))?;
     }

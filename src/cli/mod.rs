@@ -23,6 +23,7 @@ mod plan;
 mod profile;
 mod replay;
 mod scenes;
+mod stop;
 mod table;
 mod verify;
 mod what_if;

@@ -3,6 +3,7 @@
 use crate::limits::MAX_RANK;
 use crate::planner::import::Feed;
 use crate::tensor::{DType, Data, Shape, Tensor};
+use std::io::{self, Write};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Bytes of the longest header that is read.
@@ -104,10 +105,10 @@ enum Stored {
     Signed,
 }
 
-/// The bytes of a file that holds `tensor`; an i32 one as i64 with `widened`.
-pub fn write(tensor: &Tensor, widened: bool) -> Vec<u8> {
-    let wide = widened && tensor.dtype() == DType::I32;
-    let descr = match tensor.dtype() {
+/// Writes a file of a tensor of this type and shape from its elements' bytes, native-endian in C order; an i32 one as i64 with `widened`.
+pub fn write(out: &mut dyn Write, (dtype, shape): (DType, Shape), elements: &[u8], widened: bool) -> io::Result<()> {
+    let wide = widened && dtype == DType::I32;
+    let descr = match dtype {
         DType::F32 => "<f4",
         DType::F16 => "<f2",
         DType::I32 if wide => "<i8",
@@ -115,26 +116,23 @@ pub fn write(tensor: &Tensor, widened: bool) -> Vec<u8> {
         DType::U8 => "|u1",
         DType::Bool => "|b1",
     };
-    let shape = match tensor.shape().dims() {
+    let shape = match shape.dims() {
         [one] => format!("{one},"),
         dims => dims.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
     };
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
     // Magic, version and length take 10 bytes; the elements start at a multiple of 64, after a line break.
     let start = (10 + header.len() + 1).next_multiple_of(64);
-    let mut file = Vec::with_capacity(start + tensor.bytes().len() * if wide { 2 } else { 1 });
-    file.extend_from_slice(MAGIC);
-    file.extend_from_slice(&[1, 0]);
+    out.write_all(MAGIC)?;
+    out.write_all(&[1, 0])?;
     // At most MAX_RANK extents of ten digits: far below 64 KiB.
-    file.extend_from_slice(&((start - 10) as u16).to_le_bytes());
-    file.extend_from_slice(header.as_bytes());
-    file.resize(start - 1, b' ');
-    file.push(b'\n');
-    match tensor.data() {
-        Data::I32(values) if wide => values.iter().for_each(|&v| file.extend_from_slice(&i64::from(v).to_le_bytes())),
-        _ => file.extend_from_slice(tensor.bytes()),
+    out.write_all(&((start - 10) as u16).to_le_bytes())?;
+    writeln!(out, "{header:<width$}", width = start - 11)?;
+    if !wide {
+        return out.write_all(elements);
     }
-    file
+    let mut values = elements.as_chunks().0.iter().map(|b| i64::from(i32::from_ne_bytes(*b)));
+    values.try_for_each(|value| out.write_all(&value.to_le_bytes()))
 }
 
 /// Header text and elements.
@@ -306,6 +304,12 @@ mod tests {
         file
     }
 
+    fn written(tensor: &Tensor, widened: bool) -> Vec<u8> {
+        let mut file = Vec::new();
+        write(&mut file, (tensor.dtype(), tensor.shape()), tensor.bytes(), widened).unwrap();
+        file
+    }
+
     #[test]
     fn every_type_survives_a_round_trip() {
         let tensors = [
@@ -318,7 +322,7 @@ mod tests {
         ];
         for tensor in tensors.map(Option::unwrap) {
             for widened in [false, true] {
-                let bytes = write(&tensor, widened);
+                let bytes = written(&tensor, widened);
                 let array = read(&bytes).unwrap();
                 assert_eq!(array.tensor, tensor);
                 assert_eq!(array.widened, widened && tensor.dtype() == DType::I32);
@@ -330,10 +334,10 @@ mod tests {
 
     #[test]
     fn the_header_is_as_numpy_writes_it() {
-        let bytes = write(&Tensor::zeros(DType::F32, shape(&[1, 3])), false);
+        let bytes = written(&Tensor::zeros(DType::F32, shape(&[1, 3])), false);
         assert!(bytes.starts_with(b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3), }"));
         assert_eq!(bytes[127], b'\n');
-        let scalar = write(&Tensor::zeros(DType::U8, Shape::SCALAR), false);
+        let scalar = written(&Tensor::zeros(DType::U8, Shape::SCALAR), false);
         assert!(scalar[10..].starts_with(b"{'descr': '|u1', 'fortran_order': False, 'shape': (), }"));
     }
 
@@ -376,7 +380,7 @@ mod tests {
 
     #[test]
     fn damaged_files_are_refused_without_trusting_their_lengths() {
-        let good = write(&Tensor::zeros(DType::F32, shape(&[4, 4])), false);
+        let good = written(&Tensor::zeros(DType::F32, shape(&[4, 4])), false);
         for length in 0..good.len() {
             assert!(read(&good[..length]).is_err(), "truncated to {length}");
         }

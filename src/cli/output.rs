@@ -1,10 +1,13 @@
 //! What goes where: results to stdout, everything else to stderr.
 
 use anyhow::{Context, bail};
-use std::fs::Metadata;
-use std::io::{self, Write};
+use std::fs::{File, Metadata};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+/// Bytes that are gathered before they are written to a file.
+const BUFFER: usize = 1 << 18;
 
 /// Writes a result to stdout, ending in a line break.
 pub fn print(text: &str) -> anyhow::Result<()> {
@@ -24,6 +27,26 @@ pub fn complain(text: &str) {
 pub fn line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Writes a file, whole or not at all: what a full disk left of it goes away again.
+pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    write_by(file, |out| out.write_all(bytes.as_ref()))
+}
+
+/// The same of bytes that are written piece by piece.
+pub fn write_by(file: &Path, pieces: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+    let cannot = || format!("{}: cannot be written", file.display());
+    let out = File::create(file).with_context(cannot)?;
+    // Pipes and devices, which a name may stand for, stay.
+    let plain = out.metadata().is_ok_and(|m| m.is_file());
+    let mut out = BufWriter::with_capacity(BUFFER, out);
+    let written = pieces(&mut out).and_then(|()| out.flush());
+    if written.is_err() && plain {
+        // That this may fail too says nothing new.
+        let _ = std::fs::remove_file(file);
+    }
+    written.with_context(cannot)
 }
 
 /// Refuses, before any work, to write a file over one that the command reads.
@@ -139,6 +162,21 @@ mod tests {
         assert_eq!(chain(&Error::Untold(cause())), "no plan: disk full");
         let outer = anyhow::Error::new(Error::Told(cause())).context("urban");
         assert_eq!(chain(outer.as_ref()), "urban: no plan: disk full");
+    }
+
+    #[test]
+    fn a_file_is_written_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a");
+        write(&file, "text").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"text");
+        let full = |out: &mut dyn Write| out.write_all(&[0; 2 * BUFFER]).and(Err(io::Error::other("disk full")));
+        let refused = format!("{:#}", write_by(&file, full).unwrap_err());
+        assert!(refused.contains("cannot be written") && refused.contains("disk full"), "{refused}");
+        assert!(!file.exists());
+        assert!(write(&dir.path().join("none/a"), "").is_err());
+        // A device is no file to take away.
+        assert!(write_by(Path::new("/dev/null"), full).is_err() && Path::new("/dev/null").exists());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `platoon replay`: a task set over recorded pictures or a synthetic drive.
 
 use super::options::Common;
-use super::{Outcome, compile, output, plan};
+use super::{Outcome, compile, output, plan, stop};
 use crate::board::BoardRecord;
 use crate::plan::format::{Digest, Plan};
 use crate::planner;
@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 #[derive(Args)]
@@ -72,7 +72,7 @@ pub struct Arguments {
     #[arg(long, value_name = "HZ", value_parser = rate)]
     rate: Option<f64>,
     /// Run the plans as they are; compile nothing
-    #[arg(long, conflicts_with_all = ["searcher", "seed", "best_effort", "dtype", "batch"])]
+    #[arg(long, conflicts_with_all = ["searcher", "seed", "budget", "best_effort", "dtype", "batch"])]
     frozen: bool,
     #[command(flatten)]
     compile: compile::HowToCompile,
@@ -154,12 +154,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> anyhow::Result<Outcome> {
         keeps_apart(input, out)?;
     }
     let sink = arguments.out.as_deref().map(|out| sink(out, arguments, &plan, count)).transpose()?;
-    ctrlc::set_handler(|| {
-        // A second one does not wait for the frame.
-        if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    })?;
+    stop::on_signals(&STOP)?;
     let bar = progress(count);
     let settings = Settings {
         frames: count,
@@ -198,7 +193,7 @@ fn write_trace(engine: &Engine, file: &Path) -> anyhow::Result<()> {
     engine.trace(|event| events.push(event));
     let plans: Vec<&Plan> = engine.deployment().plans.iter().map(|p| &**p).collect();
     let text = trace::document(&plans, &events).to_string();
-    std::fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
+    output::write(file, text)
 }
 
 /// Compiles what the replay's task set lacks; what its plan is made from.

@@ -306,8 +306,7 @@ fn write(folder: &Path, report: &Report) -> anyhow::Result<()> {
         ("table.json", json),
         ("table.svg", picture::svg(report)),
     ] {
-        let file = folder.join(name);
-        std::fs::write(&file, text).with_context(|| format!("{}: cannot be written", file.display()))?;
+        output::write(&folder.join(name), text)?;
     }
     Ok(())
 }

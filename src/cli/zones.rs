@@ -20,7 +20,7 @@ pub fn run(rows: &[Row], file: &Path, setting: &Setting<'_>) -> anyhow::Result<S
     bar.finish_and_clear();
     let found = found?.context("its rates do not repeat")?;
     let picture = planner::zones::svg(&format!("{} on {}", row.name, setting.board.name), &found);
-    std::fs::write(file, picture).with_context(|| format!("{}: cannot be written", file.display()))?;
+    output::write(file, picture)?;
     let mut table = output::Table::new(&["over", "of", "count", "predicted ms", "measured ms"]);
     let curves = std::iter::once(("sync points", &found.pointers)).chain(found.chunks.iter().map(|c| ("chunks", c)));
     for (over, curve) in curves {

@@ -248,7 +248,7 @@ pub fn measure(
     ensure!(!report.groups.is_empty(), "none of the networks could be measured");
     if let Some(f) = floors {
         let text = markdown(&report, &f.limits, setting.board, &f.earlier, &command());
-        std::fs::write(f.file, text).with_context(|| format!("{}: cannot be written", f.file.display()))?;
+        output::write(f.file, text)?;
     }
     let mut table = output::Table::new(&HEADINGS);
     report.rows().into_iter().for_each(|row| table.row(row));

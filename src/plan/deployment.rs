@@ -86,7 +86,9 @@ pub enum Reason {
     #[error("P7: operator {0} has an arithmetic class of another backend than the table's")]
     Class(OperatorId),
     /// It does not fit.
-    #[error("P5: arena, slots, persistent memory and weights take {needed} bytes, the board has {budget}")]
+    #[error(
+        "P5: arena, slots, persistent memory and weights take {needed} bytes, more than the {budget} that `memory_mib` of the board gives"
+    )]
     Budget {
         /// Bytes needed.
         needed: u64,

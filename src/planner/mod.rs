@@ -179,6 +179,17 @@ pub enum PlannerError {
         #[source]
         error: std::io::Error,
     },
+    /// A file that an ONNX file keeps elements in cannot be read.
+    #[error("{}: its external data {} cannot be read", model.display(), path.display())]
+    External {
+        /// The ONNX file.
+        model: PathBuf,
+        /// The file beside it.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
     /// An output cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
@@ -332,16 +343,19 @@ pub fn compile_task_set(tasks: &Tasks, name: &str, board: &BoardRecord, options:
 
 /// Digest of a network's file and of the files of its external data.
 fn file_digest(path: &Path) -> Result<Digest, PlannerError> {
-    let read = |path: &Path| {
-        let bytes = regular::read(path, MAX_WEIGHT_FILE).map_err(|error| PlannerError::Read {
-            path: path.to_path_buf(),
+    let read = |path: &Path| Ok(Digest::of(&regular::read(path, MAX_WEIGHT_FILE)?));
+    let own = read(path).map_err(|error| PlannerError::Read {
+        path: path.to_path_buf(),
+        error,
+    })?;
+    let mut text = own.to_string();
+    for beside in import::external_files(path)? {
+        let digest = read(&beside).map_err(|error| PlannerError::External {
+            model: path.to_path_buf(),
+            path: beside,
             error,
         })?;
-        Ok::<_, PlannerError>(Digest::of(&bytes))
-    };
-    let mut text = read(path)?.to_string();
-    for beside in import::external_files(path)? {
-        text.push_str(&read(&beside)?.to_string());
+        text.push_str(&digest.to_string());
     }
     Ok(Digest::of(text.as_bytes()))
 }

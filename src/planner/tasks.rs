@@ -36,6 +36,8 @@ use toml::Spanned;
 
 /// Frames in flight unless the file says otherwise.
 const DEFAULT_SLOTS: u16 = 2;
+/// Shortest deadline, in milliseconds: a launch takes a microsecond.
+const MIN_DEADLINE_MS: f64 = 0.001;
 /// Longest deadline, in milliseconds: one hour, so that times in nanoseconds never overflow.
 const MAX_DEADLINE_MS: f64 = 3_600_000.0;
 
@@ -289,11 +291,11 @@ fn rate(document: &Document, every: Option<Spanned<u16>>, phase: Option<Spanned<
 
 fn deadline(document: &Document, ms: Option<Spanned<f64>>) -> Result<Option<Nanos>, TomlError> {
     let Some(ms) = ms else { return Ok(None) };
-    let inside = *ms.get_ref() > 0.0 && *ms.get_ref() <= MAX_DEADLINE_MS;
+    let inside = (MIN_DEADLINE_MS..=MAX_DEADLINE_MS).contains(ms.get_ref());
     document.need(
         inside,
         &ms.span(),
-        format!("`deadline_ms` must be above 0 and at most {MAX_DEADLINE_MS}"),
+        format!("`deadline_ms` must be in {MIN_DEADLINE_MS}..={MAX_DEADLINE_MS}"),
     )?;
     Ok(Some(Nanos::from_ms(ms.into_inner())))
 }
@@ -386,7 +388,9 @@ mod tests {
         assert_eq!(refused(&format!("{HEAD}{TENANT}prioritty = 1\n")).0, 10);
         assert_eq!(refused(&format!("{HEAD}{TENANT}every = 2\nphase = 2\n")).0, 11);
         assert_eq!(refused(&format!("{HEAD}{TENANT}every = 0\n")).0, 10);
-        assert_eq!(refused(&format!("{HEAD}{TENANT}deadline_ms = nan\n")).0, 10);
+        for ms in ["nan", "0.0", "1e-9", "1e9"] {
+            assert_eq!(refused(&format!("{HEAD}{TENANT}deadline_ms = {ms}\n")).0, 10);
+        }
         assert_eq!(refused(&format!("{HEAD}{TENANT}sources = [\"a\"]\n")).0, 10);
         assert_eq!(refused(&format!("{HEAD}{TENANT}{TENANT}")).0, 11);
         assert_eq!(refused(&format!("slots = 99\n{HEAD}{TENANT}")).0, 1);

@@ -23,6 +23,41 @@ fn inputs_of_a_wrong_type_are_named_by_their_file() {
 }
 
 #[test]
+fn what_is_wrong_with_a_network_is_told_with_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    std::fs::write(dir.join("x.npy"), npy("<f4", "(4,)", &[0; 16])).unwrap();
+    std::fs::write(dir.join("wide.npy"), npy("<i8", "(4,)", &[0; 32])).unwrap();
+    std::fs::write(dir.join("elsewhere.onnx"), raw::elsewhere("w.bin")).unwrap();
+    std::fs::write(dir.join("twice.onnx"), raw::two_of_one_name()).unwrap();
+    std::fs::write(dir.join("circle.onnx"), raw::circle()).unwrap();
+    let infer = |model: &str, x: &str| platoon(dir, &["infer", "--model", model, "--input", x, "--out", "o"]);
+    let refused = complaint(&infer("elsewhere.onnx", "x.npy"));
+    assert!(refused.contains("elsewhere.onnx: its external data w.bin"), "{refused}");
+    let refused = complaint(&infer("twice.onnx", "x.npy"));
+    assert!(
+        refused.contains("twice.onnx: tensor `x`") && refused.contains("two of one name"),
+        "{refused}"
+    );
+    let refused = complaint(&infer("circle.onnx", "x.npy"));
+    assert!(
+        refused.contains("circle.onnx: node `a`") && refused.contains("a circle of nodes"),
+        "{refused}"
+    );
+    std::fs::write(dir.join("w.bin"), [0; 16]).unwrap();
+    let refused = complaint(&infer("elsewhere.onnx", "wide.npy"));
+    assert!(refused.contains("takes float32, the file holds int64"), "{refused}");
+    assert_eq!(infer("elsewhere.onnx", "x.npy").status.code(), Some(0));
+}
+
+#[test]
+fn plans_as_they_are_take_no_budget_of_a_search() {
+    let dir = tempfile::tempdir().unwrap();
+    let replay = ["replay", "--frozen", "--input", "synthetic:1", "--budget", "7"];
+    assert_eq!(platoon(dir.path(), &replay).status.code(), Some(2));
+}
+
+#[test]
 fn a_file_with_symbolic_axes_is_measured_with_a_batch() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -83,3 +83,35 @@ pub fn reshaping() -> Vec<u8> {
         value(12, "double/y:0", 1, &[3, 2]),
     ])
 }
+
+/// `y = x + w` of four values, where `w` is in a file beside it.
+pub fn elsewhere(file: &str) -> Vec<u8> {
+    let place = bytes(13, &[bytes(1, b"location"), bytes(2, file.as_bytes())].concat());
+    let weights = [number(1, 4), number(2, 1), bytes(8, b"w"), number(14, 1), place].concat();
+    model(&[
+        node("Add", &["x", "w"], "y", &[]),
+        bytes(5, &weights),
+        value(11, "x", 1, &[4]),
+        value(12, "y", 1, &[4]),
+    ])
+}
+
+/// Two inputs of one name.
+pub fn two_of_one_name() -> Vec<u8> {
+    model(&[
+        node("Relu", &["x"], "y", &[]),
+        value(11, "x", 1, &[4]),
+        value(11, "x", 1, &[4]),
+        value(12, "y", 1, &[4]),
+    ])
+}
+
+/// Two nodes that each read what the other gives.
+pub fn circle() -> Vec<u8> {
+    model(&[
+        node("Add", &["x", "b"], "a", &[]),
+        node("Relu", &["a"], "b", &[]),
+        value(11, "x", 1, &[4]),
+        value(12, "b", 1, &[4]),
+    ])
+}

@@ -5,7 +5,7 @@ use crate::bench::stage::Results;
 use crate::bench::zoo::build::Model;
 use crate::bench::zoo::member::Source;
 use crate::bench::zoo::run::Group;
-use crate::cli::npy;
+use crate::cli::{npy, output};
 use crate::planner::graph::ValueId;
 use crate::tensor::Tensor;
 use anyhow::{Context, ensure};
@@ -61,11 +61,12 @@ fn constant(model: &Model, id: ValueId) -> Option<(String, Tensor)> {
 
 /// Tensors as files of a folder. Names are torchvision's: letters, digits, dots and underscores.
 fn write(folder: &Path, tensors: &[(String, Tensor)]) -> anyhow::Result<()> {
-    let context = |file: &Path| format!("{}: cannot be written", file.display());
-    std::fs::create_dir_all(folder).with_context(|| context(folder))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
     for (name, tensor) in tensors {
         let file = folder.join(format!("{name}.npy"));
-        std::fs::write(&file, npy::write(tensor, false)).with_context(|| context(&file))?;
+        output::write_by(&file, |out| {
+            npy::write(out, (tensor.dtype(), tensor.shape()), tensor.bytes(), false)
+        })?;
     }
     Ok(())
 }

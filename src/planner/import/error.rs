@@ -145,7 +145,9 @@ pub(super) fn malformed(text: impl Into<String>) -> Reason {
 
 /// A name that is read and that nothing has given before.
 pub(super) fn ungiven(name: &str) -> Reason {
-    malformed(format!("reads `{name}`, which no input, initializer or earlier node gives"))
+    malformed(format!(
+        "reads `{name}`, which no input, initializer or node gives, or only a circle of nodes"
+    ))
 }
 
 /// A name that is given a second time.

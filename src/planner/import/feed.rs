@@ -3,6 +3,7 @@
 use super::error::{Fallible, ImportError, Reason, limit, malformed};
 use super::file;
 use super::host::{Elem, Host};
+use super::inputs::unnamed;
 use super::is_standard;
 use super::proto::{GraphProto, TensorProto};
 use crate::plan::regular;
@@ -75,6 +76,10 @@ pub fn model_inputs(path: &Path) -> Result<Vec<ModelInput>, ImportError> {
     let graph = graph.ok_or_else(|| malformed("not an ONNX model: it holds no graph").in_file(path))?;
     let given = |name: &str| graph.initializer.iter().any(|i| i.name == name);
     let inputs = graph.input.iter().filter(|i| !given(&i.name));
+    let mut seen = BTreeSet::new();
+    if let Some(again) = inputs.clone().find(|i| i.name.is_empty() || !seen.insert(&i.name)) {
+        return Err(unnamed().in_tensor(path, &again.name));
+    }
     Ok(inputs
         .map(|i| ModelInput {
             name: i.name.clone(),

@@ -51,7 +51,7 @@ pub(super) fn declare(
     for input in &proto.input {
         let failed = |e: Reason| e.in_tensor(path, &input.name);
         if input.name.is_empty() || seen.insert(input.name.as_str(), ()).is_some() {
-            return Err(failed(malformed("an input without a name, or two of one name")));
+            return Err(failed(unnamed()));
         }
         if let Some(tensor) = options.fixed.get(&input.name) {
             let host = fixed(input, tensor).map_err(failed)?;
@@ -76,6 +76,11 @@ pub(super) fn declare(
         Some(name) => Err(option_error("the model has no input of this name").in_tensor(path, name)),
         None => Ok(names),
     }
+}
+
+/// Inputs that names do not tell apart.
+pub(super) fn unnamed() -> Reason {
+    malformed("an input without a name, or two of one name")
 }
 
 fn tensor_type(value: &ValueInfoProto) -> Fallible<Option<&TensorTypeProto>> {
