@@ -183,7 +183,7 @@ fn a_fit_finds_the_figures_that_frames_were_made_with() {
     let own = Machine::of(&board).calibration;
     let true_one = Calibration {
         block: 900,
-        crowd: 3 * own.crowd,
+        crowd: 6 * own.crowd,
         ..own
     };
     let unknown = |_: &_, _: &Operator| None;

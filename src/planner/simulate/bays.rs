@@ -293,6 +293,13 @@ impl Bays {
         let scarce = |b: &Bay| u64::from(GRAIN - b.free[0].min(b.free[1]));
         self.bays.iter().map(|b| scarce(b) * u64::from(b.units)).sum()
     }
+
+    /// The same, of streams beside one: by what each wave holds most of, at most all.
+    pub fn held_beside(&self, stream: u32) -> u64 {
+        let others = self.waves.iter().filter(|w| w.flight / FLIGHTS != stream);
+        let held = |w: &Wave| u64::from(w.room[0].max(w.room[1]) * w.each) * u64::from(self.bays[w.bay as usize].units);
+        others.map(held).sum::<u64>().min(self.machine.pool())
+    }
 }
 
 #[cfg(test)]
@@ -381,6 +388,30 @@ mod tests {
         bays.release(0, 40);
         assert_eq!(bays.next(0), Some(40));
         assert_eq!(run(&mut bays), [(0, 140)]);
+    }
+
+    #[test]
+    fn what_a_stream_holds_is_beside_the_others_alone() {
+        let mut bays = bays(4);
+        bays.place(0, &cost([GRAIN / 2, 10], 0), 4, 100, 0);
+        bays.place(1, &cost([GRAIN / 4, 10], 0), 2, 100, u64::MAX);
+        let whole = u64::from(GRAIN);
+        assert_eq!(
+            (bays.held(), bays.held_beside(0)),
+            (4 * whole / 2 + 2 * whole / 4, 0),
+            "both flights are its own"
+        );
+        bays.place(2, &cost([10, GRAIN / 2], 0), 4, 50, 0);
+        assert_eq!(
+            (bays.held_beside(0), bays.held_beside(1)),
+            (4 * whole / 2, 4 * whole / 2 + 2 * whole / 4)
+        );
+        assert_eq!(run(&mut bays), [(2, 50), (0, 100)]);
+        assert_eq!(
+            (bays.held_beside(0), bays.held_beside(1)),
+            (0, 2 * whole / 4),
+            "what waits for its time holds its room"
+        );
     }
 
     #[test]

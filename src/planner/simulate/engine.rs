@@ -173,17 +173,9 @@ impl Simulator {
     }
 
     /// What a launch takes longer while other streams are at work: all of the figure where they hold every unit, since it then waits
-    /// for its turn, and less where units are free.
+    /// for its turn, and less where units are free of theirs. What its own stream holds is its predecessor's, and about to go.
     fn crowd(&self, lane: usize) -> u64 {
-        let others = self
-            .lanes
-            .iter()
-            .enumerate()
-            .any(|(i, l)| i != lane && l.segment != NONE && !l.waiting);
-        match others {
-            true => self.machine.calibration.crowd * self.bays.held() / self.machine.pool().max(1),
-            false => 0,
-        }
+        self.machine.calibration.crowd * self.bays.held_beside(lane as u32) / self.machine.pool().max(1)
     }
 
     /// Launches whose time has come take their places among those that want room.
