@@ -370,6 +370,8 @@ pub enum Kernel {
     ConvGrouped,
     /// GPU: convolution or matrix product of many pixels by `wgmma`, in large tiles.
     ConvLarge,
+    /// GPU: convolution of one tap behind scale, shift and relu or behind factors by `wgmma`, whose blocks keep their weights.
+    PrologueWgmma,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -21,6 +21,7 @@
 //! | `frames` | the loop: no memory, no call that waits |
 //! | `images` | images in the GPU's memory, slots in the host's |
 //! | `faults` | what goes wrong on the device |
+//! | `prologues` | products behind scale, shift and relu, or behind factors: the same bits by `mma.sync` and `wgmma` |
 //! | `refused` | what cannot be prepared |
 //! | `samples` | samples of pictures by grids: the bits of the processor, however both lie |
 //! | `sharing` | beside other processes on the same GPU: the same bits |
@@ -53,6 +54,7 @@ mod pairs;
 mod permutes;
 mod pools;
 mod processor;
+mod prologues;
 mod ranks;
 mod recurrences;
 mod reductions;

@@ -28,6 +28,16 @@ pub enum Order {
     Pieces,
 }
 
+impl Order {
+    /// What the names of kernels call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Ascending => "ascending",
+            Order::Pieces => "pieces",
+        }
+    }
+}
+
 /// Kernels of `conv_affine.cu` for one tile: one for each depth of the warps' rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AffineTile {
@@ -53,11 +63,7 @@ pub const MENU: &[AffineTile] = &[
 impl AffineTile {
     /// The kernel's name in its source.
     pub fn function(&self, depth: u32) -> String {
-        let order = match self.order {
-            Order::Ascending => "ascending",
-            Order::Pieces => "pieces",
-        };
-        format!("conv_affine_{}_s{depth}_{order}", self.channels)
+        format!("conv_affine_{}_s{depth}_{}", self.channels, self.order.name())
     }
 
     /// The entry that a tactic names; `None` for tactics of other kernels or tiles that do not exist.

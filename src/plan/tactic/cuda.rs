@@ -23,6 +23,7 @@ use super::depthwise_strip;
 use super::forms::{before_copy, need};
 use super::product::Product;
 use super::prologue::Prologue;
+use super::prologue_wgmma::{Before, PrologueTile};
 use super::stem::{self, StemTile};
 use super::stream_wgmma::{self, Rank, StreamTile};
 use super::{FMA, Misfit, pair, pictures, plain, pooled, prologue, recurrent, squeeze};
@@ -118,7 +119,8 @@ pub(super) fn menu(plan: &Plan, operator: &Operator, wgmma: bool, units: u32) ->
 
 /// True for tactics whose blocks have more shared memory than others than Hopper give them, and those that tell clusters apart.
 fn is_hoppers(tactic: Tactic) -> bool {
-    matches!(tactic.kernel, Kernel::ConvAffine | Kernel::ConvTaps) || tactic.kernel == Kernel::Recurrent && tactic.variant != 0
+    matches!(tactic.kernel, Kernel::PrologueWgmma | Kernel::ConvAffine | Kernel::ConvTaps)
+        || tactic.kernel == Kernel::Recurrent && tactic.variant != 0
 }
 
 /// Every tactic of the backend, in the order in which the menu prefers them.
@@ -167,9 +169,9 @@ fn candidates(plan: &Plan, operator: &Operator, units: u32) -> Vec<Tactic> {
     .concat()
 }
 
-/// The tactics of a product behind scale, shift and relu, and those of the kernels that keep its weights.
+/// The tactics of a product behind a prologue, and those of the kernels that keep its weights.
 fn with_keepers(plan: &Plan, body: &Operator, units: u32, tactics: Vec<Tactic>) -> Vec<Tactic> {
-    let keepers = AffineTile::tactics().collect();
+    let keepers = PrologueTile::tactics().chain(AffineTile::tactics()).collect();
     match conv_mma::product(plan, body).is_ok_and(|p| conv_affine::leads(&p, units)) {
         true => [keepers, tactics].concat(),
         false => [tactics, keepers].concat(),
@@ -252,8 +254,8 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         need(entry.serves(Share::of(&product, prologue.as_ref())), Misfit::Tile)?;
         return tail(body);
     }
-    if tactic.kernel == Kernel::ConvAffine {
-        return affine(tactic, plan, operator);
+    if matches!(tactic.kernel, Kernel::ConvAffine | Kernel::PrologueWgmma) {
+        return keeper(tactic, plan, operator);
     }
     if tactic.kernel == Kernel::ConvTaps {
         need(tactic == conv_taps::TACTIC, Misfit::Tile)?;
@@ -353,20 +355,23 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
     }
 }
 
-/// Checks that a kernel which keeps its weights behind scale, shift and relu has the order of K of the operator's class.
-fn affine(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
-    let entry = AffineTile::of(tactic).ok_or(Misfit::Tile)?;
-    let Some((Prologue::Affine(_), body)) = prologue::cut(plan, operator) else {
-        return Err(Misfit::Primitive);
-    };
+/// Checks that a kernel which keeps its weights behind a prologue has the order of K of the operator's class.
+fn keeper(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit> {
+    let (prologue, body) = prologue::cut(plan, operator).ok_or(Misfit::Primitive)?;
     tail(&body)?;
     let product = conv_mma::product(plan, &body)?;
     let order = match warps_class(plan, operator) {
         Some(class) => (class == operator.class).then_some(Order::Pieces),
         None => (operator.class.family == Family::TensorCore && operator.class.split_k == 1).then_some(Order::Ascending),
     };
-    need(order == Some(entry.order), Misfit::Class)?;
-    need(entry.depth(product.k()).is_some(), Misfit::Tile)
+    let (before, keeps) = match (AffineTile::of(tactic), PrologueTile::of(tactic)) {
+        (Some(entry), _) => (Before::Affine(entry.order), entry.depth(product.k()).is_some()),
+        (_, Some(entry)) => (entry.before, entry.keeps(product.k()) && conv_wgmma::product(plan, &body).is_ok()),
+        _ => return Err(Misfit::Tile),
+    };
+    need(before.is(&prologue), Misfit::Primitive)?;
+    need(order == Some(before.order()), Misfit::Class)?;
+    need(keeps, Misfit::Tile)
 }
 
 /// The instruction family that a kernel computes the operator in. Recurrent layers have a kernel in two of them.

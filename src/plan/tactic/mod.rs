@@ -32,6 +32,7 @@ mod plain;
 pub mod pooled;
 pub mod product;
 pub mod prologue;
+pub mod prologue_wgmma;
 pub mod recurrent;
 pub mod reduction;
 pub mod resized;

@@ -153,7 +153,7 @@ impl Footprint {
             Kernel::ConvMma => product(operator.class.split_k),
             Kernel::ConvFma | Kernel::ConvNarrow | Kernel::ConvParts => product(1),
             Kernel::PairMma => product(operator.class.split_k.div_ceil(pair::STRANDS)),
-            Kernel::ConvAffine => {
+            Kernel::ConvAffine | Kernel::PrologueWgmma => {
                 step = ranges();
                 most = (board.units / step * step).max(1);
                 product(1)
@@ -277,7 +277,7 @@ impl Footprint {
                 _ => 100,
             },
             loaded: match tactic.kernel {
-                Kernel::ConvAffine => 2 * channels * u64::from(depth(operator).map_or(0, |(k, _)| k)),
+                Kernel::ConvAffine | Kernel::PrologueWgmma => 2 * channels * u64::from(depth(operator).map_or(0, |(k, _)| k)),
                 _ => 0,
             },
         }

@@ -20,6 +20,7 @@ use crate::plan::tactic::conv_warps::{self, Share, WarpsTile};
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, WgmmaTile};
 use crate::plan::tactic::depthwise_few::Patch;
 use crate::plan::tactic::depthwise_strip::{Strip, Way, form};
+use crate::plan::tactic::prologue_wgmma::PrologueTile;
 use crate::plan::tactic::recurrent;
 use crate::plan::tactic::stem::StemTile;
 use crate::plan::tactic::stream_wgmma::StreamTile;
@@ -85,6 +86,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
             block(128, 160, ring)
         }
         Kernel::ConvAffine => sharing(1, 256, 220),
+        Kernel::PrologueWgmma => PrologueTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 128, u64::from(e.shared()))),
         Kernel::ConvTaps => block(288, 160, 128 << 10),
         Kernel::ConvFma => FmaTile::of(tactic).map_or(WHOLE_UNIT, |e| {
             block(u64::from(e.threads()), u64::from(e.registers), u64::from(e.shared()))

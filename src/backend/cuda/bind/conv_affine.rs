@@ -34,10 +34,22 @@ struct ConvAffine {
     other: Box<dyn Kernel>,
 }
 
-const MISFIT: BindError = BindError::Tactic("conv_affine does not compute such products");
+pub(super) const MISFIT: BindError = BindError::Tactic("conv_affine does not compute such products");
 
-/// The tactic of the kernel that has the order of K for fewer tiles.
-fn other(order: Order) -> Tactic {
+/// The kernel that has the order of K for fewer tiles, bound to an operator.
+pub(super) fn other(packer: &Packer<'_>, operator: &Operator, order: Order) -> Result<Box<dyn Kernel>, BindError> {
+    let plain = Operator {
+        tactic: general(order),
+        ..operator.clone()
+    };
+    match order {
+        Order::Ascending => conv_mma::compile(packer, &plain),
+        Order::Pieces => conv_warps::compile(packer, &plain),
+    }
+}
+
+/// Its tactic.
+fn general(order: Order) -> Tactic {
     match order {
         Order::Ascending => Tactic {
             kernel: Named::ConvMma,
@@ -70,14 +82,7 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
         }),
         k_padded,
     };
-    let plain = Operator {
-        tactic: other(entry.order),
-        ..operator.clone()
-    };
-    let other = match entry.order {
-        Order::Ascending => conv_mma::compile(packer, &plain)?,
-        Order::Pieces => conv_warps::compile(packer, &plain)?,
-    };
+    let other = other(packer, operator, entry.order)?;
     Ok(Box::new(ConvAffine {
         operator: body,
         entry,
@@ -88,7 +93,7 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
 }
 
 /// True for tails that the kernels store: a bias and perhaps a relu of the rounded sum, all channels in whole groups.
-fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
+pub(super) fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
     let known = match epilogue.function {
         function::IDENTITY => true,
         function::RELU => epilogue.flags & flags::ROUNDED != 0,
@@ -145,8 +150,8 @@ mod tests {
 
     #[test]
     fn the_other_kernels_are_on_their_menus() {
-        let mma = MmaTile::of(other(Order::Ascending));
+        let mma = MmaTile::of(general(Order::Ascending));
         assert_eq!(mma.map(|e| e.loader), Some(Loader::Affine));
-        assert!(WarpsTile::of(other(Order::Pieces)).is_some_and(|e| e.serves(Share::Affine)));
+        assert!(WarpsTile::of(general(Order::Pieces)).is_some_and(|e| e.serves(Share::Affine)));
     }
 }

@@ -251,7 +251,20 @@ impl Runs {
     }
 }
 
+impl PingPongParams {
+    /// The same with pixels that come through another map.
+    pub(super) fn with_image(mut self, image: TensorMap) -> PingPongParams {
+        self.product.image = image;
+        self
+    }
+}
+
 impl Params {
+    /// What follows the sums.
+    pub(super) fn epilogue(&self) -> &Epilogue {
+        &self.epilogue
+    }
+
     /// Tiles of the chunk.
     pub(super) fn tiles(&self) -> u32 {
         self.tiles

@@ -48,6 +48,7 @@ mod pool_few;
 mod pool_long;
 mod pool_rows;
 mod pool_wide;
+mod prologue_wgmma;
 mod recurrent;
 mod recurrent_mma;
 mod reduce;
@@ -363,6 +364,7 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
         Named::AttentionWgmma => attention::wgmma::compile(packer, operator),
         Named::Recurrent if operator.class.family == Family::TensorCore => recurrent_mma::compile(packer, operator),
         Named::Recurrent => recurrent::compile(packer, operator),
+        Named::PrologueWgmma => prologue_wgmma::compile(packer, operator),
         Named::ConvAffine => conv_affine::compile(packer, operator),
         Named::ConvChains => conv_chains::compile(packer, operator),
         Named::ConvLarge => conv_large::compile(packer, operator),

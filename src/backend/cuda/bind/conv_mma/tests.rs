@@ -474,7 +474,12 @@ fn a_prologue_keeps_to_its_own_entries() {
         let class = arithmetic_class(&bench.plan, &bench.operator, target);
         assert_eq!(class.family, Family::TensorCore);
         let mut tactics = menu(&bench.plan, &bench.operator, target);
-        tactics.retain(|t| t.kernel != crate::plan::format::Kernel::ConvAffine);
+        tactics.retain(|t| {
+            !matches!(
+                t.kernel,
+                crate::plan::format::Kernel::ConvAffine | crate::plan::format::Kernel::PrologueWgmma
+            )
+        });
         let loaders: Vec<Loader> = tactics.iter().filter_map(|t| Some(MmaTile::of(*t)?.loader)).collect();
         assert_eq!(
             loaders,

@@ -1,9 +1,11 @@
 //! Convolutions behind scale, shift and relu whose blocks keep their weights: where they are on the menu, and how they are launched.
 
 use super::conv_warps::normalised;
+use super::patch::ZeroMaps;
 use super::*;
-use crate::plan::format::Operand;
+use crate::plan::format::{Operand, Tactic};
 use crate::plan::tactic::conv_affine::{AffineTile, Order};
+use crate::plan::tactic::prologue_wgmma::PrologueTile;
 use crate::primitive::{Binary, Primitive};
 
 const HOPPER: Target = Target::Cuda { wgmma: true };
@@ -45,13 +47,30 @@ fn kernels_that_keep_weights_come_first_where_there_are_many_tiles() {
     for (side, first) in [(112, true), (56, false), (14, false)] {
         let (bench, operator) = normalised(64, side);
         let tactics = menu(&bench.plan, &operator, HOPPER);
-        assert_eq!(AffineTile::of(tactics[0]).is_some(), first, "{side}");
-        assert!(tactics.iter().any(|t| AffineTile::of(*t).is_some()));
+        assert_eq!(PrologueTile::of(tactics[0]).is_some(), first, "{side}");
+        let kept: Vec<bool> = tactics.iter().map(|t| AffineTile::of(*t).is_some()).collect();
+        assert!(
+            kept.contains(&true) && !kept[0],
+            "{side}: those of warpgroups come before those of warps"
+        );
     }
 }
 
-/// Function and blocks of each keeping tactic's launch.
+/// Function and blocks of each keeping tactic's launch, by `mma.sync`.
 fn launches(bench: &Bench, operator: &Operator, region: &Region, width: u16, multiprocessors: u32) -> Vec<(String, u32)> {
+    let own = |t: &Tactic| AffineTile::of(*t).is_some();
+    launches_of(own, bench, operator, region, width, multiprocessors)
+}
+
+/// The same of some tactics.
+fn launches_of(
+    own: impl Fn(&Tactic) -> bool,
+    bench: &Bench,
+    operator: &Operator,
+    region: &Region,
+    width: u16,
+    multiprocessors: u32,
+) -> Vec<(String, u32)> {
     let tactics = menu(&bench.plan, operator, HOPPER).into_iter();
     let launch = |tactic| {
         let chosen = Operator {
@@ -62,12 +81,13 @@ fn launches(bench: &Bench, operator: &Operator, region: &Region, width: u16, mul
         let placed = Placed::new(bench, &packs, 1 << 40);
         let at = Addresses {
             multiprocessors,
+            maps: &ZeroMaps,
             ..placed.addresses(bench)
         };
         let launch = kernel.launches(&at, region, width).unwrap().remove(0);
         (launch.function, launch.blocks)
     };
-    tactics.filter(|t| AffineTile::of(*t).is_some()).map(launch).collect()
+    tactics.filter(own).map(launch).collect()
 }
 
 #[test]
@@ -90,6 +110,32 @@ fn a_block_for_each_place_and_range_of_channels() {
     assert_eq!(narrow[1], ("conv_mma_64x64x64_32x32_s3_affine".to_owned(), 1));
 }
 
+/// The same by `wgmma`.
+#[test]
+fn warpgroups_keep_weights_of_as_many_blocks_as_they_have_places_for() {
+    let by_wgmma = |t: &Tactic| PrologueTile::of(*t).is_some();
+    let found = |channels: u32, side: u32, width: u16, multiprocessors: u32| {
+        let (bench, operator) = normalised(channels, side);
+        let whole = Region::whole(operator.outputs[0].layout.shape);
+        launches_of(by_wgmma, &bench, &operator, &whole, width, multiprocessors)
+    };
+    let named = |names: &[(&str, u32)]| names.iter().map(|(n, b)| (format!("prologue_wgmma_{n}"), *b)).collect::<Vec<_>>();
+    // 49 tiles of 64 pixels, of 128 channels or twice 64.
+    let four = ["128_k4_g3_s4", "128_k8_g2_s4", "64_k8_g4_s3", "64_k16_g3_s2"].map(|n| format!("{n}_affine_ascending"));
+    let all = |blocks: [u32; 4]| {
+        let each: Vec<(&str, u32)> = four.iter().map(String::as_str).zip(blocks).collect();
+        named(&each)
+    };
+    assert_eq!(found(256, 56, 0, 16), all([16; 4]));
+    assert_eq!(found(256, 56, 0, 132), all([49, 49, 98, 98]));
+    assert_eq!(found(256, 56, 7, 132), all([7, 7, 6, 6]));
+    // No block keeps more weights than it has memory for.
+    assert_eq!(found(320, 56, 0, 16), all([16; 4])[1..]);
+    assert_eq!(found(992, 14, 0, 16), named(&[("64_k16_g3_s2_affine_pieces", 8)]));
+    // One block has no place for two ranges of channels.
+    assert_eq!(found(256, 56, 1, 132)[2], ("conv_mma_64x64x64_32x32_s3_affine".to_owned(), 1));
+}
+
 #[test]
 fn other_tails_go_through_the_kernel_of_the_class() {
     for (channels, side, name) in [(256, 56, "conv_mma_"), (256, 14, "conv_warps_")] {
@@ -102,7 +148,8 @@ fn other_tails_go_through_the_kernel_of_the_class() {
             ..last
         });
         let whole = Region::whole(operator.outputs[0].layout.shape);
-        let found = launches(&bench, &operator, &whole, 0, 16);
-        assert!(!found.is_empty() && found.iter().all(|l| l.0.starts_with(name)), "{found:?}");
+        let keeps = |t: &Tactic| AffineTile::of(*t).is_some() || PrologueTile::of(*t).is_some();
+        let found = launches_of(keeps, &bench, &operator, &whole, 0, 16);
+        assert!(found.len() > 1 && found.iter().all(|l| l.0.starts_with(name)), "{found:?}");
     }
 }

@@ -109,6 +109,7 @@ fn kernels(bench: &Bench, operator: &Operator, target: Target) -> BTreeSet<Kerne
 fn without_keepers(bench: &Bench, operator: &Operator, target: Target) -> BTreeSet<Kernel> {
     let mut all = kernels(bench, operator, target);
     all.remove(&Kernel::ConvAffine);
+    all.remove(&Kernel::PrologueWgmma);
     all.remove(&Kernel::ConvTaps);
     all
 }
