@@ -42,6 +42,7 @@ const FENCES: &[&str] = &[
     "backend/cpu/arena.rs",
     "backend/cuda/raw",
     "capi/guard",
+    "cli/stop.rs",
     "plan/weights.rs",
     "runtime/realtime.rs",
 ];
