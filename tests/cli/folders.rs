@@ -185,52 +185,6 @@ fn what_has_no_end_or_no_writer_is_refused_at_once() {
     assert!(text.contains("zero.npy") && text.contains("not a regular file"), "{text}");
 }
 
-#[test]
-fn a_hangup_ends_a_replay_in_order_unless_it_was_started_to_ignore_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
-    task_file(dir, &[("only", 1)]);
-    pictures(&dir.join("frames"), 30, (64, 48));
-    // Whoever runs the tests may have been started to ignore hangups.
-    let hung_up = |start: &str, out: &str| {
-        let program = Command::new("env")
-            .args([start, env!("CARGO_BIN_EXE_platoon")])
-            .args([
-                "replay",
-                "--tasks",
-                "tasks.toml",
-                "--input",
-                "frames",
-                "--rate",
-                "20",
-                "--masks",
-                "--out",
-                out,
-            ])
-            .current_dir(dir)
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .expect("the program starts");
-        // From the first frame on it knows what to do about signals.
-        let masks = dir.join(out).join("masks");
-        while std::fs::read_dir(&masks).map_or(0, Iterator::count) == 0 {
-            std::thread::yield_now();
-        }
-        let told = Command::new("kill").args(["-HUP", &program.id().to_string()]).status();
-        assert!(told.unwrap().success());
-        let ended = program.wait_with_output().unwrap();
-        assert_eq!(ended.status.code(), Some(0), "{}", stderr(&ended));
-        let results = std::fs::read_to_string(dir.join(out).join("results.jsonl")).unwrap();
-        (stderr(&ended), results.lines().count())
-    };
-    let (said, frames) = hung_up("--default-signal=HUP", "asked");
-    assert!(said.contains(&format!("stopped: {frames} of 30 frames have run")), "{said}");
-    assert!((1..30).contains(&frames), "{frames} of 30");
-    let (said, frames) = hung_up("--ignore-signal=HUP", "ignored");
-    assert_eq!((said.contains("stopped"), frames), (false, 30), "{said}");
-}
-
 #[cfg(unix)]
 #[test]
 fn files_and_folders_whose_names_are_no_text_do_all_the_same() {

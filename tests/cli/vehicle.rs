@@ -104,6 +104,37 @@ impl Drop for Running {
     }
 }
 
+impl Running {
+    /// Starts `program`, a replay, over `frames` in `dir`, 20 a second, and comes back when there are some results.
+    fn replay(mut program: Command, dir: &Path, out: &Path) -> Running {
+        let child = program
+            .args(["--tasks", "tasks.toml", "--input", "frames", "--rate", "20", "--overlay", "--out"])
+            .arg(out)
+            .current_dir(dir)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut child = Running(child);
+        let began = Instant::now();
+        // An overlay is written frame by frame; text is buffered.
+        while std::fs::read_dir(out.join("overlay")).map_or(0, Iterator::count) < 3 {
+            assert!(began.elapsed() < Duration::from_secs(60), "no frame came");
+            assert!(child.0.try_wait().unwrap().is_none(), "it ended by itself");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child
+    }
+
+    /// Sends it a signal, and waits for its end: its exit code.
+    fn signal(&mut self, signal: &str) -> Option<i32> {
+        let kill = format!("kill -{signal} {}", self.0.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
+        assert!(sent.success());
+        self.0.wait().unwrap().code()
+    }
+}
+
 /// Lines of a file that are complete.
 fn lines(file: &Path) -> usize {
     std::fs::read_to_string(file).map_or(0, |text| text.matches('\n').count())
@@ -118,39 +149,10 @@ fn a_stop_lets_the_frame_finish_and_writes_results_and_trace() {
     assert_eq!(platoon(dir, &["plan", "--tasks", "tasks.toml"]).status.code(), Some(0));
     for signal in ["TERM", "INT"] {
         let out = dir.join(signal);
-        let child = Command::new(env!("CARGO_BIN_EXE_platoon"))
-            .args([
-                "replay",
-                "--tasks",
-                "tasks.toml",
-                "--input",
-                "frames",
-                "--rate",
-                "20",
-                "--frozen",
-                "--overlay",
-                "--trace",
-                "--json",
-                "--out",
-            ])
-            .arg(&out)
-            .current_dir(dir)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut child = Running(child);
-        let began = Instant::now();
-        // An overlay is written frame by frame; text is buffered.
-        while !out.join("overlay/0002.front.jpg").exists() && std::fs::read_dir(out.join("overlay")).map_or(0, Iterator::count) < 3 {
-            assert!(began.elapsed() < Duration::from_secs(60), "no frame came");
-            assert!(child.0.try_wait().unwrap().is_none(), "it ended by itself");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let kill = format!("kill -{signal} {}", child.0.id());
-        let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
-        assert!(sent.success());
-        let ended = child.0.wait().unwrap();
-        assert_eq!(ended.code(), Some(0), "{signal}");
+        let mut program = Command::new(env!("CARGO_BIN_EXE_platoon"));
+        program.args(["replay", "--frozen", "--trace", "--json"]);
+        let mut child = Running::replay(program, dir, &out);
+        assert_eq!(child.signal(signal), Some(0), "{signal}");
         let summary: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("summary.json")).unwrap()).unwrap();
         let frames = summary["frames"].as_u64().unwrap() as usize;
         assert!((3..200).contains(&frames), "{summary}");
@@ -164,4 +166,28 @@ fn a_stop_lets_the_frame_finish_and_writes_results_and_trace() {
         let of_last = events.iter().filter(|e| e["args"]["frame"] == last["frame"]);
         assert!(of_last.count() > 0 && events.iter().all(|e| e["dur"].as_f64().is_some_and(|us| us > 0.0)));
     }
+}
+
+#[test]
+fn a_hangup_ends_a_replay_in_order_unless_it_was_started_to_ignore_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    task_file(dir, &[("only", 1)]);
+    pictures(&dir.join("frames"), 30, (64, 48));
+    // Whoever runs the tests may have been started to ignore hangups.
+    let hung_up = |start: &str, out: &str| {
+        let mut program = Command::new("env");
+        program.args([start, env!("CARGO_BIN_EXE_platoon"), "replay"]);
+        let out = dir.join(out);
+        let mut child = Running::replay(program, dir, &out);
+        let code = child.signal("HUP");
+        let said = std::io::read_to_string(child.0.stderr.take().unwrap()).unwrap();
+        assert_eq!(code, Some(0), "{said}");
+        (said, lines(&out.join("results.jsonl")))
+    };
+    let (said, frames) = hung_up("--default-signal=HUP", "asked");
+    assert!(said.contains(&format!("stopped: {frames} of 30 frames have run")), "{said}");
+    assert!((1..30).contains(&frames), "{frames} of 30");
+    let (said, frames) = hung_up("--ignore-signal=HUP", "ignored");
+    assert_eq!((said.contains("stopped"), frames), (false, 30), "{said}");
 }

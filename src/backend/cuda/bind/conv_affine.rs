@@ -92,15 +92,19 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
     }))
 }
 
-/// True for tails that the kernels store: a bias and perhaps a relu of the rounded sum, all channels in whole groups.
-pub(super) fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
-    let known = match epilogue.function {
+/// True for functions that kernels behind a prologue have: none, or a relu of the rounded sum, which keeps the sign of a zero.
+pub(super) fn is_relu(epilogue: &Epilogue) -> bool {
+    match epilogue.function {
         function::IDENTITY => true,
         function::RELU => epilogue.flags & flags::ROUNDED != 0,
         _ => false,
-    };
+    }
+}
+
+/// True for tails that the kernels store: a bias and such a function, all channels in whole groups.
+fn is_plain(epilogue: &Epilogue, channels: u32) -> bool {
     let stored = epilogue.flags & (flags::WIDE_STORE | flags::WIDENED | flags::JOINS) == flags::WIDE_STORE;
-    known && stored && channels.is_multiple_of(GROUP as u32)
+    is_relu(epilogue) && stored && channels.is_multiple_of(GROUP as u32)
 }
 
 impl Kernel for ConvAffine {

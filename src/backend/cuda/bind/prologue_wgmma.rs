@@ -4,14 +4,14 @@ use super::conv_affine::{self, MISFIT};
 use super::conv_mma;
 use super::conv_warps;
 use super::conv_wgmma::{self, PingPongParams, Plain};
-use super::epilogue::{Constants, flags, function, pack_bias};
+use super::epilogue::{Constants, pack_bias};
 use super::swizzle::{Halves, swizzled_blocks};
 use super::views::Divisor;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TiledMap, blocks};
-use crate::plan::format::{Operator, View};
+use crate::plan::format::{Operator, Plan, View};
 use crate::plan::tactic::conv_affine::Order;
 use crate::plan::tactic::conv_warps::{PIECE_CHANNELS, Share};
-use crate::plan::tactic::conv_wgmma::BLOCK_K;
+use crate::plan::tactic::conv_wgmma::{self as tiles, BLOCK_K};
 use crate::plan::tactic::product::Product;
 use crate::plan::tactic::prologue::{self, Prologue};
 use crate::plan::tactic::prologue_wgmma::{PIXELS, PrologueTile};
@@ -87,8 +87,8 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
 }
 
 /// The product that an operator without its prologue begins with.
-fn product<'a>(plan: &crate::plan::format::Plan, body: &'a Operator) -> Result<Product<'a>, BindError> {
-    crate::plan::tactic::conv_wgmma::product(plan, body).map_err(|_| MISFIT)
+fn product<'a>(plan: &Plan, body: &'a Operator) -> Result<Product<'a>, BindError> {
+    tiles::product(plan, body).map_err(|_| MISFIT)
 }
 
 /// The input channel at place `k` of a row of weights: products take of each 8 channels of a piece the lower half, then the upper one.
@@ -130,9 +130,7 @@ impl PrologueWgmma {
         let product = product(at.plan, &self.operator)?;
         let tile = (PIXELS, self.entry.channels);
         let params = conv_wgmma::params(at, &self.operator, &product, region, tile, &self.constants)?;
-        // Bounds act on what is rounded, and a relu keeps the sign of a zero.
-        let function = params.epilogue().function;
-        let known = function == function::IDENTITY || function == function::RELU && params.epilogue().flags & flags::ROUNDED != 0;
+        let known = conv_affine::is_relu(params.epilogue());
         let Some(step) = product.x.flat_step().filter(|_| known) else {
             return Ok(None);
         };

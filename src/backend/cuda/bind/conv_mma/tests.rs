@@ -469,17 +469,13 @@ fn a_prologue_is_packed_in_the_order_of_the_fragments() {
 
 #[test]
 fn a_prologue_keeps_to_its_own_entries() {
+    use crate::plan::format::Kernel::{ConvAffine, PrologueWgmma};
     let bench = behind_a_prologue([2, 64, 15, 15], 128);
     for target in [CUDA, Target::Cuda { wgmma: true }] {
         let class = arithmetic_class(&bench.plan, &bench.operator, target);
         assert_eq!(class.family, Family::TensorCore);
         let mut tactics = menu(&bench.plan, &bench.operator, target);
-        tactics.retain(|t| {
-            !matches!(
-                t.kernel,
-                crate::plan::format::Kernel::ConvAffine | crate::plan::format::Kernel::PrologueWgmma
-            )
-        });
+        tactics.retain(|t| !matches!(t.kernel, ConvAffine | PrologueWgmma));
         let loaders: Vec<Loader> = tactics.iter().filter_map(|t| Some(MmaTile::of(*t)?.loader)).collect();
         assert_eq!(
             loaders,
