@@ -40,17 +40,18 @@ const ASCENDING: [Layer; 7] = [
 ];
 
 /// Few pixels of a sample: chains of one to four pieces, an even and an odd number of pieces, channels that fill no piece.
-const PIECES: [Layer; 6] = [
+const PIECES: [Layer; 7] = [
     ([8, 256, 14, 14], 128, Behind::Relu),
     ([8, 992, 7, 7], 128, Behind::Relu),
     ([2, 512, 14, 14], 72, Behind::Nothing),
     ([3, 608, 13, 11], 128, Behind::Relu),
     ([1, 40, 14, 14], 64, Behind::Join),
     ([40, 520, 10, 14], 128, Behind::Nothing),
+    ([9, 1320, 14, 14], 200, Behind::Join),
 ];
 
 /// The same behind factors: tiles within a sample, of two, and of many.
-const GATED: [Layer; 7] = [
+const GATED: [Layer; 8] = [
     ([8, 120, 28, 28], 40, Behind::Join),
     ([1, 72, 28, 28], 40, Behind::Nothing),
     ([8, 672, 14, 14], 112, Behind::Nothing),
@@ -58,6 +59,7 @@ const GATED: [Layer; 7] = [
     ([30, 256, 2, 3], 72, Behind::Relu),
     ([3, 480, 13, 11], 112, Behind::Join),
     ([40, 200, 10, 14], 136, Behind::Relu),
+    ([9, 1160, 7, 7], 192, Behind::Join),
 ];
 
 fn model(layers: &[Layer], before: Before) -> Vec<u8> {

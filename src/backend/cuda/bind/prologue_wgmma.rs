@@ -1,4 +1,4 @@
-//! Convolutions of one tap behind a prologue by `wgmma`: the launches of `kernels/prologue_wgmma.cu`.
+//! Convolutions of one tap behind a prologue by `wgmma`: the launches of `kernels/prologue_wgmma.cu` and `kernels/prologue_streamed.cu`.
 
 use super::conv_affine::{self, MISFIT};
 use super::conv_mma;
@@ -18,7 +18,7 @@ use crate::plan::tactic::prologue_wgmma::{PIXELS, PrologueTile};
 use crate::primitive::Region;
 use bytemuck::{Pod, Zeroable};
 
-/// `PrologueWgmma` of `kernels/prologue_wgmma.cu`.
+/// `PrologueWgmma` of `kernels/prologue_wgmma.cuh`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Params {
@@ -167,7 +167,7 @@ impl PrologueWgmma {
             nothing: 0,
             end: [0; 4],
         };
-        let launch = Launch::new("prologue_wgmma", self.entry.function(), blocks, 0, self.entry.threads(), &params);
+        let launch = Launch::new(self.entry.unit(), self.entry.function(), blocks, 0, self.entry.threads(), &params);
         Ok(Some(Launch {
             shared: self.entry.shared(),
             ..launch

@@ -119,19 +119,32 @@ fn warpgroups_keep_weights_of_as_many_blocks_as_they_have_places_for() {
         let whole = Region::whole(operator.outputs[0].layout.shape);
         launches_of(by_wgmma, &bench, &operator, &whole, width, multiprocessors)
     };
-    let named = |names: &[(&str, u32)]| names.iter().map(|(n, b)| (format!("prologue_wgmma_{n}"), *b)).collect::<Vec<_>>();
+    let named = |names: &[(&str, u32)]| names.iter().map(|(n, b)| (format!("prologue_{n}"), *b)).collect::<Vec<_>>();
     // 49 tiles of 64 pixels, of 128 channels or twice 64.
-    let four = ["128_k4_g3_s4", "128_k8_g2_s4", "64_k8_g4_s3", "64_k16_g3_s2"].map(|n| format!("{n}_affine_ascending"));
-    let all = |blocks: [u32; 4]| {
-        let each: Vec<(&str, u32)> = four.iter().map(String::as_str).zip(blocks).collect();
+    let six = [
+        "wgmma_128_k4_g3_s4",
+        "wgmma_128_k8_g2_s4",
+        "wgmma_64_k8_g4_s3",
+        "wgmma_64_k16_g3_s2",
+        "streamed_128_g2_s5",
+        "streamed_128_g3_s4",
+    ];
+    let six = six.map(|n| format!("{n}_affine_ascending"));
+    let all = |blocks: [u32; 6]| {
+        let each: Vec<(&str, u32)> = six.iter().map(String::as_str).zip(blocks).collect();
         named(&each)
     };
-    assert_eq!(found(256, 56, 0, 16), all([16; 4]));
-    assert_eq!(found(256, 56, 0, 132), all([49, 49, 98, 98]));
-    assert_eq!(found(256, 56, 7, 132), all([7, 7, 6, 6]));
+    assert_eq!(found(256, 56, 0, 16), all([16; 6]));
+    assert_eq!(found(256, 56, 0, 132), all([49, 49, 98, 98, 49, 49]));
+    assert_eq!(found(256, 56, 7, 132), all([7, 7, 6, 6, 7, 7]));
     // No block keeps more weights than it has memory for.
-    assert_eq!(found(320, 56, 0, 16), all([16; 4])[1..]);
-    assert_eq!(found(992, 14, 0, 16), named(&[("64_k16_g3_s2_affine_pieces", 8)]));
+    assert_eq!(found(320, 56, 0, 16), all([16; 6])[1..]);
+    let many = [
+        ("wgmma_64_k16_g3_s2_affine_pieces", 8),
+        ("streamed_128_g2_s5_affine_pieces", 4),
+        ("streamed_64_g3_s5_affine_pieces", 8),
+    ];
+    assert_eq!(found(992, 14, 0, 16), named(&many));
     // One block has no place for two ranges of channels.
     assert_eq!(found(256, 56, 1, 132)[2], ("conv_mma_64x64x64_32x32_s3_affine".to_owned(), 1));
 }
