@@ -372,6 +372,8 @@ pub enum Kernel {
     ConvLarge,
     /// GPU: convolution of one tap behind scale, shift and relu or behind factors by `wgmma`, whose blocks keep their weights.
     PrologueWgmma,
+    /// GPU: convolution of 3 by 3 neighbours from many channels to few by `wgmma`, whose taps share a patch of pixels.
+    ConvSlender,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

@@ -25,6 +25,7 @@
 //! | `refused` | what cannot be prepared |
 //! | `samples` | samples of pictures by grids: the bits of the processor, however both lie |
 //! | `sharing` | beside other processes on the same GPU: the same bits |
+//! | `slender` | convolutions from many channels to few: the same bits by every kernel of their classes |
 //! | `squeezes` | squeeze and excitation, for one sample a block and for several |
 //! | `tensors` | tensor inputs in the GPU's memory |
 //! | `tiles` | the tiles of dense layers |
@@ -63,6 +64,7 @@ mod road;
 mod rows;
 mod samples;
 mod sharing;
+mod slender;
 mod squeezes;
 mod tensors;
 mod tiles;

@@ -30,7 +30,7 @@ pub struct Layer {
     pad: i64,
 }
 
-const fn layer(x: [i64; 4], outputs: i64, [kernel, stride, apart, pad]: [i64; 4]) -> Layer {
+pub const fn layer(x: [i64; 4], outputs: i64, [kernel, stride, apart, pad]: [i64; 4]) -> Layer {
     Layer {
         x,
         outputs,

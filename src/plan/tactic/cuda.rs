@@ -16,6 +16,7 @@ use super::conv_narrow::{self, NarrowTile};
 use super::conv_parts::{self, PartTile};
 use super::conv_patch::{self, Kept, PatchTile};
 use super::conv_shallow::{self, ShallowTile};
+use super::conv_slender::{self, SlenderTile};
 use super::conv_taps;
 use super::conv_warps::{self, Share, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
@@ -119,8 +120,10 @@ pub(super) fn menu(plan: &Plan, operator: &Operator, wgmma: bool, units: u32) ->
 
 /// True for tactics whose blocks have more shared memory than others than Hopper give them, and those that tell clusters apart.
 fn is_hoppers(tactic: Tactic) -> bool {
-    matches!(tactic.kernel, Kernel::PrologueWgmma | Kernel::ConvAffine | Kernel::ConvTaps)
-        || tactic.kernel == Kernel::Recurrent && tactic.variant != 0
+    matches!(
+        tactic.kernel,
+        Kernel::PrologueWgmma | Kernel::ConvAffine | Kernel::ConvTaps | Kernel::ConvSlender
+    ) || tactic.kernel == Kernel::Recurrent && tactic.variant != 0
 }
 
 /// Every tactic of the backend, in the order in which the menu prefers them.
@@ -129,7 +132,12 @@ fn candidates(plan: &Plan, operator: &Operator, units: u32) -> Vec<Tactic> {
     if warps_class(plan, operator) == Some(operator.class) {
         return match prologue::cut(plan, operator) {
             Some((prologue, body)) => with_keepers(plan, &body, units, warps(plan, &body, Some(&prologue), units)),
-            None => [warps(plan, operator, None, units), vec![conv_taps::TACTIC]].concat(),
+            None => with_slender(
+                plan,
+                operator,
+                units,
+                [warps(plan, operator, None, units), vec![conv_taps::TACTIC]].concat(),
+            ),
         };
     }
     if let Some((_, body)) = prologue::cut(plan, operator) {
@@ -178,6 +186,15 @@ fn with_keepers(plan: &Plan, body: &Operator, units: u32, tactics: Vec<Tactic>) 
     }
 }
 
+/// The tactics of a product of few pixels, and those of the kernels that compute it by `wgmma`.
+fn with_slender(plan: &Plan, operator: &Operator, units: u32, tactics: Vec<Tactic>) -> Vec<Tactic> {
+    match conv_slender::product(plan, operator) {
+        Ok(p) if conv_slender::leads(&p, units) => [conv_slender::menu(&p, units), tactics].concat(),
+        Ok(p) => [tactics, conv_slender::menu(&p, units)].concat(),
+        Err(_) => tactics,
+    }
+}
+
 /// The tactics of the kernels whose warps share out K, best first.
 fn warps(plan: &Plan, body: &Operator, prologue: Option<&Prologue>, units: u32) -> Vec<Tactic> {
     conv_warps::product(plan, body, prologue).map_or(Vec::new(), |p| conv_warps::menu(&p, prologue, units))
@@ -210,7 +227,8 @@ fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<T
         false => [tiles, patches].concat(),
     };
     let shallow = conv_shallow::product(plan, operator).map_or(Vec::new(), |p| conv_shallow::menu(&p, split_k, units));
-    let tiles = [shallow, tiles, conv_large::menu(&product, split_k, units)].concat();
+    let slender = conv_slender::product(plan, operator).map_or(Vec::new(), |p| conv_slender::menu(&p, units));
+    let tiles = [shallow, slender, tiles, conv_large::menu(&product, split_k, units)].concat();
     match stream_wgmma::menu(&product) {
         (streams, Rank::Alone) => streams,
         (streams, Rank::First) => [streams, tiles].concat(),
@@ -261,6 +279,12 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         need(tactic == conv_taps::TACTIC, Misfit::Tile)?;
         need(warps_class(plan, operator) == Some(operator.class), Misfit::Class)?;
         conv_taps::product(plan, operator)?;
+        return tail(operator);
+    }
+    if tactic.kernel == Kernel::ConvSlender {
+        SlenderTile::of(tactic).ok_or(Misfit::Tile)?;
+        let product = conv_slender::product(plan, operator)?;
+        conv_slender::fits(&product, warps_class(plan, operator), operator.class)?;
         return tail(operator);
     }
     if let Some((prologue, body)) = prologue::cut(plan, operator) {

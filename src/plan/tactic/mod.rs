@@ -16,6 +16,7 @@ pub mod conv_narrow;
 pub mod conv_parts;
 pub mod conv_patch;
 pub mod conv_shallow;
+pub mod conv_slender;
 pub mod conv_taps;
 pub mod conv_warps;
 pub mod conv_wgmma;

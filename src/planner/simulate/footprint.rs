@@ -13,6 +13,7 @@ use crate::plan::tactic::conv_chains;
 use crate::plan::tactic::conv_grouped::{self, GroupedTile};
 use crate::plan::tactic::conv_patch::PatchTile;
 use crate::plan::tactic::conv_shallow::ShallowTile;
+use crate::plan::tactic::conv_slender::{self, SlenderTile};
 use crate::plan::tactic::conv_warps::WarpsTile;
 use crate::plan::tactic::conv_wgmma::{Chains, WgmmaTile};
 use crate::plan::tactic::depthwise_few::{self, Patch};
@@ -172,6 +173,11 @@ impl Footprint {
             Kernel::ConvShallow => {
                 most = board.units.max(1);
                 patches(ShallowTile::of(tactic).map_or(1, |e| u64::from(e.rows)))
+            }
+            Kernel::ConvSlender => {
+                let together = SlenderTile::of(tactic).map_or(1, |e| e.together);
+                most = board.units.max(1).saturating_mul(together);
+                patches(u64::from(conv_slender::ROWS))
             }
             Kernel::ConvChains => {
                 most = board.units.max(1);

@@ -16,6 +16,7 @@ use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_narrow::NarrowTile;
 use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_patch::PatchTile;
+use crate::plan::tactic::conv_slender::SlenderTile;
 use crate::plan::tactic::conv_warps::{self, Share, WarpsTile};
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, WgmmaTile};
 use crate::plan::tactic::depthwise_few::Patch;
@@ -68,6 +69,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::ConvPatch => sharing(1, 288, 144),
         Kernel::ConvLarge => LargeTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 104, u64::from(e.shared()))),
         Kernel::ConvShallow => sharing(1, 544, 96),
+        Kernel::ConvSlender => SlenderTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 104, u64::from(e.shared()))),
         Kernel::ConvChains => ChainsTile::of(tactic).map_or(WHOLE_UNIT, |e| {
             let k_blocks = depth(operator).map_or(1, |(channels, _)| channels.div_ceil(BLOCK_K));
             block(u64::from(conv_chains::THREADS), 96, u64::from(e.shared(k_blocks)))

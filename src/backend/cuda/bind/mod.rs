@@ -16,6 +16,7 @@ mod conv_narrow;
 mod conv_parts;
 mod conv_patch;
 mod conv_shallow;
+mod conv_slender;
 mod conv_taps;
 mod conv_warps;
 pub mod conv_wgmma;
@@ -380,6 +381,7 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
         Named::ConvParts => conv_parts::compile(packer, operator),
         Named::ConvPatch => conv_patch::compile(packer, operator),
         Named::ConvShallow => conv_shallow::compile(packer, operator),
+        Named::ConvSlender => conv_slender::compile(packer, operator),
         Named::StreamWgmma => stream_wgmma::compile(packer, operator),
         _ => Err(BindError::Tactic("no kernel of this backend has the name")),
     }

@@ -111,6 +111,7 @@ fn without_keepers(bench: &Bench, operator: &Operator, target: Target) -> BTreeS
     all.remove(&Kernel::ConvAffine);
     all.remove(&Kernel::PrologueWgmma);
     all.remove(&Kernel::ConvTaps);
+    all.remove(&Kernel::ConvSlender);
     all
 }
 

@@ -8,6 +8,7 @@ mod conv_chains;
 mod conv_grouped;
 mod conv_narrow;
 mod conv_shallow;
+mod conv_slender;
 mod conv_warps;
 mod conv_wgmma;
 mod pad;
