@@ -28,7 +28,7 @@ fn both_classes_offer_them() {
         (8, [128, 32], [14, 14], (Family::TensorCore, 9), (3, false)),
         (40, [128, 32], [14, 14], (Family::TensorCore, 9), (3, true)),
         (8, [128, 40], [28, 28], (Family::Wgmma, 2), (0, false)),
-        (8, [136, 32], [28, 28], (Family::Wgmma, 2), (0, false)),
+        (8, [136, 32], [28, 28], (Family::Wgmma, 4), (0, false)),
     ] {
         let (_, operator, menu) = offered(samples, channels, size);
         assert_eq!((operator.class.family, operator.class.split_k), class, "{channels:?}, {size:?}");
