@@ -7,7 +7,7 @@ use super::file::{self, FileError};
 use super::format::{Digest, Plan};
 use super::regular;
 use super::table::{Entry, Table, TableError};
-use super::tactic::{Target, arithmetic_class};
+use super::tactic::arithmetic_class_on;
 use super::weights::{WeightError, WeightStore};
 use crate::ids::{OperatorId, PlanId, SectionId};
 use crate::limits::MAX_PLAN_FILE;
@@ -247,8 +247,7 @@ fn check_for(table: &Table, task_set: &str, plan: Plan) -> Result<CheckedPlan, R
         return Err(Reason::Cameras);
     }
     let plan = check(plan)?;
-    let target = Target::of(&table.board);
-    let class = |o: &&super::format::Operator| o.class != arithmetic_class(&plan, o, target);
+    let class = |o: &&super::format::Operator| o.class != arithmetic_class_on(&plan, o, &table.board);
     match plan.operators.iter().position(|o| class(&o)) {
         Some(i) => Err(Reason::Class(OperatorId(i as u32))),
         None => Ok(plan),

@@ -276,7 +276,7 @@ pub enum Family {
 pub struct ArithmeticClass {
     /// Instruction family.
     pub family: Family,
-    /// Number of K ranges summed on their own and added in order, 1 for none; from the per-sample shape only.
+    /// Number of K ranges summed on their own and added in order, 1 for none; from the per-sample shape and the board only.
     pub split_k: u16,
 }
 

@@ -10,17 +10,16 @@ use super::CompileOptions;
 use super::simulate::paces::{Loads, Paces};
 use crate::board::{BackendKind, BoardRecord};
 use crate::plan::format::{Operator, Plan, Tactic};
-use crate::plan::tactic::{self, Target};
+use crate::plan::tactic;
 
 /// How much longer than by its fastest tactic an operator may take, in percent and in nanoseconds: whichever is less.
 const HARDLY: (f64, f64) = (8.0, 300.0);
 
 /// Gives each operator of a plan its arithmetic class and its tactic.
 pub(super) fn choose(plan: &mut Plan, board: &BoardRecord, options: &CompileOptions) {
-    let target = Target::of(board);
     for index in 0..plan.operators.len() {
         // The menu depends on the class.
-        plan.operators[index].class = tactic::arithmetic_class(plan, &plan.operators[index], target);
+        plan.operators[index].class = tactic::arithmetic_class_on(plan, &plan.operators[index], board);
         if let Some(fastest) = fastest(plan, &plan.operators[index], board, options) {
             plan.operators[index].tactic = fastest;
         }

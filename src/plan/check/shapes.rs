@@ -3,7 +3,7 @@
 use crate::ids::{BufferId, OperatorId};
 use crate::limits::MAX_ELEMENTS;
 use crate::plan::format::{Call, Operand, Operator, Plan, Space, View};
-use crate::plan::tactic::{self, Misfit, Target};
+use crate::plan::tactic::{self, Misfit};
 use crate::primitive::{Primitive, PrimitiveError, Window};
 use crate::tensor::{DType, Layout, Shape};
 
@@ -90,8 +90,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), ShapeError> {
         calls(plan, id, operator)?;
         outputs(plan, id, operator)?;
         tactic::fits(plan, operator).map_err(|misfit| ShapeError::Tactic { operator: id, misfit })?;
-        let rule = |target| tactic::arithmetic_class(plan, operator, target) == operator.class;
-        if !Target::ALL.into_iter().any(rule) {
+        if !tactic::has_class(plan, operator) {
             return Err(ShapeError::Class(id));
         }
     }

@@ -76,7 +76,7 @@ impl ChainsTile {
 
 /// Checks that an entry of the menu computes a product of 3 by 3 neighbours whose class has `split_k` chains.
 pub fn fits(entry: &ChainsTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
-    need(split_k == conv_wgmma::splits(product), Misfit::Class)?;
+    conv_wgmma::chains(product, split_k)?;
     need(matches!(split_k, 2 | 4), Misfit::Class)?;
     let blocks = k_blocks(product);
     // Half of the tile's sums pass through the patches' memory, one way of half of the chains, the other way of one.

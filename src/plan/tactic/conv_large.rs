@@ -79,7 +79,8 @@ pub fn small() -> Option<&'static WgmmaTile> {
 
 /// Checks that the kernels compute a product whose class has `split_k` chains: one.
 pub fn fits(product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
-    need(split_k == conv_wgmma::splits(product) && split_k == 1, Misfit::Class)
+    conv_wgmma::chains(product, split_k)?;
+    need(split_k == 1, Misfit::Class)
 }
 
 /// The menu's tactics for a product, best first: of a GPU of so many `units` they occupy at least half.

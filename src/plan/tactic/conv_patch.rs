@@ -162,7 +162,7 @@ impl PatchTile {
 
 /// Checks that an entry of the menu computes a product whose class has `split_k` chains.
 pub fn fits(entry: &PatchTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
-    need(split_k == conv_wgmma::splits(product), Misfit::Class)?;
+    conv_wgmma::chains(product, split_k)?;
     let held = k_blocks(product);
     match entry.kept {
         Kept::Weights { blocks, chains, .. } => {

@@ -1,11 +1,11 @@
 //! The tiles of the kernels that convolve few channels of large pictures from patches of pixels which all taps share: the class of
 //! [`conv_wgmma`], for windows of 3 by 3 neighbours.
 
-use super::Misfit;
 use super::conv_3x3::{BLOCK_BYTES, COLUMNS, PIXEL_BYTES, SWIZZLE_BYTES, TAPS};
 use super::conv_wgmma::{self, BLOCK_K};
 use super::forms::{cheapest_first, need};
 use super::product::Product;
+use super::{LARGE, Misfit};
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 use crate::primitive::Window;
 
@@ -155,7 +155,7 @@ impl ShallowTile {
 pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, Misfit> {
     let product = conv_wgmma::product(plan, operator)?;
     need(!product.matrix && Form::of_product(&product).is_some(), Misfit::Primitive)?;
-    need(conv_wgmma::splits(&product) == 1, Misfit::Class)?;
+    need(conv_wgmma::splits(&product, LARGE) == 1, Misfit::Class)?;
     Ok(product)
 }
 

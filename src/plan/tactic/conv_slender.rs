@@ -123,11 +123,14 @@ pub fn product<'a>(plan: &Plan, operator: &'a Operator) -> Result<Product<'a>, M
 /// Checks that there are kernels for the chains of a product in a class: that of [`conv_warps`](super::conv_warps), if the product has
 /// it, and else that of [`conv_wgmma`].
 pub fn fits(product: &Product<'_>, warps: Option<ArithmeticClass>, class: ArithmeticClass) -> Result<(), Misfit> {
-    let own = warps.unwrap_or(ArithmeticClass {
-        family: Family::Wgmma,
-        split_k: conv_wgmma::splits(product),
-    });
-    need(own == class && chains(class).is_some(), Misfit::Class)
+    match warps {
+        Some(warps) => need(class == warps, Misfit::Class)?,
+        None => {
+            need(class.family == Family::Wgmma, Misfit::Class)?;
+            conv_wgmma::chains(product, class.split_k)?;
+        }
+    }
+    need(chains(class).is_some(), Misfit::Class)
 }
 
 /// The chains of products of a class: one, two or one for each tap.

@@ -1,8 +1,8 @@
 //! The tiles of the kernels that convolve with `wgmma`, what the copy engine demands of an operator, and how K is split.
 
-use super::Misfit;
 use super::forms::{cheapest_first, computes_halves, need};
 use super::product::Product;
+use super::{LARGE, Misfit};
 use crate::plan::format::{Kernel, Operator, Plan, Tactic};
 use crate::primitive::{Primitive, Unary};
 use crate::tensor::DType;
@@ -323,25 +323,26 @@ const MAX_SPLITS: u16 = 4;
 /// The same of single pixels, past which weights stream: a warpgroup waits for its own sums at each K block, however few tiles there
 /// are. Clusters of so many are those of `stream_wgmma` alone.
 const MAX_STREAMED: u16 = 8;
-/// Tiles of 64 by 64 of one sample, counted once for each chain, beyond which nothing is split further.
-const SPLIT_TILES: u64 = 208;
-/// The same where K is so long that what it saves to occupy all of a large GPU is far more than what another chain costs.
-const LONG_SPLIT_TILES: u64 = 264;
+/// Tiles of 64 by 64 of one sample, counted once for each chain, beyond which nothing is split further; the same of a GPU's unit.
+const SPLIT_TILES: (u64, u64) = (208, 3);
+/// The same where K is so long that what it saves to occupy all of a GPU is far more than what another chain costs.
+const LONG_SPLIT_TILES: (u64, u64) = (264, 4);
 /// K blocks from which on K is so long.
 const LONG_BLOCKS: u64 = 64;
 /// Fewest K blocks of a chain.
 const SPLIT_BLOCKS: u64 = 6;
 
 /// Chains of products that are summed on their own and then in order: more where a sample has too few tiles to occupy a
-/// large GPU. A power of two, as the blocks of a cluster share out the rows of a tile. Matrices are taken as one sample of
+/// GPU of so many `units`. A power of two, as the blocks of a cluster share out the rows of a tile. Matrices are taken as one sample of
 /// few rows, whatever their batch.
-pub fn splits(product: &Product<'_>) -> u16 {
+pub fn splits(product: &Product<'_>, units: u32) -> u16 {
     let [_, rows, columns, channels] = product.out.extents.map(u64::from);
     let (down, across) = ((rows * columns).div_ceil(64), channels.div_ceil(64));
     let tiles = down * across;
     // Over one tile of pixels the time is that of the weights' way from memory.
     let long = down > 1 && k_blocks(product) >= LONG_BLOCKS;
-    let most = if long { LONG_SPLIT_TILES } else { SPLIT_TILES };
+    let (most, of_unit) = if long { LONG_SPLIT_TILES } else { SPLIT_TILES };
+    let most = most.min(of_unit * u64::from(units));
     let chains = if rows * columns == 1 { MAX_STREAMED } else { MAX_SPLITS };
     let mut splits = 1;
     while splits < chains && tiles * u64::from(splits) * 2 <= most && k_blocks(product) >= u64::from(splits) * 2 * SPLIT_BLOCKS {
@@ -350,9 +351,14 @@ pub fn splits(product: &Product<'_>) -> u16 {
     splits
 }
 
+/// Checks that `split_k` is a number of chains that a product has on some GPU.
+pub fn chains(product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
+    need(split_k.is_power_of_two() && split_k <= splits(product, LARGE), Misfit::Class)
+}
+
 /// Checks that an entry of the menu computes a product whose class has `split_k` chains.
 pub fn fits(entry: &WgmmaTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
-    need(split_k == splits(product), Misfit::Class)?;
+    chains(product, split_k)?;
     let held = entry.kept().is_none_or(|kept| k_blocks(product) <= u64::from(kept.k_blocks));
     // In frames, where pixels have just been written, tiles that read them once for each tap are slower than alone, and patches are not.
     let alternate = matches!(entry.sharing, Sharing::PingPong { .. }) && entry.chains == Chains::InTurn;

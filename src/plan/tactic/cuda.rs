@@ -31,8 +31,8 @@ use super::{FMA, Misfit, pair, pictures, plain, pooled, prologue, recurrent, squ
 use crate::plan::format::{ArithmeticClass, Family, Kernel, Operand, Operator, Plan, Tactic};
 use crate::primitive::Primitive;
 
-/// The class of an operator: tensor cores for what they compute, else sequential fused multiply-adds.
-pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> ArithmeticClass {
+/// The class of an operator on a GPU of so many units: tensor cores for what they compute, else sequential fused multiply-adds.
+pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool, units: u32) -> ArithmeticClass {
     if let Some(class) = warps_class(plan, operator) {
         return class;
     }
@@ -55,7 +55,7 @@ pub(super) fn class(plan: &Plan, operator: &Operator, wgmma: bool) -> Arithmetic
     if let Some(product) = conv_wgmma::product(plan, body).ok().filter(|_| wgmma) {
         return ArithmeticClass {
             family: Family::Wgmma,
-            split_k: conv_wgmma::splits(&product),
+            split_k: conv_wgmma::splits(&product, units),
         };
     }
     if wgmma && stem::product(plan, body).is_ok() {
@@ -358,7 +358,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
         (Kernel::StreamWgmma, P::Conv { .. } | P::MatMul) => {
             let entry = StreamTile::of(tactic).ok_or(Misfit::Tile)?;
             let product = stream_wgmma::product(plan, operator)?;
-            need(operator.class.split_k == conv_wgmma::splits(&product), Misfit::Class)?;
+            conv_wgmma::chains(&product, operator.class.split_k)?;
             need(entry.serves(&product, operator.class.split_k), Misfit::Tile)
         }
         (Kernel::Recurrent, P::Lstm { .. } | P::Gru { .. }) if operator.class.family == Family::TensorCore => {

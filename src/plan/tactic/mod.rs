@@ -125,12 +125,27 @@ impl ArithmeticClass {
     }
 }
 
-/// The arithmetic class of an operator on a target: from its primitives, types and per-sample shapes alone, so that every
-/// searcher's plan has it (P2).
+/// The arithmetic class of an operator on a board: from its primitives, types and per-sample shapes and the board alone, so that every
+/// searcher's plan has it (P2). A small GPU has fewer chains of products: they are there to occupy all of its units.
+pub fn arithmetic_class_on(plan: &Plan, operator: &Operator, board: &BoardRecord) -> ArithmeticClass {
+    class_of_size(plan, operator, Target::of(board), board.units)
+}
+
+/// The same on a large GPU.
 pub fn arithmetic_class(plan: &Plan, operator: &Operator, target: Target) -> ArithmeticClass {
+    class_of_size(plan, operator, target, LARGE)
+}
+
+/// True if the operator has the arithmetic class that some board gives it.
+pub fn has_class(plan: &Plan, operator: &Operator) -> bool {
+    let gives = |target, units| class_of_size(plan, operator, target, units) == operator.class;
+    Target::ALL.into_iter().any(|target| gives(target, LARGE)) || (1..LARGE).any(|units| gives(Target::Cuda { wgmma: true }, units))
+}
+
+fn class_of_size(plan: &Plan, operator: &Operator, target: Target, units: u32) -> ArithmeticClass {
     match target {
         Target::Cpu => FMA,
-        Target::Cuda { wgmma } => cuda::class(plan, operator, wgmma),
+        Target::Cuda { wgmma } => cuda::class(plan, operator, wgmma, units),
     }
 }
 
@@ -149,7 +164,7 @@ pub fn fits_on(backend: BackendKind, plan: &Plan, operator: &Operator) -> Result
     }
 }
 
-/// Units of a large GPU: what a menu is in order for where no board is named.
+/// Units of a large GPU: what a menu is in order for, and classes are for, where no board is named.
 const LARGE: u32 = 132;
 
 /// All tactics that can run the operator on a target, in the operator's arithmetic class, best first on a large GPU where nothing is

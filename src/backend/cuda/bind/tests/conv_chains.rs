@@ -4,14 +4,16 @@ use super::bench::{Bench, three_by_three};
 use super::patch::{WGMMA, ZeroMaps};
 use super::*;
 use crate::board::{BackendKind, BoardRecord};
+use crate::plan::format::Family;
 use crate::plan::format::Tactic;
 use crate::plan::tactic::conv_chains::ChainsTile;
-use crate::plan::tactic::menu_on;
+use crate::plan::tactic::conv_patch::PatchTile;
+use crate::plan::tactic::{arithmetic_class_on, fits_on, has_class, menu_on};
 use crate::units::Nanos;
 
-/// The menu on a Hopper GPU of so many units.
-fn offered(bench: &Bench, operator: &Operator, units: u32) -> Vec<Tactic> {
-    let board = BoardRecord {
+/// A Hopper GPU of so many units.
+fn hopper(units: u32) -> BoardRecord {
+    BoardRecord {
         name: String::new(),
         backend: BackendKind::Cuda,
         architecture: "sm_90a".into(),
@@ -20,8 +22,12 @@ fn offered(bench: &Bench, operator: &Operator, units: u32) -> Vec<Tactic> {
         macs_per_ns: 1.0,
         bytes_per_ns: 1.0,
         issue: Nanos(1),
-    };
-    menu_on(&bench.plan, operator, &board)
+    }
+}
+
+/// The menu on such a GPU.
+fn offered(bench: &Bench, operator: &Operator, units: u32) -> Vec<Tactic> {
+    menu_on(&bench.plan, operator, &hopper(units))
 }
 
 #[test]
@@ -84,4 +90,46 @@ fn launches_cover_the_rows_of_a_chunk() {
             }
         }
     }
+}
+
+#[test]
+fn a_smaller_gpu_has_fewer_chains_and_tactics_that_take_one() {
+    let wide = |t: &Tactic| PatchTile::of(*t).is_some_and(PatchTile::is_wide);
+    for (channels, side, chains) in [
+        ([256, 256], 14, [(132, 4), (64, 4), (32, 4), (16, 2), (8, 1)]),
+        ([512, 512], 28, [(132, 2), (64, 2), (32, 1), (16, 1), (8, 1)]),
+        ([512, 512], 7, [(132, 4), (64, 4), (32, 4), (16, 4), (8, 2)]),
+        // As many as there ever are, on whatever board.
+        ([128, 128], 56, [(1000, 2), (132, 2), (64, 1), (16, 1), (1, 1)]),
+    ] {
+        let mut bench = Bench::new(1);
+        let mut operator = three_by_three(&mut bench, 8, channels, [side, side], 1, WGMMA);
+        for (units, split_k) in chains {
+            operator.class = arithmetic_class_on(&bench.plan, &operator, &hopper(units));
+            assert_eq!(
+                (operator.class.family, operator.class.split_k),
+                (Family::Wgmma, split_k),
+                "{channels:?}, {units}"
+            );
+            assert!(has_class(&bench.plan, &operator));
+            let menu = offered(&bench, &operator, units);
+            assert!(!menu.is_empty(), "{channels:?}, {units}");
+            assert!(split_k == 1 || !menu.iter().any(wide), "{channels:?}, {units}");
+        }
+        // What no board gives it.
+        for split_k in [0, 3, 8] {
+            operator.class.split_k = split_k;
+            assert!(!has_class(&bench.plan, &operator), "{split_k}");
+            for tactic in offered(&bench, &operator, 16) {
+                operator.tactic = tactic;
+                assert!(fits_on(BackendKind::Cuda, &bench.plan, &operator).is_err(), "{split_k}, {tactic:?}");
+            }
+        }
+    }
+    let mut bench = Bench::new(1);
+    let mut operator = three_by_three(&mut bench, 8, [256, 256], [28, 28], 1, WGMMA);
+    let widest = |operator: &Operator, units| offered(&bench, operator, units).iter().any(wide);
+    assert!(!widest(&operator, 132), "four chains");
+    operator.class = arithmetic_class_on(&bench.plan, &operator, &hopper(16));
+    assert!(widest(&operator, 16));
 }
