@@ -51,7 +51,7 @@ const PIECES: [Layer; 7] = [
 ];
 
 /// The same behind factors: tiles within a sample, of two, and of many.
-const GATED: [Layer; 8] = [
+const GATED: [Layer; 7] = [
     ([8, 120, 28, 28], 40, Behind::Join),
     ([1, 72, 28, 28], 40, Behind::Nothing),
     ([8, 672, 14, 14], 112, Behind::Nothing),
@@ -59,7 +59,6 @@ const GATED: [Layer; 8] = [
     ([30, 256, 2, 3], 72, Behind::Relu),
     ([3, 480, 13, 11], 112, Behind::Join),
     ([40, 200, 10, 14], 136, Behind::Relu),
-    ([9, 1160, 7, 7], 192, Behind::Join),
 ];
 
 fn model(layers: &[Layer], before: Before) -> Vec<u8> {
