@@ -82,8 +82,8 @@ pub enum Reason {
     /// The plan's cameras are not the table's.
     #[error("P7: the plan's cameras are not the table's: compile all task sets from one tasks file")]
     Cameras,
-    /// An operator is of another arithmetic class than on the table's backend.
-    #[error("P7: operator {0} has an arithmetic class of another backend than the table's")]
+    /// An operator is of another arithmetic class than the table's board gives it: that of another backend or size, or of an earlier version.
+    #[error("P7: operator {0} has another arithmetic class than the table's board gives it: compile the task sets again")]
     Class(OperatorId),
     /// It does not fit.
     #[error(
