@@ -370,7 +370,7 @@ pub enum Kernel {
     ConvGrouped,
     /// GPU: convolution or matrix product of many pixels by `wgmma`, in large tiles.
     ConvLarge,
-    /// GPU: convolution of one tap behind scale, shift and relu or behind factors by `wgmma`, whose blocks keep their weights.
+    /// GPU: convolution of one tap behind scale, shift and relu or behind factors by `wgmma`.
     PrologueWgmma,
     /// GPU: convolution of 3 by 3 neighbours from many channels to few by `wgmma`, whose taps share a patch of pixels.
     ConvSlender,

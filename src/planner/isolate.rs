@@ -82,17 +82,17 @@ fn stays(space: Space) -> bool {
 /// [`PlannerError::Check`] for an operator that reads one element through two places of a view, for a tactic that does not
 /// fit, and for a plan that is not checked.
 pub fn isolate(plan: &Plan, trials: &[Trial], board: &BoardRecord) -> Result<Isolated, PlannerError> {
-    let mut builder = Builder::new(plan, Target::of(board));
+    let mut builder = Builder::new(plan, board);
     for trial in trials {
         let operator = plan.operators.get(trial.operator.index());
         builder.add(trial, operator.ok_or(PlannerError::Limit("operators"))?);
     }
-    builder.finish(board)
+    builder.finish()
 }
 
 struct Builder<'a> {
     from: &'a Plan,
-    target: Target,
+    board: &'a BoardRecord,
     plan: Plan,
     ends: Vec<Ends>,
     segments: Vec<Segment>,
@@ -103,7 +103,7 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(from: &'a Plan, target: Target) -> Builder<'a> {
+    fn new(from: &'a Plan, board: &'a BoardRecord) -> Builder<'a> {
         let tenant = Tenant {
             name: "operators".into(),
             model: from.task_set.clone(),
@@ -129,7 +129,7 @@ impl<'a> Builder<'a> {
         };
         Builder {
             from,
-            target,
+            board,
             plan,
             ends: Vec::new(),
             segments: Vec::new(),
@@ -285,14 +285,14 @@ impl<'a> Builder<'a> {
             width: 0,
             chunks: vec![Region::whole(shape)],
         };
-        copy.class = tactic::arithmetic_class(&self.plan, &copy, self.target);
-        if let Some(best) = tactic::menu(&self.plan, &copy, self.target).into_iter().next() {
+        copy.class = tactic::arithmetic_class_on(&self.plan, &copy, self.board);
+        if let Some(best) = tactic::menu(&self.plan, &copy, Target::of(self.board)).into_iter().next() {
             copy.tactic = best;
         }
         self.step(copy);
     }
 
-    fn finish(mut self, board: &BoardRecord) -> Result<Isolated, PlannerError> {
+    fn finish(mut self) -> Result<Isolated, PlannerError> {
         let schedule = Schedule {
             operators: std::mem::take(&mut self.plan.operators),
             streams: self.plan.streams.clone(),
@@ -304,12 +304,17 @@ impl<'a> Builder<'a> {
         };
         let mut plan = self.plan;
         let estimated = |_: &Operator| None;
-        plan.prediction = simulate::predict(&plan.tenants, &schedule, &Costs::of(&schedule.operators, board, &estimated), true)?;
+        plan.prediction = simulate::predict(
+            &plan.tenants,
+            &schedule,
+            &Costs::of(&schedule.operators, self.board, &estimated),
+            true,
+        )?;
         let placement = memory::place(&schedule.operators, &mut plan.buffers, schedule.streams.len(), &schedule.cycle)?;
         (plan.operators, plan.cycle) = (schedule.operators, schedule.cycle);
         (plan.arena_bytes, plan.persistent_bytes) = (placement.arena_bytes, placement.persistent_bytes);
         (plan.input_bytes, plan.output_bytes) = (placement.input_bytes, placement.output_bytes);
-        plan.board = Digest::of_board(board);
+        plan.board = Digest::of_board(self.board);
         let plan = check::check(plan).map_err(|e| PlannerError::Check(Box::new(e)))?.into_inner();
         Ok(Isolated {
             plan,

@@ -43,6 +43,7 @@ mod pad;
 mod pair_mma;
 mod patches;
 mod permute;
+mod pieces;
 mod places;
 mod pool;
 mod pool_few;

@@ -1,5 +1,5 @@
 //! Convolutions of 3 by 3 neighbours whose taps share patches of pixels: what the launches of [`conv_patch`](super::conv_patch),
-//! [`conv_wide`](super::conv_wide) and [`conv_chains`](super::conv_chains) have in common.
+//! [`conv_wide`](super::conv_wide), [`conv_chains`](super::conv_chains) and [`conv_slender`](super::conv_slender) have in common.
 //!
 //! Weights and what follows the sums are those of [`conv_wgmma`](super::conv_wgmma): all kernels share packed weights, and
 //! compute the same bits.
@@ -196,7 +196,7 @@ impl Convolution {
             [1, patch_rows, patch_columns],
         );
         let grid = Grid {
-            channel_tiles: channels / tile.channels,
+            channel_tiles: channels.div_ceil(tile.channels),
             across,
             down,
         };

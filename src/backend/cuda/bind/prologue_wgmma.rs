@@ -4,8 +4,8 @@ use super::conv_affine::{self, MISFIT};
 use super::conv_mma;
 use super::conv_warps;
 use super::conv_wgmma::{self, PingPongParams, Plain};
-use super::epilogue::{Constants, pack_bias};
-use super::swizzle::{Halves, swizzled_blocks};
+use super::epilogue::pack_bias;
+use super::pieces::{self, PixelsFrom};
 use super::views::Divisor;
 use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, Swizzle, TiledMap, blocks};
 use crate::plan::format::{Operator, Plan, View};
@@ -72,7 +72,7 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
     let constants = Plain {
         weights: match order {
             Order::Ascending => conv_wgmma::pack_weights(packer, &product)?,
-            Order::Pieces => pack_pieces(packer, &product, k_padded)?,
+            Order::Pieces => pieces::pack_weights(packer, &product, PixelsFrom::Registers)?,
         },
         bias: pack_bias(packer, &product)?,
         splits: 1,
@@ -89,39 +89,6 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
 /// The product that an operator without its prologue begins with.
 fn product<'a>(plan: &Plan, body: &'a Operator) -> Result<Product<'a>, BindError> {
     tiles::product(plan, body).map_err(|_| MISFIT)
-}
-
-/// The input channel at place `k` of a row of weights: products take of each 8 channels of a piece the lower half, then the upper one.
-fn channel_at(k: usize) -> usize {
-    const PIECE: usize = PIECE_CHANNELS as usize;
-    let (half, place) = (k % PIECE / 16, k % 16);
-    // A lane of a warp has places 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a product: channels of one group of 8.
-    k / PIECE * PIECE + place % 8 / 2 * 8 + half * 4 + place / 8 * 2 + place % 2
-}
-
-/// Packs weights as [`conv_wgmma::pack_weights`] does, in the order in which chains of pieces take their channels.
-fn pack_pieces(packer: &Packer<'_>, product: &Product<'_>, k_padded: u32) -> Result<PackId, BindError> {
-    let view = product.weights;
-    let section = packer.section(view).ok_or(BindError::Reference)?;
-    let weights = Constants::new(packer.contents(section)?, view)?;
-    let [outputs, inputs] = [product.out.extents[3], product.x.extents[3]].map(|n| n as usize);
-    let [of_output, of_input] = [0, 1].map(|axis| view.layout.stride(axis));
-    let name = format!("pieces {} {:?}", view.origin, view.layout);
-    packer.pack(section, name, |_| {
-        let depth = k_padded as usize;
-        let places = (0..outputs).flat_map(|output| (0..depth).map(move |k| (output as i64, channel_at(k))));
-        let bytes: Vec<u8> = places
-            .flat_map(|(output, channel)| match channel < inputs {
-                true => weights.half(output * of_output + channel as i64 * of_input).to_le_bytes(),
-                false => [0; 2],
-            })
-            .collect();
-        let source = Halves {
-            bytes: &bytes,
-            strides: [depth, 0, 0, 1],
-        };
-        swizzled_blocks([outputs, 1, 1, depth], &source)
-    })
 }
 
 impl PrologueWgmma {
@@ -191,27 +158,11 @@ impl Kernel for PrologueWgmma {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
     use std::mem::{offset_of, size_of};
 
     #[test]
     fn the_struct_has_the_sources_bytes() {
         assert_eq!(size_of::<Params>(), size_of::<PingPongParams>() + 64);
         assert_eq!(offset_of!(Params, constants), size_of::<PingPongParams>());
-    }
-
-    #[test]
-    fn products_of_a_piece_have_the_channels_of_the_other_kernels() {
-        for piece in 0..3 {
-            for half in 0..2 {
-                let first = piece * 32 + half * 16;
-                let own: BTreeSet<usize> = (first..first + 16).map(channel_at).collect();
-                let theirs = (0..4).flat_map(|q| (0..4).map(move |i| piece * 32 + q * 8 + half * 4 + i));
-                assert_eq!(own, theirs.collect(), "of each 8 channels 4 that follow each other");
-            }
-        }
-        // A lane of a product holds one group's channels in order.
-        assert_eq!([2, 3, 10, 11].map(channel_at), [8, 9, 10, 11]);
-        assert_eq!([16, 17, 24, 25].map(channel_at), [4, 5, 6, 7]);
     }
 }
