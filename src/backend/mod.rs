@@ -70,6 +70,19 @@ pub enum SlotMemory {
     Copied,
 }
 
+/// GPU: where the progress words of segments are written, and their times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SegmentWords {
+    /// Beside the segments, which do not wait for them. A launch that leaves no multiprocessor room for another block keeps a word
+    /// waiting, and its time is late by as much as one of its blocks takes.
+    #[default]
+    Beside,
+    /// Between the segments, which wait for them: for exact times.
+    Between,
+    /// Nowhere, to measure what they cost. Faults are then named by tenant only as far as the tenants' words tell.
+    None,
+}
+
 /// Choices made once, at prepare.
 #[derive(Clone, Default)]
 pub struct PrepareOptions {
@@ -89,9 +102,8 @@ pub struct PrepareOptions {
     pub wait: Wait,
     /// GPU: where slots lie.
     pub slot_memory: SlotMemory,
-    /// GPU: leaves out the progress words of segments, to measure what they cost. Faults are then named by tenant only as
-    /// far as the tenants' words tell.
-    pub no_segment_words: bool,
+    /// GPU: where the progress words of segments are written.
+    pub segment_words: SegmentWords,
     /// GPU: no kernel begins before the one in front of it has ended, to measure what that brings. Bits are the same.
     pub no_early_launches: bool,
     /// Called by each worker with its index as the first thing it does: pinning, scheduling class.

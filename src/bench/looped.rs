@@ -13,7 +13,7 @@ use super::measure::Samples;
 use super::noise::Noise;
 use super::report::Provenance;
 use super::{BenchError, ours};
-use crate::backend::{Submission, Wait};
+use crate::backend::{SegmentWords, Submission, Wait};
 use crate::board::BoardRecord;
 use crate::ids::{CameraId, TenantId};
 use crate::planner::Compiled;
@@ -33,8 +33,8 @@ pub struct Way {
     pub name: &'static str,
     /// Whole frames or segment by segment.
     pub submission: Submission,
-    /// Whether segments have progress words; a GPU alone can do without.
-    pub segment_words: bool,
+    /// Where segments have progress words; a GPU alone can do without.
+    pub segment_words: SegmentWords,
     /// How the host waits for results.
     pub wait: Wait,
 }
@@ -43,13 +43,13 @@ pub struct Way {
 const WHOLE: Way = Way {
     name: "frame at once",
     submission: Submission::Frame,
-    segment_words: true,
+    segment_words: SegmentWords::Beside,
     wait: Wait::Spin,
 };
 /// The same without the words of segments: what these cost.
 const WORDLESS: Way = Way {
     name: "no segment words",
-    segment_words: false,
+    segment_words: SegmentWords::None,
     ..WHOLE
 };
 /// With a host that sleeps while a GPU works.
@@ -144,7 +144,7 @@ pub fn measure(compiled: &Compiled, board: &BoardRecord, options: &Options, way:
     let tensors = inputs::tensors(plan, &vec![(-1.0, 1.0); plan.tenants.len()]);
     let options = Options {
         submission: way.submission,
-        no_segment_words: !way.segment_words,
+        segment_words: way.segment_words,
         wait: way.wait,
         ..options.clone()
     };

@@ -9,7 +9,7 @@ use super::result::{Place, extent};
 use super::slot::Slots;
 use super::stats::PlanStats;
 use crate::backend::trace::TraceEvent;
-use crate::backend::{InjectedFault, Prepared, SlotMemory, Submission, Wait};
+use crate::backend::{InjectedFault, Prepared, SegmentWords, SlotMemory, Submission, Wait};
 use crate::board::BackendKind;
 use crate::error::{Fault, RunError};
 use crate::ids::{PlanId, TenantId};
@@ -48,8 +48,8 @@ pub struct Options {
     pub wait: Wait,
     /// GPU: where images, inputs and results lie.
     pub slot_memory: SlotMemory,
-    /// GPU: leaves out the progress words of segments, to measure what they cost.
-    pub no_segment_words: bool,
+    /// GPU: where the progress words of segments are written.
+    pub segment_words: SegmentWords,
     /// GPU: no kernel begins before the one in front of it has ended, to measure what that brings.
     pub no_early_launches: bool,
 }
@@ -70,7 +70,7 @@ impl Default for Options {
             sms: None,
             wait: Wait::default(),
             slot_memory: SlotMemory::default(),
-            no_segment_words: false,
+            segment_words: SegmentWords::default(),
             no_early_launches: false,
         }
     }

@@ -64,7 +64,7 @@ impl Engine {
                 sms: options.sms,
                 wait: options.wait,
                 slot_memory: options.slot_memory,
-                no_segment_words: options.no_segment_words,
+                segment_words: options.segment_words,
                 no_early_launches: options.no_early_launches,
                 on_worker: Some(worker_hook(options.realtime, refused.clone())),
             },

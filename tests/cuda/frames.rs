@@ -7,7 +7,7 @@ use crate::meter::allocations;
 use crate::stub::{Report, on_old_stub, on_stub};
 use crate::vehicle::{Record, board, deploy, deploy_on, drive, open};
 use platoon::backend::cuda::{Call, driver_calls};
-use platoon::backend::{Submission, Wait};
+use platoon::backend::{SegmentWords, Submission, Wait};
 use platoon::ids::{PlanId, TenantId};
 use platoon::plan::deployment::Deployment;
 use platoon::plan::format::Plan;
@@ -321,11 +321,11 @@ fn times_lie_between_submission_and_notice_and_the_trace_has_every_segment() {
 }
 
 #[test]
-fn segment_words_can_be_left_out() {
-    let report = on_stub("frames::segment_words_can_be_left_out", &[], || {
-        let count = |no_segment_words| {
+fn segment_words_can_be_left_out_or_written_between_segments() {
+    let report = on_stub("frames::segment_words_can_be_left_out_or_written_between_segments", &[], || {
+        let count = |segment_words| {
             let options = Options {
-                no_segment_words,
+                segment_words,
                 submission: Submission::Segments,
                 ..options()
             };
@@ -336,7 +336,8 @@ fn segment_words_can_be_left_out() {
             engine.close();
             launches
         };
-        assert!(count(true) < count(false));
+        let [beside, between, none] = [SegmentWords::Beside, SegmentWords::Between, SegmentWords::None].map(count);
+        assert!(none < between && none < beside);
     });
     assert_eq!(report, Report::CLEAN);
 }

@@ -20,7 +20,7 @@ use super::weights::Weights;
 use crate::backend::cpu::arena::ImageParams;
 use crate::backend::progress::{Clock, DeviceWords, Places, Progress};
 use crate::backend::trace::{TraceEvent, TraceRing};
-use crate::backend::{DeviceBytes, Job, PrepareOptions, Prepared, Wait};
+use crate::backend::{DeviceBytes, Job, PrepareOptions, Prepared, SegmentWords, Wait};
 use crate::error::{Fault, ImageFault, RunError};
 use crate::ids::{CameraId, PlanId, SlotId, TenantId};
 use crate::limits::MAX_SLOTS;
@@ -94,7 +94,7 @@ impl CudaPrepared {
             deployment,
             parts,
             wait: options.wait,
-            segment_words: !options.no_segment_words,
+            segment_words: options.segment_words != SegmentWords::None,
             flight: RefCell::new(heapless::Deque::new()),
             fault: Cell::new(None),
             asked: Cell::new(0),

@@ -366,7 +366,7 @@ impl Builder<'_> {
             mapped: self.mapped,
             words: slot.words.address(),
             layout: slot.words.layout(),
-            segment_words: !self.options.no_segment_words,
+            segment_words: self.options.segment_words,
             early: !self.options.no_early_launches && self.context.facts().capability.0 >= 9,
             faults: &self.options.faults,
         };

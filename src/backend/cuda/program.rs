@@ -15,9 +15,9 @@ use super::marks::{self, Mark};
 use super::ports::{Stretch, inputs, outputs};
 use super::words::Layout;
 use crate::backend::progress::Places;
-use crate::backend::{FaultPlace, InjectedFault};
+use crate::backend::{FaultPlace, InjectedFault, SegmentWords};
 use crate::ids::{CameraId, OperatorId, SegmentId, StreamId, TenantId};
-use crate::plan::format::{FrameSchedule, Operand, Operator, Plan, Space};
+use crate::plan::format::{FrameSchedule, Operand, Operator, Plan, Space, Step};
 use ends::Ends;
 use std::collections::BTreeMap;
 
@@ -65,8 +65,8 @@ pub struct Frame<'a> {
     pub words: u64,
     /// Where each word is.
     pub layout: Layout,
-    /// True if the start and the end of segments are marked.
-    pub segment_words: bool,
+    /// Where the start and the end of segments are marked.
+    pub segment_words: SegmentWords,
     /// True if launches may begin before the one in front of them has ended.
     pub early: bool,
     /// Faults to inject.
@@ -248,6 +248,12 @@ impl<'a> Builder<'a> {
         let segment = &frame.schedule.segments[index];
         let lane = self.lanes.stream(segment.stream);
         let before = self.program.commands.len();
+        if frame.segment_words == SegmentWords::Between
+            && self.may_wait(index)
+            && let Some(ended) = self.unmarked[segment.stream.index()].take()
+        {
+            self.mark_end(segment.stream, ended, &[]);
+        }
         self.wait_for_inputs(index, lane);
         self.enter(lane);
         let waited = self.program.commands.len() > before;
@@ -262,10 +268,11 @@ impl<'a> Builder<'a> {
                 self.launch(lane, Some(step.operator), launch);
             }
         }
-        if frame.segment_words || self.ends.awaited[index] {
+        let marked = frame.segment_words != SegmentWords::None;
+        if marked || self.ends.awaited[index] {
             self.ended[index] = Some(self.record(lane));
         }
-        if frame.segment_words {
+        if marked {
             self.unmarked[segment.stream.index()] = Some(index);
         }
         if self.ends.finishes(segment.tenant, index) {
@@ -310,10 +317,27 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// True if a segment reads what comes from outside, or waits for segments of other streams.
+    fn may_wait(&self, index: usize) -> bool {
+        let reads_inputs = |step: &Step| {
+            let (cameras, tensors) = reads(self.frame.plan(), step.operator);
+            !cameras.is_empty() || tensors.is_some()
+        };
+        !self.ends.waits[index].is_empty() || self.frame.schedule.segments[index].steps.iter().any(reads_inputs)
+    }
+
+    /// Where a stream's segments are marked.
+    fn marks(&self, stream: StreamId) -> Lane {
+        match self.frame.segment_words {
+            SegmentWords::Between => self.lanes.stream(stream),
+            _ => self.lanes.marks(stream),
+        }
+    }
+
     /// The word of the segment's start. Where the segment follows another of its stream at once, one launch writes the end
     /// of that one and the start of this one.
     fn mark_start(&mut self, index: usize, waited: bool) {
-        if !self.frame.segment_words {
+        if self.frame.segment_words == SegmentWords::None {
             return;
         }
         let stream = self.frame.stream(index);
@@ -324,8 +348,11 @@ impl<'a> Builder<'a> {
                 if let Some(ended) = ended {
                     self.mark_end(stream, ended, &[]);
                 }
-                let (lane, event) = (self.lanes.marks(stream), self.record(self.lanes.stream(stream)));
-                self.wait(lane, event);
+                let lane = self.marks(stream);
+                if lane != self.lanes.stream(stream) {
+                    let event = self.record(self.lanes.stream(stream));
+                    self.wait(lane, event);
+                }
                 self.launch(lane, None, marks::mark(self.frame.at.slot, &[start]));
                 self.keep_open(lane);
             }
@@ -334,9 +361,11 @@ impl<'a> Builder<'a> {
 
     fn mark_end(&mut self, stream: StreamId, ended: usize, and: &[Mark]) {
         let Some(event) = self.ended[ended] else { return };
-        let lane = self.lanes.marks(stream);
+        let lane = self.marks(stream);
         let words: Vec<Mark> = std::iter::once(self.end_mark(ended)).chain(and.iter().copied()).collect();
-        self.wait(lane, event);
+        if lane != self.lanes.stream(stream) {
+            self.wait(lane, event);
+        }
         self.launch(lane, None, marks::mark(self.frame.at.slot, &words));
         self.keep_open(lane);
     }

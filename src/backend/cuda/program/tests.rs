@@ -1,8 +1,8 @@
 //! Programs of small schedules, command by command.
 
 use super::*;
-use crate::backend::FaultKind;
 use crate::backend::cuda::bind::{Im2colMap, Kernel, TensorMap, TensorMaps, TiledMap};
+use crate::backend::{FaultKind, SegmentWords};
 use crate::plan::format::*;
 use crate::primitive::{Primitive, Region};
 use crate::task::{Rate, ResultKind, Urgency};
@@ -178,7 +178,7 @@ fn told_of(plan: Plan, faults: &[InjectedFault], change: impl FnOnce(&mut Frame<
             places: Places { segments: 3 },
             trace: false,
         },
-        segment_words: true,
+        segment_words: SegmentWords::Beside,
         early: false,
         faults,
     };
@@ -231,7 +231,22 @@ fn without_segment_words_only_what_is_awaited_is_recorded() {
         "s1 ?2", "s1 ?3", "s1 b0", "s1 !5", "t1 ?5", "t1 transfer 3064>6264+16", "t1 mark1",
         "t0 !6", "root ?6", "t1 !7", "root ?7", "root mark1",
     ];
-    assert_eq!(told(&[], |f| f.segment_words = false), expected);
+    assert_eq!(told(&[], |f| f.segment_words = SegmentWords::None), expected);
+}
+
+#[rustfmt::skip]
+#[test]
+fn words_between_segments_are_in_their_order() {
+    let expected = [
+        "root begin", "root !0", "cam0 ?0", "cam0 upload", "cam0 !1", "t1 ?0", "t1 transfer 6164>2064+16", "t1 !2",
+        "s0 ?1", "s0 mark1", "s0 a0", "s0 !3", "s0 mark2", "s0 a1", "s0 !4", "t0 ?4", "t0 transfer 3000>6200+16", "t0 mark1",
+        "s1 ?2", "s1 ?3", "s1 mark1", "s1 b0", "s1 !5", "t1 ?5", "t1 transfer 3064>6264+16", "t1 mark1",
+        "s0 mark1", "s1 mark1", "s0 !6", "root ?6", "t0 !7", "root ?7", "s1 !8", "root ?8", "t1 !9", "root ?9", "root mark1",
+    ];
+    assert_eq!(told(&[], |f| f.segment_words = SegmentWords::Between), expected);
+    let early: Vec<String> = told(&[], |f| (f.segment_words, f.early) = (SegmentWords::Between, true));
+    let early: Vec<&str> = early.iter().filter_map(|c| c.strip_suffix(" early")).collect();
+    assert_eq!(&early[..3], ["s0 a0", "s0 mark2", "s0 a1"], "each follows the launch in front of it");
 }
 
 #[test]
@@ -296,7 +311,7 @@ fn faults_come_at_the_start_of_their_segment_in_frames_of_their_schedule() {
         fault(FaultPlace::Tenant(TenantId(0)), 4),
         fault(FaultPlace::Segment(SegmentId(2)), 5),
     ];
-    let commands = told(&faults, |f| f.segment_words = false);
+    let commands = told(&faults, |f| f.segment_words = SegmentWords::None);
     let at = |text: &str| commands.iter().position(|c| c == text).unwrap();
     assert_eq!(at("s0 fault") + 1, at("s0 a0"));
     assert_eq!(at("s1 fault") + 1, at("s1 b0"));
