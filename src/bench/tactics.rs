@@ -2,8 +2,9 @@
 //!
 //! Each operator runs on its own with every tactic that is asked for, a chain of repetitions a tactic, all tactics in turn
 //! again and again in every frame, so that what else the machine does meets them alike. A chain's time is that of its
-//! segment, on the device's own clock; what begins and ends a segment is spread over its repetitions. An operator that looks
-//! alike in several networks is measured once.
+//! segment, on the device's own clock. On a GPU the words that begin and end a segment stand in the chain, as what fills the
+//! GPU would keep a word beside it waiting; what they cost is measured with each plan, by an operator in a short chain and in a long
+//! one, and taken off. An operator that looks alike in several networks is measured once.
 //!
 //! The table of a board gets whole menus. What takes long is also cut in two, along its batch and along its rows, and run
 //! with the tactics that were best for all of it. Making an engine ready takes longer than a GPU's frames, so a plan holds as
@@ -15,6 +16,7 @@ use super::agree::alone;
 use super::inputs::{self, Picture};
 use super::load;
 use super::measure::Samples;
+use crate::backend::SegmentWords;
 use crate::board::{BackendKind, BoardRecord};
 use crate::ids::{CameraId, OperatorId, PlanId, TenantId};
 use crate::limits::MAX_BYTES;
@@ -22,7 +24,7 @@ use crate::plan::deployment::Deployment;
 use crate::plan::format::{Kernel, Operand, Operator, Plan, Tactic, View};
 use crate::plan::tactic::{self, Target};
 use crate::planner::cost;
-use crate::planner::isolate::{Isolated, Trial, isolate};
+use crate::planner::isolate::{Ends, Isolated, Trial, isolate};
 use crate::planner::optable::{Key, Measured, OpTable};
 use crate::planner::schedule::splits;
 use crate::primitive::Region;
@@ -37,6 +39,10 @@ use std::time::{Duration, Instant};
 const REPEATS: u32 = 8;
 /// Turns that every tactic has in a frame.
 const ROUNDS: u32 = 2;
+/// Times that an operator runs in a row in chains that tell what the words of segments cost, and turns of these in a frame.
+const SHORT: u32 = 1;
+const LONG: u32 = 9;
+const PROBES: u32 = 4;
 /// Frames before those that count: they fetch code and weights into the caches and raise the clocks.
 const WARM: usize = 1;
 /// Frames that count.
@@ -318,7 +324,10 @@ fn time(deployment: &Deployment, id: PlanId, group: &[Open], table: &mut OpTable
             .iter()
             .try_for_each(|half| time(deployment, id, std::slice::from_ref(half), table, options));
     }
-    let trials: Vec<Trial> = group.iter().map(|o| o.trial.clone()).collect();
+    let mut trials: Vec<Trial> = group.iter().map(|o| o.trial.clone()).collect();
+    if options.backend.unwrap_or(board.backend) == BackendKind::Cuda {
+        trials.extend(probes(group));
+    }
     let began = Instant::now();
     let isolated = match isolate(plan, &trials, &board) {
         Ok(isolated) => isolated,
@@ -338,6 +347,8 @@ fn time(deployment: &Deployment, id: PlanId, group: &[Open], table: &mut OpTable
     let segments = isolated.plan.cycle.iter().map(|f| f.segments.len()).sum::<usize>();
     let options = Options {
         trace: segments * (WARM + FRAMES),
+        // What fills the GPU would keep a word beside it waiting.
+        segment_words: SegmentWords::Between,
         slots: Some(1),
         ..options.clone()
     };
@@ -352,16 +363,26 @@ fn time(deployment: &Deployment, id: PlanId, group: &[Open], table: &mut OpTable
         opened - planned,
         spent - opened
     );
+    // The times of a chain in all its turns, of which there are as many as the operator has `ways`.
+    let chain = |ends: &Ends, turn: usize, ways: usize| {
+        let mut all = Samples::default();
+        for segment in ends.segments.iter().skip(turn).step_by(ways) {
+            all.extend(samples[segment.index()].iter());
+        }
+        all
+    };
+    let words = match &isolated.operators[group.len()..] {
+        [short, long] => cost_of_words(chain(short, 0, 1).median(), chain(long, 0, 1).median()),
+        _ => Nanos(0),
+    };
     for (open, ends) in group.iter().zip(&isolated.operators) {
         for (turn, key) in open.keys.iter().enumerate() {
-            let mut all = Samples::default();
-            for segment in ends.segments.iter().skip(turn).step_by(open.keys.len()) {
-                all.extend(samples[segment.index()].iter());
-            }
+            let all = chain(ends, turn, open.keys.len());
             if all.count() > 0 {
+                let each = |time: Nanos| Nanos(time.0.saturating_sub(words.0) / u64::from(REPEATS));
                 let measured = Measured {
-                    median: all.median(),
-                    spread: Nanos(all.quantile(0.9).0 - all.quantile(0.1).0),
+                    median: each(all.median()),
+                    spread: Nanos((all.quantile(0.9).0 - all.quantile(0.1).0) / u64::from(REPEATS)),
                     runs: all.count() as u32,
                 };
                 table.note(key.clone(), measured);
@@ -371,8 +392,26 @@ fn time(deployment: &Deployment, id: PlanId, group: &[Open], table: &mut OpTable
     Ok(())
 }
 
+/// A short and a long chain of the operator of a group that has the fewest bytes.
+fn probes(group: &[Open]) -> Vec<Trial> {
+    let smallest = group.iter().min_by_key(|open| open.bytes).map(|open| &open.trial);
+    let chain = |trial: &Trial, repeats| Trial {
+        tactics: trial.tactics.iter().take(1).copied().collect(),
+        repeats,
+        rounds: PROBES,
+        ..trial.clone()
+    };
+    smallest.map_or(Vec::new(), |trial| vec![chain(trial, SHORT), chain(trial, LONG)])
+}
+
+/// What the words of a segment cost, of the times of a short chain and of a long one: what is left of the short one without its operators.
+fn cost_of_words(short: Nanos, long: Nanos) -> Nanos {
+    let operators = long.0.saturating_sub(short.0) * u64::from(SHORT) / u64::from(LONG - SHORT);
+    Nanos(short.0.saturating_sub(operators))
+}
+
 /// Runs an isolated plan of `plan` on noise, and on what frames hold where values decide how long an operator takes; the times
-/// of one repetition in each segment.
+/// of each segment.
 fn run(mut engine: Engine, plan: &Plan, isolated: &Isolated, segments: usize) -> Result<Vec<Samples>, BenchError> {
     let pictures: Vec<Picture> = isolated.plan.cameras.iter().map(Picture::of).collect();
     let mut tensors = inputs::tensors(&isolated.plan, &[RANGE]);
@@ -395,7 +434,7 @@ fn run(mut engine: Engine, plan: &Plan, isolated: &Isolated, segments: usize) ->
     engine.trace(|event| {
         let counts = event.frame >= WARM as u64 && event.end > event.start;
         if let Some(of) = samples.get_mut(event.segment.index()).filter(|_| counts) {
-            of.extend([Nanos((event.end - event.start) / u64::from(REPEATS))]);
+            of.extend([Nanos(event.end - event.start)]);
         }
     });
     engine.close();
@@ -433,6 +472,13 @@ mod tests {
             ..CompileOptions::default()
         };
         planner::compile_graph("net", net.finish().graph, board, &options).unwrap()
+    }
+
+    #[test]
+    fn words_cost_what_a_chain_has_besides_its_operators() {
+        let chain = |operators: u32| Nanos(3_200 + 1_500 * u64::from(operators));
+        assert_eq!(cost_of_words(chain(SHORT), chain(LONG)), Nanos(3_200));
+        assert_eq!(cost_of_words(Nanos(100), Nanos(2_000)), Nanos(0), "no less than nothing");
     }
 
     #[test]
