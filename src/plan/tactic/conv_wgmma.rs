@@ -360,9 +360,6 @@ pub fn chains(product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
 pub fn fits(entry: &WgmmaTile, product: &Product<'_>, split_k: u16) -> Result<(), Misfit> {
     chains(product, split_k)?;
     let held = entry.kept().is_none_or(|kept| k_blocks(product) <= u64::from(kept.k_blocks));
-    // In frames, where pixels have just been written, tiles that read them once for each tap are slower than alone, and patches are not.
-    let alternate = matches!(entry.sharing, Sharing::PingPong { .. }) && entry.chains == Chains::InTurn;
-    need(!alternate || product.window.taps() == 1, Misfit::Tile)?;
     let tiles_across = product.out.extents[3].div_ceil(u32::from(entry.tile.1));
     need(tiles_across.is_multiple_of(entry.mates()), Misfit::Tile)?;
     need(entry.chains != Chains::Cluster || split_k <= MAX_SPLITS, Misfit::Tile)?;
