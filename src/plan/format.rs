@@ -374,6 +374,8 @@ pub enum Kernel {
     PrologueWgmma,
     /// GPU: convolution of 3 by 3 neighbours from many channels to few by `wgmma`, whose taps share a patch of pixels.
     ConvSlender,
+    /// GPU: convolution of 3 by 3 neighbours by `wgmma`, and the greatest of every 2 by 2 results.
+    ConvPooled,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

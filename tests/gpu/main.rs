@@ -21,6 +21,7 @@
 //! | `frames` | the loop: no memory, no call that waits |
 //! | `images` | images in the GPU's memory, slots in the host's |
 //! | `faults` | what goes wrong on the device |
+//! | `pooled` | convolutions of which maxima alone are stored: the same bits by every kernel |
 //! | `prologues` | products behind scale, shift and relu, or behind factors: the same bits by `mma.sync` and `wgmma` |
 //! | `refused` | what cannot be prepared |
 //! | `samples` | samples of pictures by grids: the bits of the processor, however both lie |
@@ -53,6 +54,7 @@ mod normalisations;
 mod paddings;
 mod pairs;
 mod permutes;
+mod pooled;
 mod pools;
 mod processor;
 mod prologues;

@@ -1,12 +1,8 @@
 //! Convolutions of 3 by 3 neighbours from many channels to few: by `wgmma` from patches, the bits of the other kernels of their class,
 //! under every entry of the menu, at any width and in any shares.
 
-use crate::data::{self, Chance};
-use crate::gpu::Beside;
-use crate::network;
-use crate::tiles::{Layer, Runs, Tail, check_tiles, has_wgmma, layer, model, of_width, one_by_one, under};
+use crate::tiles::{Layer, Runs, Tail, check_shares, check_tiles, has_wgmma, layer, model};
 use platoon::plan::format::Kernel;
-use platoon::planner::{CompileOptions, Searcher};
 
 /// Many pixels: K in one chain and in two; channels that fill neither a patch nor a product; rows and columns that tiles divide, that
 /// they do not, and fewer than a tile has.
@@ -54,32 +50,8 @@ fn check(test: &str, layers: &[Layer], others: &[Kernel]) {
     for tails in TAILS {
         let file = model(layers, &tails);
         check_tiles(test, &file, layers.len(), &runs);
-        shares(test, &file, layers.len(), others);
+        check_shares(test, &file, layers.len(), others, Kernel::ConvSlender);
     }
-}
-
-/// Runs shares of samples and rows, which have the bits that others compute as a whole.
-fn shares(test: &str, file: &[u8], count: usize, others: &[Kernel]) {
-    let Some(beside) = Beside::of(test, file) else { return };
-    let machine = &beside.machine;
-    let compiled = beside.compile(&one_by_one());
-    let mut random = Chance::new(23);
-    let inputs = network::inputs_of(&compiled, || random.signed());
-    let mut whole = compiled.plan.clone();
-    assert_eq!(under(&mut whole, machine, others, 0).0, count, "layers that others compute");
-    let expected = machine.run(of_width(&compiled, whole, 0), &inputs).unwrap();
-    for seed in 3..9 {
-        let compiled = beside.compile(&CompileOptions {
-            searcher: Searcher::Random,
-            seed,
-            ..one_by_one()
-        });
-        let mut plan = compiled.plan.clone();
-        assert!(under(&mut plan, machine, &[Kernel::ConvSlender], seed as usize % 3).0 >= count);
-        let found = machine.run(of_width(&compiled, plan, 0), &inputs).unwrap();
-        assert_eq!(network::bits_differ(&found, &expected), None, "shares {seed}");
-    }
-    data::ran(test, &format!("{count} layers in shares"));
 }
 
 #[test]

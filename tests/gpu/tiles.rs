@@ -250,7 +250,7 @@ fn every_tile_of_patches_runs_at_any_width_and_gives_the_same_bits() {
     }
     // All blocks; an odd number of them, each with many tiles; one.
     let runs = Runs {
-        kernels: &[Kernel::ConvPatch, Kernel::ConvChains],
+        kernels: &[Kernel::ConvPatch, Kernel::ConvChains, Kernel::ConvPooled],
         widths: &[0, 7, 1],
         least: 4,
     };
@@ -403,4 +403,28 @@ pub fn check_tiles(test: &str, file: &[u8], count: usize, runs: &Runs<'_>) {
     }
     assert!(ran >= runs.least * count, "only {ran} tiles ran");
     data::ran(test, &format!("{count} layers under {ran} tiles"));
+}
+
+/// Runs shares of samples and rows by a kernel, which have the bits that others compute as a whole.
+pub fn check_shares(test: &str, file: &[u8], count: usize, others: &[Kernel], kernel: Kernel) {
+    let Some(beside) = Beside::of(test, file) else { return };
+    let machine = &beside.machine;
+    let compiled = beside.compile(&one_by_one());
+    let mut random = Chance::new(23);
+    let inputs = network::inputs_of(&compiled, || random.signed());
+    let mut whole = compiled.plan.clone();
+    assert_eq!(under(&mut whole, machine, others, 0).0, count, "layers that others compute");
+    let expected = machine.run(of_width(&compiled, whole, 0), &inputs).unwrap();
+    for seed in 3..9 {
+        let compiled = beside.compile(&CompileOptions {
+            searcher: Searcher::Random,
+            seed,
+            ..one_by_one()
+        });
+        let mut plan = compiled.plan.clone();
+        assert!(under(&mut plan, machine, &[kernel], seed as usize % 3).0 >= count);
+        let found = machine.run(of_width(&compiled, plan, 0), &inputs).unwrap();
+        assert_eq!(network::bits_differ(&found, &expected), None, "shares {seed}");
+    }
+    data::ran(test, &format!("{count} layers in shares"));
 }

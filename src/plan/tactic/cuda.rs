@@ -15,6 +15,7 @@ use super::conv_mma::{self, MmaTile};
 use super::conv_narrow::{self, NarrowTile};
 use super::conv_parts::{self, PartTile};
 use super::conv_patch::{self, Kept, PatchTile};
+use super::conv_pooled;
 use super::conv_shallow::{self, ShallowTile};
 use super::conv_slender::{self, SlenderTile};
 use super::conv_taps;
@@ -213,7 +214,7 @@ fn on_mma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<Tac
 /// The tactics of the kernels that multiply by `wgmma`, best first.
 fn on_wgmma(plan: &Plan, operator: &Operator, split_k: u16, units: u32) -> Vec<Tactic> {
     if let Some(body) = pooled::cut(operator) {
-        return conv_3x3::product(plan, &body).map_or(Vec::new(), |p| on_patches(&p, split_k, units));
+        return conv_3x3::product(plan, &body).map_or(Vec::new(), |p| [on_patches(&p, split_k, units), vec![conv_pooled::TACTIC]].concat());
     }
     let Ok(product) = conv_wgmma::product(plan, operator) else {
         return Vec::new();
@@ -303,7 +304,11 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
     if let Some(body) = pooled::cut(operator) {
         need(!PatchTile::of(tactic).is_some_and(PatchTile::is_wide), Misfit::Tile)?;
         need(operator.class.family == Family::Wgmma, Misfit::Class)?;
-        return shares_patches(tactic, &conv_3x3::product(plan, &body)?, operator.class.split_k);
+        let (product, split_k) = (conv_3x3::product(plan, &body)?, operator.class.split_k);
+        return match tactic.kernel {
+            Kernel::ConvPooled => conv_pooled::fits(tactic, operator, &product, split_k),
+            _ => shares_patches(tactic, &product, split_k),
+        };
     }
     tail(body)?;
     need(family(tactic.kernel, operator) == operator.class.family, Misfit::Class)?;
@@ -404,7 +409,9 @@ fn family(kernel: Kernel, operator: &Operator) -> Family {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
         Kernel::ConvMma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::AttentionMma | Kernel::PairMma => Family::TensorCore,
         Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::AttentionWgmma => Family::Wgmma,
-        Kernel::ConvPatch | Kernel::ConvChains | Kernel::ConvShallow | Kernel::ConvGrouped | Kernel::ConvLarge => Family::Wgmma,
+        Kernel::ConvPatch | Kernel::ConvChains | Kernel::ConvShallow | Kernel::ConvGrouped | Kernel::ConvLarge | Kernel::ConvPooled => {
+            Family::Wgmma
+        }
         _ => Family::Fma,
     }
 }

@@ -15,6 +15,7 @@ pub mod conv_mma;
 pub mod conv_narrow;
 pub mod conv_parts;
 pub mod conv_patch;
+pub mod conv_pooled;
 pub mod conv_shallow;
 pub mod conv_slender;
 pub mod conv_taps;

@@ -159,6 +159,15 @@ impl Footprint {
                 most = (board.units / step * step).max(1);
                 product(1)
             }
+            Kernel::ConvPooled => {
+                most = board.units.max(1);
+                // Of maxima there are a fourth as many as results.
+                Tiles::Product {
+                    pixels: pixels / 4,
+                    channels,
+                    each: 1,
+                }
+            }
             Kernel::ConvTaps | Kernel::ConvLarge => {
                 most = board.units.max(1);
                 product(1)

@@ -16,6 +16,7 @@ use crate::plan::tactic::conv_mma::MmaTile;
 use crate::plan::tactic::conv_narrow::NarrowTile;
 use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_patch::PatchTile;
+use crate::plan::tactic::conv_pooled;
 use crate::plan::tactic::conv_slender::SlenderTile;
 use crate::plan::tactic::conv_warps::{self, Share, WarpsTile};
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, WgmmaTile};
@@ -68,6 +69,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
         Kernel::ConvPatch if PatchTile::of(tactic).is_some_and(PatchTile::is_wide) => sharing(1, 384, 168),
         Kernel::ConvPatch => sharing(1, 288, 144),
         Kernel::ConvLarge => LargeTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 104, u64::from(e.shared()))),
+        Kernel::ConvPooled => block(u64::from(conv_pooled::THREADS), 168, u64::from(conv_pooled::SHARED)),
         Kernel::ConvShallow => sharing(1, 544, 96),
         Kernel::ConvSlender => SlenderTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 104, u64::from(e.shared()))),
         Kernel::ConvChains => ChainsTile::of(tactic).map_or(WHOLE_UNIT, |e| {

@@ -219,6 +219,11 @@ fn walk(product: &Product<'_>, address: u64, pixels: u32) -> Walk {
     Walk { grid, map }
 }
 
+/// The map of a product's input that begins at `address`, for tiles of so many pixels.
+pub(super) fn image(at: &Addresses<'_>, product: &Product<'_>, address: u64, pixels: u32) -> Result<TensorMap, BindError> {
+    at.maps.im2col(&walk(product, address, pixels).map)
+}
+
 /// The pixels of a region: runs of pixels that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Runs {
@@ -268,6 +273,11 @@ impl Params {
     /// Tiles of the chunk.
     pub(super) fn tiles(&self) -> u32 {
         self.tiles
+    }
+
+    /// The pixel behind the last one of a chunk whose pixels follow each other.
+    pub(super) fn end_pixel(&self) -> u32 {
+        self.first_pixel + self.run_pixels
     }
 }
 

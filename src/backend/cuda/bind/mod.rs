@@ -15,6 +15,7 @@ pub mod conv_mma;
 mod conv_narrow;
 mod conv_parts;
 mod conv_patch;
+mod conv_pooled;
 mod conv_shallow;
 mod conv_slender;
 mod conv_taps;
@@ -381,6 +382,7 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
         Named::ConvWgmma => conv_wgmma::compile(packer, operator),
         Named::ConvParts => conv_parts::compile(packer, operator),
         Named::ConvPatch => conv_patch::compile(packer, operator),
+        Named::ConvPooled => conv_pooled::compile(packer, operator),
         Named::ConvShallow => conv_shallow::compile(packer, operator),
         Named::ConvSlender => conv_slender::compile(packer, operator),
         Named::StreamWgmma => stream_wgmma::compile(packer, operator),

@@ -7,6 +7,7 @@ mod conv_affine;
 mod conv_chains;
 mod conv_grouped;
 mod conv_narrow;
+mod conv_pooled;
 mod conv_shallow;
 mod conv_slender;
 mod conv_warps;

@@ -22,7 +22,7 @@ impl TensorMaps for ZeroMaps {
 }
 
 /// A convolution of three pictures, its relu, and perhaps maxima of 2 by 2.
-fn convolution(bench: &mut Bench, size: [u32; 2], side: u32, [inputs, outputs]: [u32; 2], pooled: bool, form: Form) -> Operator {
+pub(super) fn convolution(bench: &mut Bench, size: [u32; 2], side: u32, [inputs, outputs]: [u32; 2], pooled: bool, form: Form) -> Operator {
     let dtype = DType::F16;
     let x = bench.tensor(dtype, &[3, inputs, size[0], size[1]], Form::Slice);
     let weights = bench.constant(dtype, &[outputs, inputs, side, side], &[0, 2, 3, 1]);
@@ -75,7 +75,7 @@ fn windows_of_three_by_three_over_few_channels_share_patches() {
     for (side, channels) in [(1, [64, 128]), (5, [64, 128]), (3, [520, 128]), (3, [64, 72])] {
         assert_eq!(patches(side, channels, false).1, 0, "{side} {channels:?}");
     }
-    // No other kernel takes maxima.
+    // No other kernel takes maxima of several chains.
     let (family, own, others) = patches(3, [128, 64], true);
     assert!(family == Family::Wgmma && own > 0 && others == 0);
 }
