@@ -111,7 +111,7 @@ impl Meter for Moody {
     fn load(&mut self, plans: Vec<Plan>) -> Result<(), BenchError> {
         let operator = |o: &crate::plan::format::Operator| {
             let tactic = (o.tactic.variant as u64 * 7 + u64::from(o.tactic.tile.0) + u64::from(o.tactic.tile.1)) % 5;
-            10_000 + 400 * tactic
+            10_000 + 1_000 * tactic
         };
         self.0 = plans.iter().map(|p| Nanos(p.operators.iter().map(operator).sum())).collect();
         Ok(())
