@@ -337,7 +337,8 @@ fn segment_words_can_be_left_out_or_written_between_segments() {
             launches
         };
         let [beside, between, none] = [SegmentWords::Beside, SegmentWords::Between, SegmentWords::None].map(count);
-        assert!(none < between && none < beside);
+        // Between the segments they go with the segments' own launches, which are submitted at once.
+        assert!(none < beside && between < beside, "{none} {between} {beside}");
     });
     assert_eq!(report, Report::CLEAN);
 }
