@@ -17,7 +17,7 @@ use super::words::Layout;
 use crate::backend::progress::Places;
 use crate::backend::{FaultPlace, InjectedFault, SegmentWords};
 use crate::ids::{CameraId, OperatorId, SegmentId, StreamId, TenantId};
-use crate::plan::format::{FrameSchedule, Operand, Operator, Plan, Space, Step};
+use crate::plan::format::{FrameSchedule, Operand, Operator, Plan, Space};
 use ends::Ends;
 use std::collections::BTreeMap;
 
@@ -248,13 +248,14 @@ impl<'a> Builder<'a> {
         let segment = &frame.schedule.segments[index];
         let lane = self.lanes.stream(segment.stream);
         let before = self.program.commands.len();
+        let inputs = self.inputs(index);
         if frame.segment_words == SegmentWords::Between
-            && self.may_wait(index)
+            && !inputs.is_empty()
             && let Some(ended) = self.unmarked[segment.stream.index()].take()
         {
             self.mark_end(segment.stream, ended, &[]);
         }
-        self.wait_for_inputs(index, lane);
+        inputs.into_iter().for_each(|event| self.wait(lane, event));
         self.enter(lane);
         let waited = self.program.commands.len() > before;
         self.mark_start(index, waited);
@@ -297,33 +298,16 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What other lanes bring: images, tensors, and the segments of other streams that it is to wait for.
-    fn wait_for_inputs(&mut self, index: usize, lane: Lane) {
+    /// What other lanes bring, by the events that say so: images, tensors, and the segments of other streams that a segment is to wait for.
+    fn inputs(&self, index: usize) -> Vec<EventId> {
+        let mut events = Vec::new();
         for step in &self.frame.schedule.segments[index].steps {
             let (cameras, tensors) = reads(self.frame.plan(), step.operator);
-            for camera in cameras {
-                if let Some(&event) = self.images.get(&camera) {
-                    self.wait(lane, event);
-                }
-            }
-            if let Some(&event) = tensors.and_then(|tenant| self.tensors.get(&tenant)) {
-                self.wait(lane, event);
-            }
+            events.extend(cameras.iter().filter_map(|camera| self.images.get(camera)));
+            events.extend(tensors.and_then(|tenant| self.tensors.get(&tenant)));
         }
-        for at in 0..self.ends.waits[index].len() {
-            if let Some(event) = self.ended[self.ends.waits[index][at]] {
-                self.wait(lane, event);
-            }
-        }
-    }
-
-    /// True if a segment reads what comes from outside, or waits for segments of other streams.
-    fn may_wait(&self, index: usize) -> bool {
-        let reads_inputs = |step: &Step| {
-            let (cameras, tensors) = reads(self.frame.plan(), step.operator);
-            !cameras.is_empty() || tensors.is_some()
-        };
-        !self.ends.waits[index].is_empty() || self.frame.schedule.segments[index].steps.iter().any(reads_inputs)
+        events.extend(self.ends.waits[index].iter().filter_map(|&other| self.ended[other]));
+        events
     }
 
     /// Where a stream's segments are marked.
