@@ -248,14 +248,14 @@ impl<'a> Builder<'a> {
         let segment = &frame.schedule.segments[index];
         let lane = self.lanes.stream(segment.stream);
         let before = self.program.commands.len();
-        let inputs = self.inputs(index);
+        let brought = self.brought(index);
         if frame.segment_words == SegmentWords::Between
-            && !inputs.is_empty()
+            && !brought.is_empty()
             && let Some(ended) = self.unmarked[segment.stream.index()].take()
         {
             self.mark_end(segment.stream, ended, &[]);
         }
-        inputs.into_iter().for_each(|event| self.wait(lane, event));
+        brought.into_iter().for_each(|event| self.wait(lane, event));
         self.enter(lane);
         let waited = self.program.commands.len() > before;
         self.mark_start(index, waited);
@@ -299,7 +299,7 @@ impl<'a> Builder<'a> {
     }
 
     /// What other lanes bring, by the events that say so: images, tensors, and the segments of other streams that a segment is to wait for.
-    fn inputs(&self, index: usize) -> Vec<EventId> {
+    fn brought(&self, index: usize) -> Vec<EventId> {
         let mut events = Vec::new();
         for step in &self.frame.schedule.segments[index].steps {
             let (cameras, tensors) = reads(self.frame.plan(), step.operator);
