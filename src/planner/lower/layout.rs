@@ -168,9 +168,10 @@ pub fn natural(graph: &Graph, units: &[Unit], set: PassSet) -> Vec<Layout> {
 }
 
 /// Which values of f16 convolutions of all channels read, whole or a part, and are no pictures of few channels, which kernels read as
-/// they come.
+/// they come; and which pictures attention reads pixel by pixel.
 fn convolved(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.values.len()];
+    let mut attended = vec![false; graph.values.len()];
     for node in graph.nodes.iter().rev() {
         let Some(&value) = node.inputs.first() else { continue };
         let Value { dtype, shape, .. } = graph.value(value);
@@ -179,6 +180,12 @@ fn convolved(graph: &Graph) -> Vec<bool> {
             Op::View(ViewOp::Slice { .. }) => read[node.outputs[0].index()],
             _ => false,
         };
+        match &node.op {
+            Op::Primitive(Primitive::Attention { .. }) => node.inputs.iter().take(3).for_each(|v| attended[v.index()] = true),
+            Op::View(ViewOp::Reshape | ViewOp::Transpose { .. }) => attended[value.index()] |= attended[node.outputs[0].index()],
+            _ => {}
+        }
+        read[value.index()] |= attended[value.index()] && shape.rank() == 4 && *dtype == DType::F16;
     }
     read
 }
