@@ -45,8 +45,62 @@ fn channels_of_a_result_fill_whole_pieces() {
 
 #[test]
 fn other_channels_stay() {
-    for (number, side, read) in [(24, 64, false), (7, 128, false), (19, 16, false), (19, 64, true)] {
+    for (number, side, read) in [(24, 64, false), (4, 128, false), (19, 16, false), (19, 64, true)] {
         let (net, _) = classes(number, side, false, false, read);
         assert_eq!(channels(&run(net.graph, PassSet::CLASSES).unwrap()), number);
     }
+}
+
+/// The same to a convolution, behind a function with a slope and a shift of each channel, of a picture that something else reads if `read`.
+fn between(channels: u32, side: u32, read: bool) -> (Net, Vec<Tensor>) {
+    let (mut net, mut draw) = (Net::default(), Draw::new(3));
+    let dims = [1, 4, side, side];
+    let x = net.input(&dims);
+    let whole = [1, channels, side, side];
+    let mut y = net.conv(&mut draw, x, channels, 3, 1, 1, true);
+    for kind in [Binary::PRelu, Binary::Mul, Binary::Sub] {
+        let each = net.constant(draw.tensor(&[1, channels, 1, 1]));
+        let each = net.node(Op::View(ViewOp::Broadcast), &[each], &whole);
+        let operands = if kind == Binary::Sub { [each, y] } else { [y, each] };
+        y = net.node(Op::Primitive(Primitive::Binary(kind)), &operands, &whole);
+    }
+    let z = net.conv(&mut draw, y, 3, 3, 1, 1, true);
+    net.output(z);
+    if read {
+        let more = net.unary(Unary::Relu, y);
+        net.output(more);
+    }
+    (net, vec![draw.tensor(&dims)])
+}
+
+#[test]
+fn channels_between_convolutions_fill_whole_pieces() {
+    for (number, side) in [(5, 128), (19, 64), (131, 64)] {
+        let (net, inputs) = between(number, side, false);
+        let passed = run(net.graph.clone(), PassSet::CLASSES).unwrap();
+        assert_eq!(channels(&passed), number.next_multiple_of(8));
+        assert_eq!(evaluate(&passed, &inputs), evaluate(&net.graph, &inputs), "{number}");
+    }
+    let (net, _) = between(19, 64, true);
+    assert_eq!(
+        channels(&run(net.graph, PassSet::CLASSES).unwrap()),
+        19,
+        "functions read single elements"
+    );
+}
+
+#[test]
+fn functions_that_make_zeros_infinite_keep_channels_as_they_are() {
+    let widened = |function| {
+        let (mut net, mut draw) = (Net::default(), Draw::new(3));
+        let x = net.input(&[1, 4, 64, 64]);
+        let mut y = net.conv(&mut draw, x, 19, 3, 1, 1, true);
+        y = net.unary(function, y);
+        let z = net.conv(&mut draw, y, 3, 3, 1, 1, true);
+        net.output(z);
+        channels(&run(net.graph, PassSet::CLASSES).unwrap()) == 24
+    };
+    assert!(widened(Unary::Exp));
+    assert!(!widened(Unary::Log));
+    assert!(!widened(Unary::Clip(Scalar(1e5), Scalar(2e5))));
 }
