@@ -376,6 +376,8 @@ pub enum Kernel {
     ConvSlender,
     /// GPU: convolution of 3 by 3 neighbours by `wgmma`, and the greatest of every 2 by 2 results.
     ConvPooled,
+    /// GPU: transposed convolution of few channels by `mma.sync` whose windows lie side by side.
+    ConvSpread,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

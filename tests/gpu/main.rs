@@ -67,6 +67,7 @@ mod rows;
 mod samples;
 mod sharing;
 mod slender;
+mod spread;
 mod squeezes;
 mod tensors;
 mod tiles;

@@ -18,6 +18,7 @@ use super::conv_patch::{self, Kept, PatchTile};
 use super::conv_pooled;
 use super::conv_shallow::{self, ShallowTile};
 use super::conv_slender::{self, SlenderTile};
+use super::conv_spread;
 use super::conv_taps;
 use super::conv_warps::{self, Share, WarpsTile};
 use super::conv_wgmma::{self, WgmmaTile};
@@ -151,7 +152,10 @@ fn candidates(plan: &Plan, operator: &Operator, units: u32) -> Vec<Tactic> {
         .ok()
         .filter(|_| operator.class.family == Family::TensorCore);
     let products = match operator.class.family {
-        _ if parted.is_some() => parted.map_or(Vec::new(), |p| conv_parts::menu(&p, units)),
+        _ if parted.is_some() => parted.map_or(Vec::new(), |p| {
+            let spread = conv_spread::menu(operator, &p).into_iter();
+            spread.chain(conv_parts::menu(&p, units)).collect()
+        }),
         Family::Wgmma => match on_wgmma(plan, body, split_k, units) {
             none if none.is_empty() => others_on_wgmma(plan, body, units),
             tactics => tactics,
@@ -327,6 +331,11 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(operator.class.split_k <= 1, Misfit::Class)?;
             conv_parts::product(plan, operator).map(|_| ())
         }
+        (Kernel::ConvSpread, P::ConvTranspose { .. }) => {
+            need(tactic == conv_spread::TACTIC, Misfit::Tile)?;
+            need(operator.class.split_k <= 1, Misfit::Class)?;
+            conv_spread::fits(operator, &conv_parts::product(plan, operator)?)
+        }
         (Kernel::ConvFma, P::Conv { .. } | P::MatMul) => {
             need(FmaTile::of(tactic).is_some(), Misfit::Tile)?;
             need(operator.class.split_k <= 1, Misfit::Class)?;
@@ -407,7 +416,9 @@ fn keeper(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit
 fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
-        Kernel::ConvMma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::AttentionMma | Kernel::PairMma => Family::TensorCore,
+        Kernel::ConvMma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::ConvSpread | Kernel::AttentionMma | Kernel::PairMma => {
+            Family::TensorCore
+        }
         Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::AttentionWgmma => Family::Wgmma,
         Kernel::ConvPatch | Kernel::ConvChains | Kernel::ConvShallow | Kernel::ConvGrouped | Kernel::ConvLarge | Kernel::ConvPooled => {
             Family::Wgmma

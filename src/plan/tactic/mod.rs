@@ -18,6 +18,7 @@ pub mod conv_patch;
 pub mod conv_pooled;
 pub mod conv_shallow;
 pub mod conv_slender;
+pub mod conv_spread;
 pub mod conv_taps;
 pub mod conv_warps;
 pub mod conv_wgmma;

@@ -159,6 +159,15 @@ impl Footprint {
                 most = (board.units / step * step).max(1);
                 product(1)
             }
+            // Tiles are counted in pixels of the input, of which each makes a window's.
+            Kernel::ConvSpread => {
+                let places = window(operator).map_or(1, |w| w.taps());
+                Tiles::Product {
+                    pixels: pixels * places,
+                    channels,
+                    each: 1,
+                }
+            }
             Kernel::ConvPooled => {
                 most = board.units.max(1);
                 // Of maxima there are a fourth as many as results.

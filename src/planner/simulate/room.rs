@@ -18,6 +18,7 @@ use crate::plan::tactic::conv_parts::PartTile;
 use crate::plan::tactic::conv_patch::PatchTile;
 use crate::plan::tactic::conv_pooled;
 use crate::plan::tactic::conv_slender::SlenderTile;
+use crate::plan::tactic::conv_spread;
 use crate::plan::tactic::conv_warps::{self, Share, WarpsTile};
 use crate::plan::tactic::conv_wgmma::{BLOCK_K, WgmmaTile};
 use crate::plan::tactic::depthwise_few::Patch;
@@ -89,6 +90,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
             });
             block(128, 160, ring)
         }
+        Kernel::ConvSpread => block(u64::from(conv_spread::THREADS), 100, 0),
         Kernel::ConvAffine => sharing(1, 256, 220),
         Kernel::PrologueWgmma => PrologueTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 128, u64::from(e.shared()))),
         Kernel::ConvTaps => block(288, 160, 128 << 10),

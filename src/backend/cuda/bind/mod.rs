@@ -18,6 +18,7 @@ mod conv_patch;
 mod conv_pooled;
 mod conv_shallow;
 mod conv_slender;
+mod conv_spread;
 mod conv_taps;
 mod conv_warps;
 pub mod conv_wgmma;
@@ -383,6 +384,7 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
         Named::ConvParts => conv_parts::compile(packer, operator),
         Named::ConvPatch => conv_patch::compile(packer, operator),
         Named::ConvPooled => conv_pooled::compile(packer, operator),
+        Named::ConvSpread => conv_spread::compile(packer, operator),
         Named::ConvShallow => conv_shallow::compile(packer, operator),
         Named::ConvSlender => conv_slender::compile(packer, operator),
         Named::StreamWgmma => stream_wgmma::compile(packer, operator),
