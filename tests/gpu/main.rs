@@ -24,6 +24,7 @@
 //! | `pooled` | convolutions of which maxima alone are stored: the same bits by every kernel |
 //! | `prologues` | products behind scale, shift and relu, or behind factors: the same bits by `mma.sync` and `wgmma` |
 //! | `refused` | what cannot be prepared |
+//! | `resizes` | pictures made larger and smaller: the bits of the processor |
 //! | `samples` | samples of pictures by grids: the bits of the processor, however both lie |
 //! | `sharing` | beside other processes on the same GPU: the same bits |
 //! | `slender` | convolutions from many channels to few: the same bits by every kernel of their classes |
@@ -62,6 +63,7 @@ mod ranks;
 mod recurrences;
 mod reductions;
 mod refused;
+mod resizes;
 mod road;
 mod rows;
 mod samples;

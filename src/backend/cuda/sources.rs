@@ -139,6 +139,7 @@ pub const UNITS: &[Unit] = &[
     unit!("reduce_short"),
     unit!("reduce_sums"),
     unit!("resize"),
+    unit!("resize_columns"),
     unit!("resize_rows"),
     unit!("sample"),
     unit!("sample_planes"),
@@ -306,7 +307,7 @@ const PLAIN: &[(Kernel, &[&str])] = &[
         Kernel::Recurrent,
         &["recurrent", "recurrent_block", "recurrent_cluster", "recurrent_mma"],
     ),
-    (Kernel::Resize, &["resize", "resize_rows"]),
+    (Kernel::Resize, &["resize", "resize_columns", "resize_rows"]),
     (
         Kernel::Softmax,
         &["expectation", "softmax", "softmax_long", "softmax_rows", "softmax_short"],

@@ -57,6 +57,7 @@ mod recurrent;
 mod recurrent_mma;
 mod reduce;
 mod resize;
+mod resize_columns;
 mod resize_rows;
 mod softmax;
 mod softmax_long;

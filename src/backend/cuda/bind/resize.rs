@@ -1,10 +1,10 @@
-//! Resizing of pixels: `kernels/resize.cu`.
+//! Resizing of pixels: `kernels/resize.cu`, and between two pixels of either axis `kernels/resize_columns.cu` and `kernels/resize_rows.cu`.
 
 use super::generic::outside;
 use super::groups::{PixelFrame, Pixels, THREADS, in_whole_groups, source};
 use super::operands::{check, head, input, output};
 use super::resize_rows::{self, Taps, reach};
-use super::{Addresses, BindError, Kernel, Launch, PackId, Packer};
+use super::{Addresses, BindError, Kernel, Launch, PackId, Packer, resize_columns};
 use crate::backend::taps;
 use crate::plan::format::Operator;
 use crate::plan::tactic::resized::is_planes;
@@ -35,11 +35,12 @@ struct Tap {
     weight: f32,
 }
 
-/// The table of an axis, the taps of each output in it, and what pieces of two taps an output reach over.
+/// The table of an axis, the taps of each output in it, what pieces of two taps an output reach over, and whether an output lies outside.
 struct Table {
     pack: PackId,
     taps: u32,
     reach: u32,
+    cropped: bool,
 }
 
 struct Resampling {
@@ -92,6 +93,7 @@ fn table(packer: &Packer<'_>, resize: &Resize, axis: usize, from: u32, to: u32) 
     let positions: Vec<i32> = entries.iter().map(|t| t.position).collect();
     Ok(Table {
         reach: reach(&positions),
+        cropped: positions.contains(&-1),
         pack: packer.table(name, || bytemuck::cast_slice(&entries).to_vec()),
         taps: taps as u32,
     })
@@ -108,14 +110,18 @@ impl Kernel for Resampling {
         let pairs = (self.rows.taps, self.columns.taps) == (2, 2);
         let x = source(at, &self.operator)?;
         let grouped = pairs && in_whole_groups(&x, channels) && !is_planes(&self.operator);
-        if pairs && !grouped {
+        if pairs {
             let taps = Taps {
                 rows,
                 columns,
                 reach: self.columns.reach,
+                cropped: self.rows.cropped || self.columns.cropped,
                 outside: self.outside,
             };
-            if let Some(launch) = resize_rows::launch(at, &self.operator, &taps, region, width)? {
+            if let Some(launch) = resize_columns::launch(at, &self.operator, &taps, region, width)? {
+                return Ok(vec![launch]);
+            }
+            if !grouped && let Some(launch) = resize_rows::launch(at, &self.operator, &taps, region, width)? {
                 return Ok(vec![launch]);
             }
         }

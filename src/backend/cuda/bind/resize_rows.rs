@@ -48,7 +48,9 @@ pub struct Taps {
     pub columns: u64,
     /// Most input pixels of a row under a piece.
     pub reach: u32,
-    /// What lies outside.
+    /// True if an output lies outside of a cropped input.
+    pub cropped: bool,
+    /// What such outputs are.
     pub outside: f32,
 }
 
