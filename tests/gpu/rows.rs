@@ -1,7 +1,7 @@
 //! What is made of rows and columns. Softmax of rows of every length that has a kernel, few and many, along the last axis and along others,
 //! of values that a mask has moved far away. Means, sums, maxima and norms over one axis and several, of few neighbours and of many.
 
-use crate::onnx::{Graph, int};
+use crate::onnx::{Graph, int, ints};
 use crate::processor::check_bits;
 use crate::tiles::{Runs, check_tiles};
 use platoon::plan::format::Kernel;
@@ -70,6 +70,72 @@ fn rows_of_any_length_have_the_processors_softmax() {
         &model(),
         &TYPES,
         "25 softmaxes",
+    );
+}
+
+/// Extents, the axis, and the order of the axes in which a softmax meets them: few elements, in rows behind each other, in planes whose
+/// rows' neighbours are whole fours or not, and of pixels that a copy has turned.
+const FEW: [([i64; 4], i64, [i64; 4]); 18] = [
+    ([1, 96, 112, 4], 3, [0, 1, 2, 3]),
+    ([1, 4, 96, 112], 3, [0, 2, 3, 1]),
+    ([2, 33, 41, 2], 3, [0, 1, 2, 3]),
+    ([2, 33, 41, 3], 3, [0, 1, 2, 3]),
+    ([1, 5, 33, 41], 3, [0, 2, 3, 1]),
+    ([2, 17, 30, 6], 3, [0, 1, 2, 3]),
+    ([1, 17, 31, 7], 3, [0, 1, 2, 3]),
+    ([3, 17, 31, 8], 3, [0, 1, 2, 3]),
+    ([2, 2, 40, 36], 1, [0, 1, 2, 3]),
+    ([1, 3, 41, 37], 1, [0, 1, 2, 3]),
+    ([2, 4, 41, 37], 1, [0, 1, 2, 3]),
+    ([2, 5, 40, 36], 1, [0, 1, 2, 3]),
+    ([1, 6, 40, 36], 1, [0, 1, 2, 3]),
+    ([2, 7, 24, 52], 1, [0, 1, 2, 3]),
+    ([1, 8, 24, 52], 1, [0, 1, 2, 3]),
+    ([2, 12, 4, 52], 2, [0, 1, 2, 3]),
+    ([3, 16, 40, 5], 3, [0, 1, 2, 3]),
+    ([1, 24, 10, 4], 2, [0, 2, 3, 1]),
+];
+
+/// Softmaxes of values up to a number, so that all shares but one are 0 to some of them, some of values that a mask has moved far away; and
+/// of two side by side in their results.
+fn few() -> Vec<u8> {
+    let mut graph = Graph::default();
+    for (i, &(dims, axis, order)) in FEW.iter().enumerate() {
+        let name = |of: &str| format!("{of}{i}");
+        let most = [1.0, 8.0, 300.0][i % 3];
+        let mut masked = 0;
+        let mut mask = || {
+            masked += 1;
+            if masked % 7 == 0 { -1e4 } else { 0.0 }
+        };
+        let turned = order.map(|a| dims[a as usize]);
+        graph = graph
+            .input(&name("x"), &dims)
+            .constant(&name("most"), &[], || most)
+            .constant(&name("mask"), &[turned[2], turned[3]], &mut mask)
+            .node("Mul", &format!("{} {}", name("x"), name("most")), &name("l"), &[])
+            .node("Transpose", &name("l"), &name("t"), &[ints("perm", &order)])
+            .node("Softmax", &name("t"), &name("y"), &[int("axis", axis)])
+            .node("Add", &format!("{} {}", name("t"), name("mask")), &name("m"), &[])
+            .node("Softmax", &name("m"), &name("n"), &[int("axis", axis)])
+            .node("Concat", &format!("{} {}", name("y"), name("n")), &name("b"), &[int("axis", axis)])
+            .output(&name("y"))
+            .output(&name("b"));
+    }
+    graph.file()
+}
+
+#[test]
+fn rows_of_few_elements_have_the_processors_softmax() {
+    check_bits(
+        "gpu_rows_of_few_elements_have_the_processors_softmax",
+        &few(),
+        &[
+            (DType::F16, Ports::Half),
+            (DType::F16, Ports::Declared),
+            (DType::F32, Ports::Declared),
+        ],
+        &format!("{} softmaxes", 2 * FEW.len()),
     );
 }
 

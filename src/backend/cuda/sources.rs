@@ -146,6 +146,7 @@ pub const UNITS: &[Unit] = &[
     unit!("sample_sums"),
     unit!("scatter"),
     unit!("softmax"),
+    unit!("softmax_few"),
     unit!("softmax_long"),
     unit!("softmax_rows"),
     unit!("softmax_short"),
@@ -310,7 +311,14 @@ const PLAIN: &[(Kernel, &[&str])] = &[
     (Kernel::Resize, &["resize", "resize_columns", "resize_rows"]),
     (
         Kernel::Softmax,
-        &["expectation", "softmax", "softmax_long", "softmax_rows", "softmax_short"],
+        &[
+            "expectation",
+            "softmax",
+            "softmax_few",
+            "softmax_long",
+            "softmax_rows",
+            "softmax_short",
+        ],
     ),
 ];
 

@@ -60,6 +60,7 @@ mod resize;
 mod resize_columns;
 mod resize_rows;
 mod softmax;
+mod softmax_few;
 mod softmax_long;
 mod squeeze;
 mod stem;

@@ -1,10 +1,10 @@
 //! Softmax along any axis: `kernels/softmax.cu`, and without a tail `kernels/softmax_rows.cu` and `kernels/softmax_short.cu` for rows
-//! that registers hold.
+//! that registers hold, of halves over few elements `kernels/softmax_few.cu`.
 
 use super::frame::{ElementBox, Frame, THREADS};
 use super::operands::{check, head, input, output};
 use super::views::{DeviceView, strides};
-use super::{Addresses, BindError, Kernel, Launch, expectation, softmax_long};
+use super::{Addresses, BindError, Kernel, Launch, expectation, softmax_few, softmax_long};
 use crate::limits::MAX_RANK;
 use crate::plan::format::Operator;
 use crate::primitive::{Primitive, Region};
@@ -125,6 +125,9 @@ impl Kernel for Softmax {
             return Ok(Vec::new());
         }
         let extent = y.layout.shape.dim(self.axis);
+        if let Some(launch) = softmax_few::launch(at, &self.operator, &rows, self.axis, width)? {
+            return Ok(vec![launch]);
+        }
         if let Some(launch) = self.rows(at, rows, width)? {
             return Ok(vec![launch]);
         }
