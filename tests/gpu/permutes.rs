@@ -50,3 +50,60 @@ fn axes_in_other_orders_have_the_processors_bits() {
         &format!("{} copies", PERMUTES.len()),
     );
 }
+
+/// Extents of a picture, and the channels of it that are a result: all, some between others, and single ones.
+const PLANES: [([i64; 4], [i64; 2]); 17] = [
+    ([1, 7, 97, 161], [0, 7]),
+    ([1, 2, 91, 160], [0, 2]),
+    ([1, 1, 61, 83], [0, 1]),
+    ([2, 3, 33, 41], [0, 3]),
+    ([2, 4, 24, 52], [0, 4]),
+    ([3, 5, 17, 30], [0, 5]),
+    ([1, 6, 40, 41], [0, 6]),
+    ([2, 8, 40, 33], [0, 8]),
+    ([2, 16, 31, 29], [0, 7]),
+    ([2, 16, 31, 29], [8, 15]),
+    ([2, 16, 31, 29], [3, 8]),
+    ([1, 16, 31, 30], [8, 16]),
+    ([1, 12, 31, 30], [4, 7]),
+    ([1, 10, 31, 30], [2, 4]),
+    ([2, 9, 31, 30], [8, 9]),
+    ([1, 8, 31, 30], [5, 6]),
+    ([1, 20, 31, 30], [10, 18]),
+];
+
+/// Results that are channels of pictures which networks keep pixel by pixel.
+fn planes() -> Vec<u8> {
+    let mut graph = Graph::default();
+    for (i, (dims, [first, end])) in PLANES.iter().enumerate() {
+        let name = |of: &str| format!("{of}{i}");
+        graph = graph
+            .input(&name("x"), dims)
+            .integers(&name("first"), &[*first])
+            .integers(&name("end"), &[*end])
+            .integers(&name("axes"), &[1])
+            .node("MaxPool", &name("x"), &name("m"), &[ints("kernel_shape", &[2, 2])])
+            .node(
+                "Slice",
+                &format!("{} {} {} {}", name("m"), name("first"), name("end"), name("axes")),
+                &name("y"),
+                &[],
+            )
+            .output(&name("y"));
+    }
+    graph.file()
+}
+
+#[test]
+fn few_channels_become_planes_with_the_processors_bits() {
+    check_bits(
+        "gpu_few_channels_become_planes_with_the_processors_bits",
+        &planes(),
+        &[
+            (DType::F32, Ports::Declared),
+            (DType::F16, Ports::Half),
+            (DType::F16, Ports::Declared),
+        ],
+        &format!("{} pictures", PLANES.len()),
+    );
+}

@@ -121,6 +121,7 @@ pub const UNITS: &[Unit] = &[
     unit!("pad"),
     unit!("pair_mma"),
     unit!("permute"),
+    unit!("permute_few"),
     unit!("pool"),
     unit!("pool_few"),
     unit!("pool_long"),
@@ -281,7 +282,7 @@ const OWN: &[(Kernel, &[&str])] = &[
         &["reduce", "reduce_few", "reduce_lanes", "reduce_short", "reduce_sums"],
     ),
     (Kernel::Elementwise, &["elementwise", "elementwise_lanes", "elementwise_runs"]),
-    (Kernel::Copy, &["elementwise", "elementwise_runs", "permute"]),
+    (Kernel::Copy, &["elementwise", "elementwise_runs", "permute", "permute_few"]),
     (Kernel::Places, &["sample", "sample_planes", "sample_sums", "scatter"]),
 ];
 

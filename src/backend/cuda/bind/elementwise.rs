@@ -1,6 +1,6 @@
 //! Chains of elementwise functions, and copies, over runs: `kernels/elementwise.cu`, or `kernels/elementwise_runs.cu` where the
 //! tensors lie alike, or `kernels/elementwise_lanes.cu` for coordinates; plain copies between tensors that lie otherwise go through
-//! `kernels/permute.cu`.
+//! `kernels/permute.cu`, those of few channels side by side into planes through `kernels/permute_few.cu`.
 
 mod lanes;
 
@@ -8,7 +8,7 @@ use super::generic::head_call;
 use super::operands::{check, head, output};
 use super::tail::{FROM_MEMORY, Tail, TailCall, TailOperand};
 use super::views::{DeviceView, Divisor};
-use super::{Addresses, BindError, Kernel, Launch, count, permute};
+use super::{Addresses, BindError, Kernel, Launch, count, permute, permute_few};
 use crate::limits::MAX_RANK;
 use crate::plan::format::{Call, Operator};
 use crate::primitive::{Binary, Primitive, Region, Unary};
@@ -127,11 +127,12 @@ impl Kernel for Elementwise {
         let mut extents: [u32; MAX_RANK] = std::array::from_fn(|a| ranges[a].len() as u32);
         turn(&mut params, &mut extents)?;
         params.y.extents = extents;
-        if params.copy == 1
-            && params.tail.calls == 0
-            && let Some(launch) = permute::launch(&params.head.a, &params.y, &extents, width)?
-        {
-            return Ok(vec![launch]);
+        if params.copy == 1 && params.tail.calls == 0 {
+            let (from, to) = (&params.head.a, &params.y);
+            let few = permute_few::launch(from, to, &extents, width)?;
+            if let Some(launch) = few.map_or_else(|| permute::launch(from, to, &extents, width), |few| Ok(Some(few)))? {
+                return Ok(vec![launch]);
+            }
         }
         let swapped = swap_pairs(&params, &extents);
         let group = together(&params, &extents);

@@ -45,6 +45,7 @@ mod pad;
 mod pair_mma;
 mod patches;
 mod permute;
+mod permute_few;
 mod pieces;
 mod places;
 mod pool;
