@@ -1,7 +1,7 @@
 //! Chains of elementwise functions: the bits of the processor, of short kernels and of those that know every function, whatever the
 //! extents, and wherever neighbours lie.
 
-use crate::onnx::{Attribute, Graph, int, ints};
+use crate::onnx::{Attribute, Graph, float, int, ints};
 use crate::processor::check_bits;
 use platoon::planner::Ports;
 use platoon::tensor::DType;
@@ -210,5 +210,69 @@ fn coordinates_have_the_processors_bits() {
             (DType::F16, Ports::Declared),
         ],
         &format!("{} chains of coordinates", COORDINATES.len()),
+    );
+}
+
+/// Extents of pictures whose channels have scales, shifts and slopes: of as many runs as threads that take several pixels have, whose pixels
+/// are whole blocks or leave threads over; and few of them.
+const SCALED: [[i64; 4]; 7] = [
+    [1, 64, 97, 98],
+    [2, 24, 152, 154],
+    [1, 8, 271, 262],
+    [1, 200, 61, 52],
+    [2, 48, 90, 83],
+    [1, 1024, 33, 32],
+    [1, 64, 12, 13],
+];
+
+/// Normalised pictures under slopes, and differences beside another picture, between maxima that keep them pixel by pixel.
+fn scaled() -> Vec<u8> {
+    let mut graph = Graph::default();
+    let mut step = 0.0;
+    let mut wave = move || {
+        step += 0.61f32;
+        step.sin()
+    };
+    for (i, dims) in SCALED.iter().enumerate() {
+        let name = |of: &str| format!("{of}{i}");
+        let node = |graph: Graph, kind: &str, from: &str, to: &str, attributes: &[Attribute]| {
+            let inputs: Vec<String> = from.split(' ').map(name).collect();
+            graph.node(kind, &inputs.join(" "), &name(to), attributes)
+        };
+        let pool = [ints("kernel_shape", &[2, 2])];
+        for constant in ["scale", "shift", "slope"] {
+            graph = graph.constant(&name(constant), &[dims[1], 1, 1], &mut wave);
+        }
+        graph = graph.input(&name("x"), dims).input(&name("w"), dims);
+        graph = node(graph, "MaxPool", "x", "p", &pool);
+        graph = node(graph, "MaxPool", "w", "q", &pool);
+        graph = node(graph, "Mul", "p scale", "a", &[]);
+        graph = node(graph, "Add", "a shift", "b", &[]);
+        graph = node(graph, "PRelu", "b slope", "c", &[]);
+        graph = node(graph, "MaxPool", "c", "y", &pool).output(&name("y"));
+        graph = node(graph, "Sub", "shift q", "d", &[]);
+        graph = node(graph, "Mul", "d scale", "e", &[]);
+        graph = node(graph, "LeakyRelu", "e", "f", &[float("alpha", 0.3)]);
+        graph = node(graph, "Add", "f p", "g", &[]);
+        graph = node(graph, "Relu", "g", "h", &[]);
+        graph = node(graph, "MaxPool", "h", "z", &pool).output(&name("z"));
+        // Both pictures are read once more.
+        graph = node(graph, "MaxPool", "p", "u", &pool).output(&name("u"));
+        graph = node(graph, "MaxPool", "q", "v", &pool).output(&name("v"));
+    }
+    graph.file()
+}
+
+#[test]
+fn chains_by_channel_have_the_processors_bits() {
+    check_bits(
+        "gpu_chains_by_channel_have_the_processors_bits",
+        &scaled(),
+        &[
+            (DType::F16, Ports::Half),
+            (DType::F16, Ports::Declared),
+            (DType::F32, Ports::Declared),
+        ],
+        &format!("{} chains", 2 * SCALED.len()),
     );
 }

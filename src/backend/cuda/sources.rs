@@ -102,6 +102,7 @@ pub const UNITS: &[Unit] = &[
     unit!("depthwise_strip"),
     unit!("depthwise_wide"),
     unit!("elementwise"),
+    unit!("elementwise_channels"),
     unit!("elementwise_lanes"),
     unit!("elementwise_runs"),
     unit!("expectation"),
@@ -281,8 +282,14 @@ const OWN: &[(Kernel, &[&str])] = &[
         Kernel::Reduce,
         &["reduce", "reduce_few", "reduce_lanes", "reduce_short", "reduce_sums"],
     ),
-    (Kernel::Elementwise, &["elementwise", "elementwise_lanes", "elementwise_runs"]),
-    (Kernel::Copy, &["elementwise", "elementwise_runs", "permute", "permute_few"]),
+    (
+        Kernel::Elementwise,
+        &["elementwise", "elementwise_channels", "elementwise_lanes", "elementwise_runs"],
+    ),
+    (
+        Kernel::Copy,
+        &["elementwise", "elementwise_channels", "elementwise_runs", "permute", "permute_few"],
+    ),
     (Kernel::Places, &["sample", "sample_planes", "sample_sums", "scatter"]),
 ];
 

@@ -1,7 +1,9 @@
 //! Chains of elementwise functions, and copies, over runs: `kernels/elementwise.cu`, or `kernels/elementwise_runs.cu` where the
-//! tensors lie alike, or `kernels/elementwise_lanes.cu` for coordinates; plain copies between tensors that lie otherwise go through
-//! `kernels/permute.cu`, those of few channels side by side into planes through `kernels/permute_few.cu`.
+//! tensors lie alike, or `kernels/elementwise_channels.cu` where they do and all pixels have the same of some, or
+//! `kernels/elementwise_lanes.cu` for coordinates; plain copies between tensors that lie otherwise go through `kernels/permute.cu`,
+//! those of few channels side by side into planes through `kernels/permute_few.cu`.
 
+mod channels;
 mod lanes;
 
 use super::generic::head_call;
@@ -137,6 +139,14 @@ impl Kernel for Elementwise {
         let swapped = swap_pairs(&params, &extents);
         let group = together(&params, &extents);
         let alike = swapped.is_some() || group == 0 && lie_alike(&mut params, &extents);
+        if alike
+            && swapped.is_none()
+            && let Some(function) = channels::spread(&mut params, &mut extents, at.multiprocessors)
+        {
+            params.extents = extents.map(Divisor::new);
+            params.count = count(extents, "a chunk")?;
+            return Ok(vec![Launch::new(channels::NAME, function, params.tiles, width, THREADS, &params)]);
+        }
         if let Some(swapped) = swapped {
             (params, extents) = swapped;
         }
