@@ -62,7 +62,7 @@ const JOINED: [Window; 3] = [
 ];
 
 /// Windows over pictures of few channels, behind whose pools nothing follows.
-const FEW: [Window; 8] = [
+const FEW: [Window; 15] = [
     average([64, 1, 32, 56], [2, 2, 0], false),
     average([2, 3, 33, 40], [3, 2, 1], false),
     average([2, 3, 33, 41], [3, 2, 1], true),
@@ -71,6 +71,13 @@ const FEW: [Window; 8] = [
     maximum([2, 1, 31, 30], [2, 2, 0]),
     maximum([1, 2, 17, 64], [5, 1, 2]),
     maximum([3, 7, 9, 10], [3, 1, 1]),
+    average([1, 3, 180, 320], [3, 2, 1], false),
+    average([2, 4, 21, 30], [3, 2, 1], true),
+    average([1, 6, 19, 27], [3, 1, 1], false),
+    average([1, 7, 40, 9], [2, 1, 1], true),
+    average([3, 2, 3, 3], [3, 1, 1], false),
+    maximum([1, 6, 23, 24], [2, 1, 1]),
+    average([1, 4, 31, 33], [6, 4, 3], true),
 ];
 
 fn model(windows: &[Window], function_behind: bool) -> Vec<u8> {
@@ -143,5 +150,40 @@ fn pools_of_few_channels_have_the_processors_bits() {
         &model(&FEW, false),
         &[(DType::F32, Ports::Declared), (DType::F16, Ports::Half)],
         &format!("{} pools", FEW.len()),
+    );
+}
+
+/// Pictures of few channels, and the kernels, strides and distances of taps of maxima over them.
+const SPREAD: [([i64; 4], [i64; 3]); 4] = [
+    ([1, 3, 30, 41], [3, 1, 2]),
+    ([2, 5, 24, 24], [2, 2, 3]),
+    ([1, 1, 40, 33], [4, 3, 2]),
+    ([3, 7, 17, 19], [3, 2, 5]),
+];
+
+/// Maxima of taps that lie apart, some of them outside.
+fn spread() -> Vec<u8> {
+    let mut graph = Graph::default();
+    for (i, (dims, [kernel, stride, apart])) in SPREAD.iter().enumerate() {
+        let (x, a, y) = (format!("x{i}"), format!("a{i}"), format!("y{i}"));
+        let attributes = [
+            ints("kernel_shape", &[*kernel; 2]),
+            ints("strides", &[*stride; 2]),
+            ints("dilations", &[*apart; 2]),
+            ints("pads", &[1; 4]),
+        ];
+        graph = graph.input(&x, dims).node("Abs", &x, &a, &[]).node("MaxPool", &a, &y, &attributes);
+        graph = graph.output(&y);
+    }
+    graph.file()
+}
+
+#[test]
+fn pools_of_taps_apart_have_the_processors_bits() {
+    check_bits(
+        "gpu_pools_of_taps_apart_have_the_processors_bits",
+        &spread(),
+        &[(DType::F32, Ports::Declared), (DType::F16, Ports::Half)],
+        &format!("{} pools", SPREAD.len()),
     );
 }

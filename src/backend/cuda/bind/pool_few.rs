@@ -32,6 +32,7 @@ struct Params {
     runs: Divisor,
     rows: Divisor,
     channels: Divisor,
+    steps: [Divisor; 2],
     height: u32,
     width: u32,
     length: u32,
@@ -43,6 +44,17 @@ struct Params {
     padding: u32,
 }
 
+/// Whether a window's places along both axes are counted in 31 bits, inside pictures of `from` and `to` positions and behind them.
+fn is_counted(window: &primitive::Window, from: [u32; 2], to: [u32; 2]) -> bool {
+    (0..2).all(|axis| {
+        let [kernel, stride, step, begin, end] =
+            [&window.kernel, &window.stride, &window.dilation, &window.pad_begin, &window.pad_end].map(|of| u64::from(of[axis]));
+        let output = u64::from(to[axis]) * stride;
+        let input = u64::from(from[axis]) + begin + end;
+        output.max(input) + kernel * step <= i32::MAX as u64 / 2
+    })
+}
+
 /// The launch of a chunk; `None` for what the kernel does not take.
 pub fn launch(
     at: &Addresses<'_>,
@@ -52,12 +64,15 @@ pub fn launch(
     width: u16,
 ) -> Result<Option<Launch>, BindError> {
     let (from, to) = (input(operator, 0)?, output(operator, 0)?);
-    let [_, channels, _, across] = [0, 1, 2, 3].map(|axis| to.layout.shape.dim(axis));
+    let [_, channels, down, across] = [0, 1, 2, 3].map(|axis| to.layout.shape.dim(axis));
     let halves = from.dtype == DType::F16 && to.dtype == DType::F16;
     if operator.calls.len() != 1 || window.axes != 2 || channels >= CHANNELS || !halves {
         return Ok(None);
     }
     let [x, y] = [Pixels::new(at, from)?, Pixels::new(at, to)?];
+    if !is_counted(window, [x.height, x.width], [down, across]) {
+        return Ok(None);
+    }
     let length = count([across, channels], "a row")?;
     let runs = length.div_ceil(RUN);
     let (samples, rows) = (region.batch.len() as u32, region.rows.len() as u32);
@@ -74,6 +89,7 @@ pub fn launch(
         runs: Divisor::new(runs),
         rows: Divisor::new(rows),
         channels: Divisor::new(channels),
+        steps: [0, 1].map(|axis| Divisor::new(window.dilation[axis])),
         height: x.height,
         width: x.width,
         length,
@@ -94,10 +110,20 @@ mod tests {
 
     #[test]
     fn the_struct_has_the_sources_bytes() {
-        assert_eq!(size_of::<Params>(), 200);
+        assert_eq!(size_of::<Params>(), 224);
         let source = include_str!("../kernels/pool_few.cu");
         for line in [format!("THREADS = {THREADS};"), format!("RUN = {RUN};")] {
             assert!(source.contains(&line), "{line}");
         }
+    }
+
+    #[test]
+    fn places_of_windows_have_31_bits() {
+        let mut window = primitive::Window::new(&[3, 3]);
+        window.stride[..2].copy_from_slice(&[2, 2]);
+        assert!(is_counted(&window, [180, 320], [90, 160]));
+        assert!(!is_counted(&window, [180, 1 << 30], [90, 1 << 29]), "wide pictures");
+        window.dilation[1] = 1 << 29;
+        assert!(!is_counted(&window, [180, 320], [90, 160]), "taps far apart");
     }
 }
