@@ -59,7 +59,8 @@ static_assert(sizeof(Epilogue) == 88 + sizeof(Tail), "mirrored in bind/epilogue.
 
 constexpr u32 GROUP = 8;
 
-// Functions that bounds alone express: they commute with the rounding of the store.
+// Functions that bounds alone express: they commute with the rounding of the store, but for the sign of a zero. So all kernels find the
+// bounds of what is not rounded yet, or of halves by instructions to which 0 is above -0: a little below zero gives 0 behind a relu.
 __device__ __forceinline__ bool is_clip(const Epilogue& e) { return e.function == EPILOGUE_IDENTITY || e.function == EPILOGUE_RELU || e.function == EPILOGUE_CLIP; }
 
 __device__ __forceinline__ bool is_join(const Epilogue& e) { return e.flags & EPILOGUE_JOINS; }
@@ -206,7 +207,6 @@ __device__ __forceinline__ void finish_wide(float (&values)[N][GROUP], const flo
 #pragma unroll
         for (u32 i = 0; i < GROUP; ++i) values[g][i] = __fadd_rn(values[g][i], bias[i]);
     }
-    if (e.flags & EPILOGUE_ROUNDED) each(values, [](float x) { return rounded_to_half(x); });
     if (e.function == EPILOGUE_RELU) each(values, [](float x) { return greater(0.0f, x); });
     if (e.function == EPILOGUE_CLIP) each(values, [&](float x) { return clip(x, e.first, e.second); });
     if (joins) {
@@ -259,7 +259,7 @@ __device__ __forceinline__ void finish_groups(float (&values)[N][GROUP], const f
 #pragma unroll
         for (u32 i = 0; i < GROUP; ++i) values[g][i] = __fadd_rn(values[g][i], bias[i]);
     }
-    if (e.flags & EPILOGUE_ROUNDED) each(values, [](float x) { return rounded_to_half(x); });
+    if ((e.flags & EPILOGUE_ROUNDED) && !is_clip(e)) each(values, [](float x) { return rounded_to_half(x); });
     switch (e.function) {
         case EPILOGUE_IDENTITY: break;
         case EPILOGUE_RELU: each(values, [](float x) { return greater(0.0f, x); }); break;
