@@ -378,6 +378,8 @@ pub enum Kernel {
     ConvPooled,
     /// GPU: transposed convolution of few channels by `mma.sync` whose windows lie side by side.
     ConvSpread,
+    /// GPU: convolution of few channels by `mma.sync` whose pixels come straight into registers.
+    ConvDirect,
 }
 
 /// What plan, table and search count: 1 to 8 primitives run as one launch.

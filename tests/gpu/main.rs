@@ -43,6 +43,7 @@ mod company;
 mod conformance;
 mod deformable;
 mod depthwise;
+mod direct;
 mod expectations;
 mod faults;
 mod floats;
@@ -73,6 +74,7 @@ mod spread;
 mod squeezes;
 mod tensors;
 mod tiles;
+mod zeros;
 
 #[path = "../common/av.rs"]
 mod av;

@@ -8,6 +8,7 @@ use super::attention;
 use super::conv_3x3;
 use super::conv_affine::{self, AffineTile, Order};
 use super::conv_chains::{self, ChainsTile};
+use super::conv_direct;
 use super::conv_fma::{self, FmaTile};
 use super::conv_grouped;
 use super::conv_large::{self, LargeTile};
@@ -162,11 +163,16 @@ fn candidates(plan: &Plan, operator: &Operator, units: u32) -> Vec<Tactic> {
         },
         _ => on_mma(plan, body, split_k, units),
     };
+    let direct = match cut {
+        None => conv_direct::product(plan, operator).map_or(Vec::new(), |p| conv_direct::menu(&p, units)),
+        Some(_) => Vec::new(),
+    };
     let floats = conv_fma::product(plan, operator).map_or(Vec::new(), |p| conv_fma::menu(&p, units));
     let single = |kernels: &[Kernel]| kernels.iter().copied().map(Tactic::of).collect::<Vec<_>>();
     let (leading, strips) = depthwise_strip::menu(operator, units);
     [
         products,
+        direct,
         single(&[Kernel::Prepare, Kernel::Decode]),
         squeeze::tactics().collect(),
         attention::menu(operator),
@@ -331,6 +337,7 @@ pub(super) fn fits(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(
             need(operator.class.split_k <= 1, Misfit::Class)?;
             conv_parts::product(plan, operator).map(|_| ())
         }
+        (Kernel::ConvDirect, P::Conv { .. } | P::MatMul) if cut.is_none() => conv_direct::fits(tactic, plan, operator),
         (Kernel::ConvSpread, P::ConvTranspose { .. }) => {
             need(tactic == conv_spread::TACTIC, Misfit::Tile)?;
             need(operator.class.split_k <= 1, Misfit::Class)?;
@@ -416,9 +423,15 @@ fn keeper(tactic: Tactic, plan: &Plan, operator: &Operator) -> Result<(), Misfit
 fn family(kernel: Kernel, operator: &Operator) -> Family {
     match kernel {
         Kernel::Recurrent if operator.class.family == Family::TensorCore => Family::TensorCore,
-        Kernel::ConvMma | Kernel::ConvNarrow | Kernel::ConvParts | Kernel::ConvSpread | Kernel::AttentionMma | Kernel::PairMma => {
-            Family::TensorCore
-        }
+        // Of either.
+        Kernel::ConvDirect if operator.class.family == Family::Wgmma => Family::Wgmma,
+        Kernel::ConvDirect
+        | Kernel::ConvMma
+        | Kernel::ConvNarrow
+        | Kernel::ConvParts
+        | Kernel::ConvSpread
+        | Kernel::AttentionMma
+        | Kernel::PairMma => Family::TensorCore,
         Kernel::ConvWgmma | Kernel::StreamWgmma | Kernel::Stem | Kernel::AttentionWgmma => Family::Wgmma,
         Kernel::ConvPatch | Kernel::ConvChains | Kernel::ConvShallow | Kernel::ConvGrouped | Kernel::ConvLarge | Kernel::ConvPooled => {
             Family::Wgmma

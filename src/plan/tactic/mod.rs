@@ -8,6 +8,7 @@ pub mod attention;
 pub mod conv_3x3;
 pub mod conv_affine;
 pub mod conv_chains;
+pub mod conv_direct;
 pub mod conv_fma;
 pub mod conv_grouped;
 pub mod conv_large;

@@ -152,7 +152,7 @@ impl Footprint {
                 product(operator.class.split_k)
             }
             Kernel::ConvMma => product(operator.class.split_k),
-            Kernel::ConvFma | Kernel::ConvNarrow | Kernel::ConvParts => product(1),
+            Kernel::ConvDirect | Kernel::ConvFma | Kernel::ConvNarrow | Kernel::ConvParts => product(1),
             Kernel::PairMma => product(operator.class.split_k.div_ceil(pair::STRANDS)),
             Kernel::ConvAffine | Kernel::PrologueWgmma => {
                 step = ranges();

@@ -9,6 +9,7 @@ use super::machine::GRAIN;
 use crate::plan::format::{Kernel, Operator};
 use crate::plan::tactic::attention::{self, Team};
 use crate::plan::tactic::conv_chains::{self, ChainsTile};
+use crate::plan::tactic::conv_direct::DirectTile;
 use crate::plan::tactic::conv_fma::FmaTile;
 use crate::plan::tactic::conv_grouped::{self, GroupedTile};
 use crate::plan::tactic::conv_large::LargeTile;
@@ -90,6 +91,7 @@ pub fn of_kernel(operator: &Operator, architecture: &str) -> Room {
             });
             block(128, 160, ring)
         }
+        Kernel::ConvDirect => DirectTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 104, 16 << 10)),
         Kernel::ConvSpread => block(u64::from(conv_spread::THREADS), 100, 0),
         Kernel::ConvAffine => sharing(1, 256, 220),
         Kernel::PrologueWgmma => PrologueTile::of(tactic).map_or(WHOLE_UNIT, |e| block(u64::from(e.threads()), 128, u64::from(e.shared()))),

@@ -8,6 +8,7 @@ mod attention;
 mod constants;
 mod conv_affine;
 mod conv_chains;
+mod conv_direct;
 mod conv_fma;
 mod conv_grouped;
 mod conv_large;
@@ -387,6 +388,7 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
         Named::ConvParts => conv_parts::compile(packer, operator),
         Named::ConvPatch => conv_patch::compile(packer, operator),
         Named::ConvPooled => conv_pooled::compile(packer, operator),
+        Named::ConvDirect => conv_direct::compile(packer, operator),
         Named::ConvSpread => conv_spread::compile(packer, operator),
         Named::ConvShallow => conv_shallow::compile(packer, operator),
         Named::ConvSlender => conv_slender::compile(packer, operator),

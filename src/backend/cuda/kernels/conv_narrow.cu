@@ -10,6 +10,7 @@
 #include "chain.cuh"
 #include "conv_params.cuh"
 #include "mma.cuh"
+#include "quads.cuh"
 
 struct ConvNarrow {
     Convolution product;  // `tiles` are those of this kernel
@@ -30,7 +31,6 @@ static_assert(sizeof(ConvNarrow) == sizeof(Convolution) + 80, "mirrored in bind/
 constexpr u32 WARP = 32, PIECE = 8, PIECE_BYTES = 16, STEP_BYTES = 2 * PIECE_BYTES;
 constexpr u32 PIXELS = 16, ROWS = 4;    // that a warp makes: neighbours of so many rows
 constexpr u32 CHANNELS = 16;            // at a time
-constexpr u32 LANE_CHANNELS = 4;        // of a lane, of pixels 8 apart
 
 // The tile of an index: pixels of the chunk.
 struct Tile {
@@ -102,110 +102,41 @@ struct Fragments {
     }
 };
 
-// The sums of a lane: of each row four channels of a pixel, then of the pixel 8 further on.
-using Sums = float[ROWS][2 * LANE_CHANNELS];
-
 // Where a lane's sums lie: its first pixel of the warp's first row, and its first channel.
-struct Spot {
+struct Spots {
+    const Convolution& c;
     Place place;
     u32 rows;  // of the warp that the chunk has
+    u32 channel;
 
-    __device__ __forceinline__ bool live(const Convolution& c, u32 i, u32 half) const { return i < rows && place.pixel + half * 8 < c.row.divisor; }
+    // Addresses of a lane's four channels in a tensor.
+    struct Steps {
+        u64 first, row, half;
+
+        __device__ __forceinline__ Steps(const ChannelsLast& tensor, const Place& place)
+            : first(group_address(tensor, place)), row(static_cast<u64>(tensor.row * 2)), half(static_cast<u64>(tensor.pixel * 16)) {}
+        __device__ __forceinline__ u64 at(u32 i, u32 upper) const { return first + i * row + (upper ? half : 0); }
+    };
+
+    // From row to row.
+    struct Walk {
+        const Convolution& c;
+        Place place;
+        u32 rows;
+
+        __device__ __forceinline__ bool live(u32 i) const { return i < rows && place.pixel < c.row.divisor; }
+        __device__ __forceinline__ void next() { ++place.row; }
+    };
+
+    __device__ __forceinline__ bool live(u32 i, u32 half) const { return i < rows && place.pixel + half * 8 < c.row.divisor; }
+    __device__ __forceinline__ Walk walk(u32 half) const {
+        Walk walk = {c, place, rows};
+        walk.place.pixel += half ? 8 : 0;
+        return walk;
+    }
+    __device__ __forceinline__ Steps output() const { return Steps(c.epilogue.output, place); }
+    __device__ __forceinline__ Steps joined() const { return Steps(c.epilogue.joined, place); }
 };
-
-// Addresses of a lane's four channels in a tensor.
-struct Steps {
-    u64 first, row, half;
-
-    __device__ __forceinline__ Steps(const ChannelsLast& tensor, const Place& place)
-        : first(group_address(tensor, place)), row(static_cast<u64>(tensor.row * 2)), half(static_cast<u64>(tensor.pixel * 16)) {}
-    __device__ __forceinline__ u64 at(u32 i, u32 upper) const { return first + i * row + (upper ? half : 0); }
-};
-
-// Finishes the sums of the usual tails where a lane has them: `left` channels from its first on are stored, if there are so many.
-__device__ __forceinline__ void finish_usual(Sums& sums, const Convolution& c, const Spot& spot, u32 left) {
-    const Epilogue& e = c.epilogue;
-    const bool joins = e.flags & EPILOGUE_JOINS;
-    uint2 joined[ROWS][2];
-    const Steps to(e.output, spot.place);
-    if (joins && left >= LANE_CHANNELS) {
-        const Steps other(e.joined, spot.place);
-#pragma unroll
-        for (u32 i = 0; i < ROWS; ++i) {
-#pragma unroll
-            for (u32 half = 0; half < 2; ++half) {
-                if (spot.live(c, i, half)) joined[i][half] = *reinterpret_cast<const uint2*>(other.at(i, half));
-            }
-        }
-    }
-    float4 bias = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (e.bias != 0 && left > 0) bias = *reinterpret_cast<const float4*>(e.bias + 4ull * spot.place.channel);
-    const float biases[LANE_CHANNELS] = {bias.x, bias.y, bias.z, bias.w};
-#pragma unroll
-    for (u32 i = 0; i < ROWS; ++i) {
-#pragma unroll
-        for (u32 k = 0; k < 2 * LANE_CHANNELS; ++k) sums[i][k] = __fadd_rn(sums[i][k], biases[k % LANE_CHANNELS]);
-    }
-    switch (e.function) {
-        // Bounds commute with the rounding of the store.
-        case EPILOGUE_IDENTITY: break;
-        case EPILOGUE_RELU: each(sums, [](float x) { return greater(0.0f, x); }); break;
-        case EPILOGUE_CLIP: each(sums, [&](float x) { return clip(x, e.first, e.second); }); break;
-        default:
-            if (e.flags & EPILOGUE_ROUNDED) each(sums, [](float x) { return rounded_to_half(x); });
-            with_usual(e, [&](const auto& f) { each(sums, f); });
-    }
-    const bool wide = (e.flags & EPILOGUE_WIDE_STORE) && left >= LANE_CHANNELS, relu = e.flags & EPILOGUE_JOINS_RELU;
-#pragma unroll
-    for (u32 i = 0; i < ROWS; ++i) {
-#pragma unroll
-        for (u32 half = 0; half < 2; ++half) {
-            if (!spot.live(c, i, half)) continue;
-            const float* v = &sums[i][half * LANE_CHANNELS];
-            uint2 bits = make_uint2(two_halves(v[0], v[1]), two_halves(v[2], v[3]));
-            if (joins) {
-                bits = make_uint2(add_halves(bits.x, joined[i][half].x), add_halves(bits.y, joined[i][half].y));
-                if (relu) bits = make_uint2(relu_halves(bits.x), relu_halves(bits.y));
-            }
-            if (wide) {
-                *reinterpret_cast<uint2*>(to.at(i, half)) = bits;
-            } else {
-                u16* halves = reinterpret_cast<u16*>(to.at(i, half));
-#pragma unroll
-                for (u32 k = 0; k < LANE_CHANNELS; ++k) {
-                    if (k < left) halves[k] = static_cast<u16>((k < 2 ? bits.x : bits.y) >> k % 2 * 16);
-                }
-            }
-        }
-    }
-}
-
-// Finishes the sums of any tail: lanes that are neighbours give each other 8 channels of a pixel.
-__device__ __forceinline__ void finish_any(const Sums& sums, const Convolution& c, const Spot& spot, u32 lane) {
-    const bool odd = lane % 2;
-    Place place = spot.place;
-    place.channel -= odd ? LANE_CHANNELS : 0;
-    const u32 count = place.channel < c.n ? min(c.n - place.channel, GROUP) : 0;
-    place.pixel += odd ? 8 : 0;
-    // One copy of what finishes groups serves all rows; the sums must be named by constants.
-#pragma unroll 1
-    for (u32 i = 0; i < ROWS; ++i) {
-        float group[GROUP] = {};
-#pragma unroll
-        for (u32 constant = 0; constant < ROWS; ++constant) {
-            if (constant != i) continue;
-#pragma unroll
-            for (u32 k = 0; k < LANE_CHANNELS; ++k) {
-                const float low = sums[constant][k], high = sums[constant][k + LANE_CHANNELS];
-                const float theirs = __shfl_xor_sync(~0u, odd ? low : high, 1);
-                group[k] = odd ? theirs : low;
-                group[k + LANE_CHANNELS] = odd ? high : theirs;
-            }
-        }
-        if (count > 0 && i < spot.rows && place.pixel < c.row.divisor) finish(group, c.epilogue, place, count);
-        ++place.row;
-    }
-}
 
 // Makes 16 channels from `first` on of the warp's rows of a tile.
 __device__ __forceinline__ void make_channels(const ConvNarrow& p, const Tile& tile, u32 patch, u32 weights, u32 first, u32 rows) {
@@ -236,22 +167,11 @@ __device__ __forceinline__ void make_channels(const ConvNarrow& p, const Tile& t
         }
         now = next;
     }
-    Sums sums;
-#pragma unroll
-    for (u32 i = 0; i < ROWS; ++i) {
-#pragma unroll
-        for (u32 k = 0; k < 2 * LANE_CHANNELS; ++k) sums[i][k] = parts[i][k / 2 % 2][k / 4 * 2 + k % 2];
-    }
+    Quads<ROWS> sums;
+    take_quads<ROWS>(sums, [&](u32 i, u32 j, u32 k) { return parts[i][j][k]; });
     const u32 above = tile.row + warp * ROWS, channel = first + lane % 4 * LANE_CHANNELS;
     const Place place = {c.first_batch + tile.sample, c.first_row + above, tile.pixel + lane / 4, channel};
-    const Spot spot = {place, above < rows ? rows - above : 0};
-    const Epilogue& e = c.epilogue;
-    const bool readable = !(e.flags & EPILOGUE_JOINS) || ((e.flags & EPILOGUE_WIDE_JOINED) && c.n % LANE_CHANNELS == 0);
-    if (e.function < EPILOGUE_SIGMOID && readable && !(e.flags & EPILOGUE_WIDENED)) {
-        finish_usual(sums, c, spot, channel < c.n ? c.n - channel : 0);
-    } else {
-        finish_any(sums, c, spot, lane);
-    }
+    finish_quads<ROWS>(sums, c, Spots{c, place, above < rows ? rows - above : 0, channel}, lane);
 }
 
 __device__ __forceinline__ void convolve(const ConvNarrow& p) {

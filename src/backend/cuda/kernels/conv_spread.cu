@@ -113,10 +113,12 @@ __device__ __forceinline__ void convolve(const ConvSpread& p) {
         for (u32 half = 0; half < 2; ++half) {
 #pragma unroll
             for (u32 j = 0; j < PLACES; ++j) {
-                const u32 bits = two_halves(__fadd_rn(sums[j][2 * half], bias[j].x), __fadd_rn(sums[j][2 * half + 1], bias[j].y));
+                float low = __fadd_rn(sums[j][2 * half], bias[j].x), high = __fadd_rn(sums[j][2 * half + 1], bias[j].y);
+                // Before they are rounded: what is a little below zero is no negative zero behind a relu.
+                if (e.function == EPILOGUE_RELU) low = greater(0.0f, low), high = greater(0.0f, high);
                 const u32 row = at[half].row + rows[j];
                 if (!at[half].live || row < p.first_row || row >= p.end_row) continue;
-                *reinterpret_cast<u32*>(y + at[half].to + spread[j]) = e.function == EPILOGUE_RELU ? relu_halves(bits) : bits;
+                *reinterpret_cast<u32*>(y + at[half].to + spread[j]) = two_halves(low, high);
             }
         }
     }
