@@ -1,5 +1,5 @@
-//! The kernels of transposed convolutions whose windows lie side by side: the class of [`conv_parts`], for so few channels that all places
-//! of a window are columns of one product.
+//! The kernels of transposed convolutions whose windows lie side by side: the class of [`conv_parts`](super::conv_parts), for so few
+//! channels that all places of a window are columns of one product.
 
 use super::Misfit;
 use super::conv_parts::{Cut, Parted};
