@@ -6,7 +6,7 @@ use super::constants::Constant;
 use super::conv_mma::{Convolution, Packed, convolution};
 use super::conv_wgmma::is_clip;
 use super::epilogue::{ChannelsLast, flags, pack_bias};
-use super::{Addresses, BindError, Kernel, Launch, Packer};
+use super::{Addresses, BindError, Kernel, Launch, Packer, evenly};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_direct::{CHANNELS, DirectTile, Form, PADDED, PIXELS, STEP, Way, product};
 use crate::plan::tactic::conv_mma::K_BLOCK;
@@ -60,13 +60,16 @@ pub fn compile(packer: &Packer<'_>, operator: &Operator) -> Result<Box<dyn Kerne
 fn pack_weights(product: &Product<'_>, groups: u32, read: &dyn Fn(&[u32]) -> f32) -> Vec<u8> {
     let [inputs, outputs] = [product.x.extents[3], product.out.extents[3]];
     let (across, rank) = (product.window.kernel[1], product.weights.layout.shape.rank());
-    let value = |channel: u32, tap: u32, k: u32| {
-        let mut at = vec![0; rank];
+    let mut at = vec![0; rank];
+    let mut value = |channel: u32, tap: u32, k: u32| {
+        if k >= inputs || channel >= outputs {
+            return 0.0;
+        }
         match product.matrix {
             true => at[rank - 2..].copy_from_slice(&[k, channel]),
             false => at.copy_from_slice(&[channel, k, tap / across, tap % across]),
         }
-        if k < inputs && channel < outputs { read(&at) } else { 0.0 }
+        read(&at)
     };
     let mut bytes = Vec::new();
     for group in 0..groups {
@@ -115,14 +118,9 @@ impl Kernel for ConvDirect {
             rounds: form.rounds,
             taps: form.taps,
         };
-        // Blocks make as many tiles as each other where they can: a block begins with its weights.
-        let blocks = params.product.tiles().div_ceil(self.entry.warps);
-        let places = match at.multiprocessors {
-            0 => blocks,
-            units => units.saturating_mul(self.entry.together(&form)),
-        };
-        let even = blocks.div_ceil(blocks.div_ceil(places.max(1)).max(1));
-        let launch = Launch::new("conv_direct", form.function(), even, width, self.entry.threads(), &params);
+        // A block begins with its weights.
+        let blocks = evenly(at, params.product.tiles().div_ceil(self.entry.warps), self.entry.together(&form));
+        let launch = Launch::new("conv_direct", form.function(), blocks, width, self.entry.threads(), &params);
         Ok(vec![Launch {
             shared: form.shared(),
             ..launch

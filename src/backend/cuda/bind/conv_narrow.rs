@@ -4,7 +4,7 @@
 
 use super::conv_mma::{Convolution, Packed, convolution};
 use super::views::Divisor;
-use super::{Addresses, BindError, Kernel, Launch, Packer};
+use super::{Addresses, BindError, Kernel, Launch, Packer, evenly};
 use crate::plan::format::Operator;
 use crate::plan::tactic::conv_mma::K_BLOCK;
 use crate::plan::tactic::conv_narrow::{NarrowTile, product};
@@ -79,13 +79,9 @@ impl Kernel for ConvNarrow {
             table: patch.table,
             patches: patch.patches,
         };
-        // Blocks make as many tiles as each other where they can: a block begins with its weights.
-        let places = match at.multiprocessors {
-            0 => tiles,
-            units => units.saturating_mul(self.entry.together(&patch, UNIT_BYTES)),
-        };
-        let even = tiles.div_ceil(tiles.div_ceil(places.max(1)).max(1));
-        let launch = Launch::new("conv_narrow", "conv_narrow_16", even, width, self.entry.threads(), &params);
+        // A block begins with its weights.
+        let blocks = evenly(at, tiles, self.entry.together(&patch, UNIT_BYTES));
+        let launch = Launch::new("conv_narrow", "conv_narrow_16", blocks, width, self.entry.threads(), &params);
         Ok(vec![Launch {
             shared: patch.shared(),
             ..launch

@@ -134,6 +134,16 @@ pub fn blocks(tiles: u32, width: u16) -> u32 {
     }
 }
 
+/// Blocks of a launch that make as many tiles as each other where they can, of which so many share a multiprocessor: for kernels whose
+/// blocks begin with what serves all of their tiles.
+fn evenly(at: &Addresses<'_>, tiles: u32, together: u32) -> u32 {
+    let places = match at.multiprocessors {
+        0 => tiles,
+        units => units.saturating_mul(together),
+    };
+    tiles.div_ceil(tiles.div_ceil(places.max(1)).max(1))
+}
+
 /// A stretch of device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Area {
