@@ -131,8 +131,10 @@ impl Kernel for Elementwise {
         params.y.extents = extents;
         if params.copy == 1 && params.tail.calls == 0 {
             let (from, to) = (&params.head.a, &params.y);
-            let few = permute_few::launch(from, to, &extents, width)?;
-            if let Some(launch) = few.map_or_else(|| permute::launch(from, to, &extents, width), |few| Ok(Some(few)))? {
+            if let Some(launch) = permute_few::launch(from, to, &extents, width)? {
+                return Ok(vec![launch]);
+            }
+            if let Some(launch) = permute::launch(from, to, &extents, width)? {
                 return Ok(vec![launch]);
             }
         }

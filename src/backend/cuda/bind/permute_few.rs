@@ -1,9 +1,10 @@
 //! Copies of halves from pixels of up to eight channels into planes: `kernels/permute_few.cu`.
 
 use super::tail::TailOperand;
-use super::views::{DeviceView, Divisor};
+use super::views::{DeviceView, Divisor, dtype_number};
 use super::{BindError, Launch, count};
 use crate::limits::MAX_RANK;
+use crate::tensor::DType;
 use bytemuck::{Pod, Zeroable};
 
 /// Threads of a block.
@@ -16,9 +17,6 @@ const CHANNELS: u32 = 8;
 const ACROSS: u32 = 8;
 /// Axes besides those of pixels and channels.
 const OTHERS: usize = MAX_RANK - 2;
-/// The numbers of f32 and f16.
-const FLOATS: u32 = 0;
-const HALVES: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -47,12 +45,13 @@ fn channels(x: &TailOperand, extents: &[u32; MAX_RANK]) -> Option<(usize, u32)> 
 
 /// The launch of a copy from `x` to `y`, axes in the order of the output's strides and joined; `None` for what the kernels do not take.
 pub fn launch(x: &TailOperand, y: &DeviceView, extents: &[u32; MAX_RANK], width: u16) -> Result<Option<Launch>, BindError> {
-    let planes = x.dtype == HALVES && [FLOATS, HALVES].contains(&y.dtype) && y.strides[0] == 1 && extents[0] >= ACROSS;
+    let [floats, halves] = [DType::F32, DType::F16].map(dtype_number);
+    let planes = x.dtype == halves && [floats, halves].contains(&y.dtype) && y.strides[0] == 1 && extents[0] >= ACROSS;
     let Some((axis, channels)) = channels(x, extents).filter(|_| planes) else {
         return Ok(None);
     };
     // Squares of halves that pieces hold are turned in registers.
-    if channels == CHANNELS && y.dtype == HALVES {
+    if channels == CHANNELS && y.dtype == halves {
         return Ok(None);
     }
     let loaded = i64::from(channels.next_power_of_two());
@@ -78,7 +77,7 @@ pub fn launch(x: &TailOperand, y: &DeviceView, extents: &[u32; MAX_RANK], width:
         params.used += 1;
     }
     params.count = count(params.others.iter().chain([&params.across]).map(|d| d.divisor), "a chunk")?;
-    let kind = if y.dtype == FLOATS { "floats" } else { "halves" };
+    let kind = if y.dtype == floats { "floats" } else { "halves" };
     let (tiles, function) = (params.count.div_ceil(THREADS * PIXELS), format!("permute_few_{channels}_{kind}"));
     Ok(Some(Launch::new("permute_few", function, tiles, width, THREADS, &params)))
 }
@@ -93,12 +92,12 @@ mod tests {
         let x = TailOperand {
             address: 1 << 20,
             source: FROM_MEMORY,
-            dtype: HALVES,
+            dtype: dtype_number(DType::F16),
             strides: from,
         };
         let y = DeviceView {
             address: 1 << 30,
-            dtype: FLOATS,
+            dtype: dtype_number(DType::F32),
             rank: MAX_RANK as u32,
             strides: to,
             extents,
