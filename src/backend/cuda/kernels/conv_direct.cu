@@ -7,6 +7,7 @@
 //
 // Every element is one chain of m16n8k16 instructions in the order (tap row, tap column, 16 channels): the bits of conv_mma.cu where steps
 // of 16 along K do not reach from tap to tap, and of conv_wgmma.cu.
+#include "bounds.cuh"
 #include "chain.cuh"
 #include "conv_params.cuh"
 #include "mma.cuh"
@@ -142,6 +143,24 @@ __device__ __forceinline__ uint4 load_fragment(u32 shared) {
     return words;
 }
 
+// Bounds and a joined tensor: what most launches have behind their sums.
+struct Brief {
+    Bounds bounds;
+    bool joins, relu;
+
+    __device__ __forceinline__ explicit Brief(const Epilogue& e) : bounds(e), joins(is_join(e)), relu(e.flags & EPILOGUE_JOINS_RELU) {}
+
+    __device__ __forceinline__ uint2 halves(const float* sums, const float4& bias) const {
+        return make_uint2(bounds.halves(__fadd_rn(sums[0], bias.x), __fadd_rn(sums[1], bias.y)),
+                          bounds.halves(__fadd_rn(sums[2], bias.z), __fadd_rn(sums[3], bias.w)));
+    }
+
+    __device__ __forceinline__ uint2 join(uint2 bits, uint2 other) const {
+        bits = make_uint2(add_halves(bits.x, other.x), add_halves(bits.y, other.y));
+        return relu ? make_uint2(relu_halves(bits.x), relu_halves(bits.y)) : bits;
+    }
+};
+
 // Sums of so many times 16 channels.
 template <u32 GROUPS>
 struct Sums {
@@ -169,6 +188,30 @@ struct Sums {
     __device__ __forceinline__ void take(Quads<TILES>& sums, u32 g) const {
         take_quads<TILES>(sums, [&](u32 i, u32 j, u32 k) { return parts[g][i][j][k]; });
     }
+
+    // Stores them behind what is brief. `first` is the lane's first pixel and `channel` its first channel; of a group of channels `bias(g)`
+    // are its biases, of a pixel of it `joined(g, i, half)` is what is joined if anything is, and `output(g, i, half)` where it is stored.
+    template <class Bias, class Joined, class Output>
+    __device__ __forceinline__ void store(const Convolution& c, const Brief& brief, bool joins, u32 first, u32 channel, const Bias& bias,
+                                          const Joined& joined, const Output& output) const {
+#pragma unroll
+        for (u32 g = 0; g < GROUPS; ++g) {
+            Quads<TILES> quads;
+            take(quads, g);
+            const float4 biases = bias(g);
+            const bool has = channel + g * CHANNELS < c.n;
+#pragma unroll
+            for (u32 i = 0; i < TILES; ++i) {
+#pragma unroll
+                for (u32 half = 0; half < 2; ++half) {
+                    if (!has || first + i * TILE + half * 8 >= c.m) continue;
+                    uint2 bits = brief.halves(&quads[i][half * LANE_CHANNELS], biases);
+                    if (joins) bits = brief.join(bits, joined(g, i, half));
+                    *output(g, i, half) = bits;
+                }
+            }
+        }
+    }
 };
 
 // Copies the weights of all rounds.
@@ -176,36 +219,6 @@ __device__ __forceinline__ void load_weights(const ConvDirect& p, u32 weights, u
     for (u32 i = threadIdx.x; i < fragments * WARP; i += blockDim.x) copy_16(weights + i * 16, p.product.weights + i * 16ull, 16);
     commit_copies();
 }
-
-// Bounds and a joined tensor: what most launches have behind their sums.
-struct Brief {
-    u32 low, high;  // twice, of halves
-    bool joins, relu;
-
-    __device__ __forceinline__ explicit Brief(const Epilogue& e) : joins(is_join(e)), relu(e.flags & EPILOGUE_JOINS_RELU) {
-        const float infinite = __uint_as_float(0x7f800000u);
-        const float least = e.function == EPILOGUE_RELU ? 0.0f : e.function == EPILOGUE_CLIP ? e.first : -infinite;
-        const float most = e.function == EPILOGUE_CLIP ? e.second : infinite;
-        low = two_halves(least, least);
-        high = two_halves(most, most);
-    }
-
-    __device__ __forceinline__ u32 two(float a, float b) const {
-        u32 bits = two_halves(a, b);
-        asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(bits) : "r"(low));
-        asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(bits) : "r"(high));
-        return bits;
-    }
-
-    __device__ __forceinline__ uint2 halves(const float* sums, const float4& bias) const {
-        return make_uint2(two(__fadd_rn(sums[0], bias.x), __fadd_rn(sums[1], bias.y)), two(__fadd_rn(sums[2], bias.z), __fadd_rn(sums[3], bias.w)));
-    }
-
-    __device__ __forceinline__ uint2 join(uint2 bits, uint2 other) const {
-        bits = make_uint2(add_halves(bits.x, other.x), add_halves(bits.y, other.y));
-        return relu ? make_uint2(relu_halves(bits.x), relu_halves(bits.y)) : bits;
-    }
-};
 
 __device__ __forceinline__ float4 bias_of(const Convolution& c, u32 channel) {
     const bool has = c.epilogue.bias != 0 && channel < c.n;
@@ -291,23 +304,9 @@ __device__ __forceinline__ void convolve_flat(const ConvDirect& p) {
                     }
                 }
             }
-#pragma unroll
-            for (u32 g = 0; g < GROUPS; ++g) {
-                Quads<TILES> quads;
-                sums.take(quads, g);
-                const bool has = channel + g * CHANNELS < c.n;
-#pragma unroll
-                for (u32 i = 0; i < TILES; ++i) {
-#pragma unroll
-                    for (u32 half = 0; half < 2; ++half) {
-                        const u32 further = i * TILE + half * 8;
-                        if (!has || first + further >= c.m) continue;
-                        uint2 bits = brief.halves(&quads[i][half * LANE_CHANNELS], bias[g]);
-                        if (JOINS) bits = brief.join(bits, joined[g][i][half]);
-                        *reinterpret_cast<uint2*>(y + further * y_pixel + g * CHANNELS) = bits;
-                    }
-                }
-            }
+            sums.store(
+                c, brief, JOINS, first, channel, [&](u32 g) { return bias[g]; }, [&](u32 g, u32 i, u32 half) { return joined[JOINS ? g : 0][i][half]; },
+                [&](u32 g, u32 i, u32 half) { return reinterpret_cast<uint2*>(y + (i * TILE + half * 8) * y_pixel + g * CHANNELS); });
             y += step * PIXELS * y_pixel;
             other += step * PIXELS * other_pixel;
             now = next;
@@ -376,23 +375,10 @@ __device__ __forceinline__ void convolve(const ConvDirect& p) {
                 if (brief.joins) others = Begins(c, c.epilogue.joined, first);
                 u16* const y = reinterpret_cast<u16*>(c.epilogue.output.address) + channel;
                 const u16* const other = reinterpret_cast<const u16*>(c.epilogue.joined.address) + channel;
-#pragma unroll
-                for (u32 g = 0; g < GROUPS; ++g) {
-                    Quads<TILES> quads;
-                    sums.take(quads, g);
-                    const float4 bias = bias_of(c, channel + g * CHANNELS);
-                    const bool has = channel + g * CHANNELS < c.n;
-#pragma unroll
-                    for (u32 i = 0; i < TILES; ++i) {
-#pragma unroll
-                        for (u32 half = 0; half < 2; ++half) {
-                            if (!has || first + i * TILE + half * 8 >= c.m) continue;
-                            uint2 bits = brief.halves(&quads[i][half * LANE_CHANNELS], bias);
-                            if (brief.joins) bits = brief.join(bits, *reinterpret_cast<const uint2*>(other + others.element[i][half] + g * CHANNELS));
-                            *reinterpret_cast<uint2*>(y + outputs.element[i][half] + g * CHANNELS) = bits;
-                        }
-                    }
-                }
+                sums.store(
+                    c, brief, brief.joins, first, channel, [&](u32 g) { return bias_of(c, channel + g * CHANNELS); },
+                    [&](u32 g, u32 i, u32 half) { return *reinterpret_cast<const uint2*>(other + others.element[i][half] + g * CHANNELS); },
+                    [&](u32 g, u32 i, u32 half) { return reinterpret_cast<uint2*>(y + outputs.element[i][half] + g * CHANNELS); });
             } else {
 #pragma unroll
                 for (u32 g = 0; g < GROUPS; ++g) {

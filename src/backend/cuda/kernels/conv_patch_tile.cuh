@@ -60,13 +60,6 @@ __device__ __forceinline__ void turn_round(const float (&sums)[ROWS * COLUMNS / 
     }
 }
 
-// The greater of both halves of two words; NaN passes.
-__device__ __forceinline__ u32 greater_halves(u32 a, u32 b) {
-    u32 bits;
-    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(bits) : "r"(a), "r"(b));
-    return bits;
-}
-
 // Rounds the sums, keeps the greatest of every 2 by 2, and turns them round at `at`, as above with half the rows and columns.
 template <u32 ROWS>
 __device__ __forceinline__ void turn_pooled(const float (&sums)[ROWS * COLUMNS / 2], const Epilogue& e, const float (&bias)[2], u32 at, u32 warp,

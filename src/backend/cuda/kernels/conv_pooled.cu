@@ -98,13 +98,6 @@ __device__ __forceinline__ void multiply_rows(Sums& sums, u32 count, u32 next, u
     if (lane == 0) barrier_arrive(previous);
 }
 
-// The greater of both halves of two words; NaN passes.
-__device__ __forceinline__ u32 greater_halves(u32 a, u32 b) {
-    u32 bits;
-    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(bits) : "r"(a), "r"(b));
-    return bits;
-}
-
 // Of a strip of channels, the maxima of the warp's 16 places of both rows: eight rows of shared memory, of which lanes 4 i .. 4 i + 3
 // of each 8 by 8 matrix hold one.
 template <u32 C = 0>

@@ -8,13 +8,10 @@
 // into the patch: the swizzle acts on addresses, so a matrix of pixels may begin at any of them. Products have the order of
 // conv_wgmma.cu, taps in row-major order and inside a tap the channels; zeros that it multiplies besides change no bit.
 
-#include "conv_patch.cuh"
-#include "conv_wgmma_store.cuh"
+#include "patch_pixels.cuh"
 #include "pixel_product.cuh"
 
 constexpr u32 PRODUCT_K = 16;  // channels of one warpgroup product
-constexpr u32 WARP = 32, WARPGROUP = 128;
-constexpr u32 COLUMNS = 8;                    // of a tile
 constexpr u32 BLOCK_ROWS = 8;                 // output rows of a product: 64 pixels
 constexpr u32 TAPS = 3;                       // along either axis
 constexpr u32 WEIGHT_ROW_BYTES = 128;         // 64 input channels of an output channel
@@ -48,61 +45,13 @@ struct Shape {
     static_assert(HEIGHT % BLOCK_ROWS == 0 && (STEP == 1 || STEP == 2), "tiles are whole products");
 };
 
-// The barriers of a block: of each stage, that its patch is there, and that it may be filled; of the weights, that they are there.
-template <class S>
-struct Barriers {
-    u32 base;
-    __device__ __forceinline__ u32 full(u32 stage) const { return base + stage * 16; }
-    __device__ __forceinline__ u32 empty(u32 stage) const { return base + stage * 16 + 8; }
-    __device__ __forceinline__ u32 weights() const { return base + S::STAGES * 16; }
-
-    __device__ __forceinline__ void init() const {
-        for (u32 i = 0; i < S::STAGES; ++i) {
-            barrier_init(full(i), 1);
-            barrier_init(empty(i), WARPGROUP / WARP);
-        }
-        barrier_init(weights(), 1);
-        barrier_init_fence();
-    }
-};
-
-// A tile: its sample, and the first row and column that it stores.
-struct Tile {
-    u32 batch, row, column;
-};
-
-// How many tiles this block has: every `gridDim.x`-th.
-__device__ __forceinline__ u32 tile_count(const ConvPatchParams& p) {
-    return blockIdx.x < p.tiles ? (p.tiles - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
-}
-
-// The n-th of them.
-template <class S>
-__device__ __forceinline__ Tile tile_at(const ConvPatchParams& p, u32 n) {
-    const u32 index = blockIdx.x + n * gridDim.x, line = index / p.across, batch = line / p.down;
-    return {p.first_batch + batch, p.first_row + (line - batch * p.down) * S::ROWS, (index - line * p.across) * COLUMNS};
-}
-
-// Asks for the weights of all taps. A whole warp comes here.
-template <class S>
-__device__ __forceinline__ void load_weights(const ConvPatchParams& p, u32 base, u32 full) {
-    // Weights of a tap have a multiple of GROUP channels; what lies behind the last is multiplied and not stored.
-    const u32 bytes = (p.channels + GROUP - 1) / GROUP * GROUP * WEIGHT_ROW_BYTES;
-    if (!elected()) return;
-    barrier_arrive_expecting(full, TAPS * TAPS * bytes);
-#pragma unroll 1
-    for (u32 tap = 0; tap < TAPS * TAPS; ++tap) {
-        copy_run(base + tap * S::WEIGHT_BYTES, reinterpret_cast<const void*>(p.weights + tap * bytes), bytes, full);
-    }
-}
-
 // Fills stages with the patches of a block's tiles. A whole warp comes here.
 template <class S>
 __device__ __forceinline__ void load(const ConvPatchParams& p, u32 base, const Barriers<S>& barriers) {
     const u32 count = tile_count(p);
 #pragma unroll 1
     for (u32 n = 0; n < count; ++n) {
-        const Tile t = tile_at<S>(p, n);
+        const Tile t = tile_at<S::ROWS>(p, n);
         const i32 column = static_cast<i32>(t.column * S::STRIDE) - static_cast<i32>(p.pad_columns);
         const i32 row = static_cast<i32>(t.row * S::STRIDE) - static_cast<i32>(p.pad_rows);
         const u32 stage = n % S::STAGES, full = barriers.full(stage), to = base + S::PATCHES + stage * S::STAGE_BYTES;
@@ -149,83 +98,6 @@ __device__ __forceinline__ void multiply(float (&sums)[S::BLOCKS][S::OUTPUTS / 2
     products_commit();
 }
 
-// Where a warp's 16 pixels of a product lie: two rows of a tile.
-struct WarpPixels {
-    u32 batch, row, column;
-
-    // Pixel `i` of the 16.
-    __device__ __forceinline__ Place place(u32 i, u32 channel) const { return {batch, row + i / COLUMNS, column + i % COLUMNS, channel}; }
-    __device__ __forceinline__ bool is_live(const ConvPatchParams& p, u32 i) const {
-        return row + i / COLUMNS < p.end_row && column + i % COLUMNS < p.columns;
-    }
-};
-
-// Stores the sums of a warp's pixels the plain way: rounded, turned round in the strip, 8 channels of a pixel a lane.
-template <u32 N>
-__device__ __forceinline__ void store_plain_pixels(const ConvPatchParams& p, const WarpPixels& pixels, const float (&sums)[N / 2],
-                                                   const float2 (&bias)[N / GROUP], u32 strip, u32 lane) {
-    constexpr u32 PIECES = N / GROUP, AT_ONCE = WARP / PIECES, TURNS = WARP_ROWS / AT_ONCE;
-    const Epilogue& e = p.epilogue;
-    const u32 piece = lane % PIECES, own = piece * GROUP;
-    const auto pixel = [&](u32 i) { return i * AT_ONCE + lane / PIECES; };
-    const auto is_live = [&](u32 i) { return own < p.channels && pixels.is_live(p, pixel(i)); };
-    uint4 joined[TURNS];
-    if (is_join(e)) {
-#pragma unroll
-        for (u32 i = 0; i < TURNS; ++i) {
-            if (is_live(i)) joined[i] = *reinterpret_cast<const uint4*>(group_address(e.joined, pixels.place(pixel(i), own)));
-        }
-    }
-    fragment_to_strip<0, N / 2>(sums, bias, e, strip, lane);
-    // The choice of a function stands before the turns.
-    const auto turns = [&](const auto& f) {
-#pragma unroll
-        for (u32 i = 0; i < TURNS; ++i) {
-            uint4 bits = f(load_strip(strip + strip_piece(pixel(i), piece)));
-            if (is_join(e)) bits = join(bits, joined[i], e);
-            if (is_live(i)) *reinterpret_cast<uint4*>(group_address(e.output, pixels.place(pixel(i), own))) = bits;
-        }
-    };
-    const auto mapped = [&](const auto& f) {
-        turns([&](const uint4& bits) { return each_half(bits, f); });
-    };
-    if (is_clip(e)) {
-        turns([](const uint4& bits) { return bits; });
-    } else {
-        with_unusual(e, mapped, [&] { with_usual(e, mapped); });
-    }
-}
-
-// The same of any other tail: in f32, group by group.
-template <u32 N>
-__device__ __forceinline__ void store_any_pixels(const ConvPatchParams& p, const WarpPixels& pixels, const float (&sums)[N / 2], u32 strip, u32 lane) {
-    constexpr u32 WIDTH = N < NARROW ? N : NARROW, GROUPS = WIDTH / GROUP, AT_ONCE = WARP / GROUPS;
-#pragma unroll 1
-    for (u32 c = 0; c < N && c < p.channels; c += WIDTH) {
-        float values[WIDTH / 2];
-        pick(values, sums, c / WIDTH);
-        __syncwarp();
-        const u32 fragment = strip + (lane / 4 * WIDTH + lane % 4 * 2) * 4;
-#pragma unroll
-        for (u32 j = 0; j < WIDTH / 8; ++j) {
-            store_pair(fragment + j * 32, values[4 * j], values[4 * j + 1]);
-            store_pair(fragment + (8 * WIDTH + j * 8) * 4, values[4 * j + 2], values[4 * j + 3]);
-        }
-        __syncwarp();
-        const u32 own = c + lane % GROUPS * GROUP;
-        if (own >= p.channels) continue;
-#pragma unroll 1
-        for (u32 i = lane / GROUPS; i < WARP_ROWS; i += AT_ONCE) {
-            if (!pixels.is_live(p, i)) continue;
-            const u32 at = strip + (i * WIDTH + lane % GROUPS * GROUP) * 4;
-            const float4 low = load_four(at), high = load_four(at + 16);
-            float group[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-            finish(group, p.epilogue, pixels.place(i, own), min(GROUP, p.channels - own));
-        }
-    }
-    __syncwarp();
-}
-
 // What a warpgroup does: every `WARPGROUPS`-th tile of the block.
 template <class S, bool PLAIN>
 __device__ __forceinline__ void work(const ConvPatchParams& p, u32 base, const Barriers<S>& barriers, u32 warp, u32 lane) {
@@ -241,7 +113,7 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, u32 base, const B
         multiply<S>(sums, base, base + S::PATCHES + stage * S::STAGE_BYTES);
         products_wait<0>();
         if (lane == 0) barrier_arrive(barriers.empty(stage));
-        const Tile t = tile_at<S>(p, n);
+        const Tile t = tile_at<S::ROWS>(p, n);
 #pragma unroll
         for (u32 m = 0; m < S::BLOCKS; ++m) {
             const u32 row = t.row + m * BLOCK_ROWS + warp % (WARPGROUP / WARP) * (WARP_ROWS / COLUMNS);
@@ -269,7 +141,7 @@ __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
     __syncthreads();
     if (warp == S::WORKERS / WARP) {
         // Weights are constants.
-        load_weights<S>(p, base, barriers.weights());
+        load_weights<TAPS * TAPS, S::WEIGHT_BYTES, WEIGHT_ROW_BYTES>(p, base, barriers.weights());
         wait_for_predecessors();
         release_successors();
         load<S>(p, base, barriers);

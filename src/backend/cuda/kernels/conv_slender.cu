@@ -10,13 +10,11 @@
 // each is a tap, and each product has 4 channels of each 8 of a piece. Weights are packed in that order, and a warpgroup brings the pixels
 // of its patch into it: once, for all taps.
 
-#include "conv_patch.cuh"
-#include "conv_wgmma_store.cuh"
+#include "patch_pixels.cuh"
 #include "pixel_product.cuh"
 
 constexpr u32 PRODUCT_K = 16;  // channels of one warpgroup product
-constexpr u32 WARP = 32, WARPGROUP = 128;
-constexpr u32 COLUMNS = 8, ROWS = 8;          // of a tile: the pixels of a product
+constexpr u32 ROWS = 8;                       // of a tile: COLUMNS by ROWS are the pixels of a product
 constexpr u32 OUTPUTS = 32;                   // of a product
 constexpr u32 SUMS = OUTPUTS / 2;             // of a thread
 constexpr u32 TAPS = 9, SIDE = 3;             // of a window, along either axis
@@ -53,59 +51,13 @@ struct Shape {
     static_assert(DEPTH % GROUPS == 0, "warpgroups have stages of their own");
 };
 
-// The barriers of a block: of each stage, that its patch is there, and that it may be filled; of the weights, that they are there.
-template <class S>
-struct Barriers {
-    u32 base;
-    __device__ __forceinline__ u32 full(u32 stage) const { return base + stage * 16; }
-    __device__ __forceinline__ u32 empty(u32 stage) const { return base + stage * 16 + 8; }
-    __device__ __forceinline__ u32 weights() const { return base + S::STAGES * 16; }
-
-    __device__ __forceinline__ void init() const {
-        for (u32 i = 0; i < S::STAGES; ++i) {
-            barrier_init(full(i), 1);
-            barrier_init(empty(i), WARPGROUP / WARP);
-        }
-        barrier_init(weights(), 1);
-        barrier_init_fence();
-    }
-};
-
-// A tile: its sample, and the first row and column that it stores.
-struct Tile {
-    u32 batch, row, column;
-};
-
-// How many tiles this block has: every `gridDim.x`-th.
-__device__ __forceinline__ u32 tile_count(const ConvPatchParams& p) {
-    return blockIdx.x < p.tiles ? (p.tiles - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
-}
-
-// The n-th of them.
-__device__ __forceinline__ Tile tile_at(const ConvPatchParams& p, u32 n) {
-    const u32 index = blockIdx.x + n * gridDim.x, line = index / p.across, batch = line / p.down;
-    return {p.first_batch + batch, p.first_row + (line - batch * p.down) * ROWS, (index - line * p.across) * COLUMNS};
-}
-
-// Asks for the weights of all taps. A whole warp comes here.
-__device__ __forceinline__ void load_weights(const ConvPatchParams& p, u32 base, u32 full) {
-    // Weights of a K block have a multiple of GROUP channels; what lies behind the last is multiplied and not stored.
-    const u32 bytes = (p.channels + GROUP - 1) / GROUP * GROUP * WEIGHT_ROW_BYTES;
-    if (!elected()) return;
-    barrier_arrive_expecting(full, TAPS * BOXES * bytes);
-#pragma unroll 1
-    for (u32 i = 0; i < TAPS * BOXES; ++i) {
-        copy_run(base + i * WEIGHT_BYTES, reinterpret_cast<const void*>(p.weights + i * bytes), bytes, full);
-    }
-}
-
 // Fills stages with the patches of a block's tiles. A whole warp comes here.
 template <class S>
 __device__ __forceinline__ void load(const ConvPatchParams& p, u32 base, const Barriers<S>& barriers) {
     const u32 count = tile_count(p);
 #pragma unroll 1
     for (u32 n = 0; n < count; ++n) {
-        const Tile t = tile_at(p, n);
+        const Tile t = tile_at<ROWS>(p, n);
         const i32 column = static_cast<i32>(t.column) - static_cast<i32>(p.pad_columns);
         const i32 row = static_cast<i32>(t.row) - static_cast<i32>(p.pad_rows);
         const u32 stage = n % S::STAGES, full = barriers.full(stage), to = base + S::PATCHES + stage * STAGE_BYTES;
@@ -187,78 +139,6 @@ __device__ __forceinline__ void sum(float (&sums)[SUMS], u32 weights, u32 patch,
     }
 }
 
-// Where a warp's 16 pixels of a product lie: two rows of a tile.
-struct WarpPixels {
-    u32 batch, row, column;
-
-    // Pixel `i` of the 16.
-    __device__ __forceinline__ Place place(u32 i, u32 channel) const { return {batch, row + i / COLUMNS, column + i % COLUMNS, channel}; }
-    __device__ __forceinline__ bool is_live(const ConvPatchParams& p, u32 i) const {
-        return row + i / COLUMNS < p.end_row && column + i % COLUMNS < p.columns;
-    }
-};
-
-// Stores the sums of a warp's pixels the plain way: rounded, turned round in the strip, 8 channels of a pixel a lane.
-__device__ __forceinline__ void store_plain_pixels(const ConvPatchParams& p, const WarpPixels& pixels, const float (&sums)[SUMS],
-                                                   const float2 (&bias)[OUTPUTS / GROUP], u32 strip, u32 lane) {
-    constexpr u32 PIECES = OUTPUTS / GROUP, AT_ONCE = WARP / PIECES, TURNS = WARP_ROWS / AT_ONCE;
-    const Epilogue& e = p.epilogue;
-    const u32 piece = lane % PIECES, own = piece * GROUP;
-    const auto pixel = [&](u32 i) { return i * AT_ONCE + lane / PIECES; };
-    const auto is_live = [&](u32 i) { return own < p.channels && pixels.is_live(p, pixel(i)); };
-    uint4 joined[TURNS];
-    if (is_join(e)) {
-#pragma unroll
-        for (u32 i = 0; i < TURNS; ++i) {
-            if (is_live(i)) joined[i] = *reinterpret_cast<const uint4*>(group_address(e.joined, pixels.place(pixel(i), own)));
-        }
-    }
-    fragment_to_strip<0, SUMS>(sums, bias, e, strip, lane);
-    // The choice of a function stands before the turns.
-    const auto turns = [&](const auto& f) {
-#pragma unroll
-        for (u32 i = 0; i < TURNS; ++i) {
-            uint4 bits = f(load_strip(strip + strip_piece(pixel(i), piece)));
-            if (is_join(e)) bits = join(bits, joined[i], e);
-            if (is_live(i)) *reinterpret_cast<uint4*>(group_address(e.output, pixels.place(pixel(i), own))) = bits;
-        }
-    };
-    const auto mapped = [&](const auto& f) {
-        turns([&](const uint4& bits) { return each_half(bits, f); });
-    };
-    if (is_clip(e)) {
-        turns([](const uint4& bits) { return bits; });
-    } else {
-        with_unusual(e, mapped, [&] { with_usual(e, mapped); });
-    }
-}
-
-// The same of any other tail: in f32, group by group.
-__device__ __forceinline__ void store_any_pixels(const ConvPatchParams& p, const WarpPixels& pixels, const float (&sums)[SUMS], u32 strip, u32 lane) {
-    static_assert(OUTPUTS == NARROW, "f32 fits the strip");
-    constexpr u32 GROUPS = OUTPUTS / GROUP, AT_ONCE = WARP / GROUPS;
-    __syncwarp();
-    const u32 fragment = strip + (lane / 4 * OUTPUTS + lane % 4 * 2) * 4;
-#pragma unroll
-    for (u32 j = 0; j < OUTPUTS / 8; ++j) {
-        store_pair(fragment + j * 32, sums[4 * j], sums[4 * j + 1]);
-        store_pair(fragment + (8 * OUTPUTS + j * 8) * 4, sums[4 * j + 2], sums[4 * j + 3]);
-    }
-    __syncwarp();
-    const u32 own = lane % GROUPS * GROUP;
-    if (own < p.channels) {
-#pragma unroll 1
-        for (u32 i = lane / GROUPS; i < WARP_ROWS; i += AT_ONCE) {
-            if (!pixels.is_live(p, i)) continue;
-            const u32 at = strip + (i * OUTPUTS + own) * 4;
-            const float4 low = load_four(at), high = load_four(at + 16);
-            float group[GROUP] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-            finish(group, p.epilogue, pixels.place(i, own), min(GROUP, p.channels - own));
-        }
-    }
-    __syncwarp();
-}
-
 // What a warpgroup does: every `WARPGROUPS`-th tile of the block.
 template <class S, bool PLAIN>
 __device__ __forceinline__ void work(const ConvPatchParams& p, u32 base, const Barriers<S>& barriers, u32 warp, u32 lane) {
@@ -273,12 +153,12 @@ __device__ __forceinline__ void work(const ConvPatchParams& p, u32 base, const B
         float sums[SUMS];
         sum<S::CHAINS>(sums, base, base + S::PATCHES + stage * STAGE_BYTES, group);
         if (lane == 0) barrier_arrive(barriers.empty(stage));
-        const Tile t = tile_at(p, n);
+        const Tile t = tile_at<ROWS>(p, n);
         const WarpPixels pixels = {t.batch, t.row + warp % (WARPGROUP / WARP) * (WARP_ROWS / COLUMNS), t.column};
         if constexpr (PLAIN) {
-            store_plain_pixels(p, pixels, sums, bias, strip, lane);
+            store_plain_pixels<OUTPUTS>(p, pixels, sums, bias, strip, lane);
         } else {
-            store_any_pixels(p, pixels, sums, strip, lane);
+            store_any_pixels<OUTPUTS>(p, pixels, sums, strip, lane);
         }
     }
 }
@@ -297,7 +177,7 @@ __device__ __forceinline__ void convolve(const ConvPatchParams& p) {
     __syncthreads();
     if (warp == S::WORKERS / WARP) {
         // Weights are constants.
-        load_weights(p, base, barriers.weights());
+        load_weights<TAPS * BOXES, WEIGHT_BYTES, WEIGHT_ROW_BYTES>(p, base, barriers.weights());
         wait_for_predecessors();
         release_successors();
         load<S>(p, base, barriers);

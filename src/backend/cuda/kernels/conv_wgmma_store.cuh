@@ -5,7 +5,7 @@
 // qualify goes through `finish`, with the same bits.
 #pragma once
 
-#include "epilogue.cuh"
+#include "bounds.cuh"
 #include "hopper.cuh"
 
 constexpr u32 WARP_ROWS = 16;                   // rows of a fragment
@@ -15,8 +15,6 @@ constexpr u32 STRIP_BYTES = WARP_ROWS * STRIP_ROW_BYTES;
 constexpr u32 NARROW = 32;                      // channels at a time where f32 goes through the strip
 
 static_assert(WARP_ROWS * NARROW * 4 <= STRIP_BYTES, "f32 fits the strip, half as many channels at a time");
-
-__device__ __forceinline__ float infinite() { return __int_as_float(0x7f800000); }
 
 // The rows of a warp in the output. Each of 16 lanes knows its row's offset; the others repeat them.
 struct WarpRows {
@@ -30,28 +28,6 @@ constexpr u32 PAIR = 2;
 __device__ __forceinline__ u32 row_pairs(const ChannelsLast& tensor, const Place& place) {
     return static_cast<u32>((place.batch * tensor.batch + place.row * tensor.row + place.pixel * tensor.pixel) / PAIR);
 }
-
-// The bounds of a clip, of both halves of a word; of other functions, none. They act on rounded values: rounding keeps
-// order, so it commutes with bounds that are rounded themselves. NaN passes.
-struct Bounds {
-    u32 low, high;
-    bool any;  // the same in all threads
-
-    __device__ __forceinline__ explicit Bounds(const Epilogue& e) {
-        const float least = e.function == EPILOGUE_RELU ? 0.0f : e.function == EPILOGUE_CLIP ? e.first : -infinite();
-        const float most = e.function == EPILOGUE_CLIP ? e.second : infinite();
-        low = two_halves(least, least);
-        high = two_halves(most, most);
-        any = e.function == EPILOGUE_RELU || e.function == EPILOGUE_CLIP;
-    }
-
-    __device__ __forceinline__ u32 halves(float a, float b) const {
-        u32 bits = two_halves(a, b);
-        asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(bits) : "r"(low));
-        asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(bits) : "r"(high));
-        return bits;
-    }
-};
 
 // Byte of a strip where a piece of 8 channels of a row lies: pieces are permuted, so that the same piece of 8 rows meets
 // different banks.
