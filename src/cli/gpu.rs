@@ -7,7 +7,7 @@ use crate::backend::cuda::archive::{self, Archive};
 use crate::backend::cuda::compile::{CompileError, Compiler, UnitReport};
 use crate::backend::cuda::raw::{self, Facts};
 use crate::board::{BackendKind, BoardRecord};
-use crate::planner::boards;
+use crate::planner::{boards, durable};
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
 use std::num::NonZeroUsize;
@@ -129,15 +129,8 @@ pub fn make(
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let (archive, units) = compiler.archive(architecture, old.as_ref(), threads, progress).map_err(short)?;
     std::fs::create_dir_all(kernels).with_context(|| format!("{}: cannot be made", kernels.display()))?;
-    replace(&file, archive.bytes()).with_context(|| format!("{}: cannot be written", file.display()))?;
+    durable::replace(&file, archive.bytes()).with_context(|| format!("{}: cannot be written", file.display()))?;
     Ok(Made { file, archive, units })
-}
-
-/// Writes a file under another name first, so that nobody reads half of it.
-pub fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let draft = file.with_extension(format!("{}.part", std::process::id()));
-    std::fs::write(&draft, bytes)?;
-    std::fs::rename(&draft, file)
 }
 
 /// The error with the compiler's first complaint only, so that it stays a line; all of them go to the log.

@@ -1,14 +1,13 @@
 //! `platoon profile --paces`: the paces of an architecture from the operator tables of its boards.
 
-use super::{Outcome, compile, gpu, output};
+use super::{Outcome, compile, output};
 use crate::board::BoardRecord;
 use crate::plan::format::{Operator, Plan};
 use crate::plan::tactic;
-use crate::planner::Compiled;
-use crate::planner::boards;
 use crate::planner::optable::OpTable;
 use crate::planner::simulate::paces::fit::{self, Observed};
 use crate::planner::simulate::paces::{Loads, Paces};
+use crate::planner::{Compiled, boards, durable};
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -74,7 +73,7 @@ pub fn run(board: &BoardRecord, networks: Networks<'_>, folder: &Path) -> anyhow
     ]);
     for (own, (paces, rows)) in measured.iter().zip(fitted) {
         let file = folder.join(own.units.to_string());
-        gpu::replace(&file, paces.render().as_bytes()).with_context(|| format!("{}: cannot be written", file.display()))?;
+        durable::replace(&file, paces.render().as_bytes()).with_context(|| format!("{}: cannot be written", file.display()))?;
         rows.into_iter().for_each(|row| table.row(row));
     }
     output::print(&format!(

@@ -3,7 +3,7 @@
 
 use super::options::{ActivationType, Common};
 use super::paces;
-use super::{Outcome, compile, gpu, output};
+use super::{Outcome, compile, output};
 use crate::backend::cuda::architecture::Toolkit;
 use crate::backend::cuda::archive;
 use crate::backend::cuda::raw;
@@ -12,7 +12,7 @@ use crate::bench::tactics::{self, Extent, Progress};
 use crate::bench::{BenchError, zoo};
 use crate::board::{BackendKind, BoardRecord};
 use crate::planner::optable::{self, OpTable, Provenance};
-use crate::planner::{self, CompileOptions, Compiled, Ports};
+use crate::planner::{self, CompileOptions, Compiled, Ports, durable};
 use crate::runtime;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -224,7 +224,7 @@ fn network(model: &str, board: &BoardRecord, options: &CompileOptions) -> anyhow
 /// Writes the table as a whole.
 fn write(file: &Path, table: &OpTable) -> Result<(), BenchError> {
     let folder = file.parent().unwrap_or(Path::new(""));
-    let made = std::fs::create_dir_all(folder).and_then(|()| gpu::replace(file, table.render().as_bytes()));
+    let made = std::fs::create_dir_all(folder).and_then(|()| durable::replace(file, table.render().as_bytes()));
     made.map_err(|error| BenchError::Write {
         file: file.to_path_buf(),
         error,

@@ -21,7 +21,7 @@ use crate::plan::regular;
 use crate::planner::floor::Limits;
 use crate::planner::optable::OpTable;
 use crate::planner::simulate::{Calibration, Machine, Observed};
-use crate::planner::{CompileOptions, Compiled, Ports, Searcher, boards};
+use crate::planner::{CompileOptions, Compiled, Ports, Searcher, boards, durable};
 use crate::runtime;
 use crate::tensor::DType;
 use crate::units::Nanos;
@@ -438,7 +438,7 @@ fn calibrate(observed: &[Observed], groups: &[Group], setting: &Setting<'_>) -> 
     let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
     let told = format!("{}; {}", names.join(", "), off(start.calibrated(Some(fitted))));
     let file = Calibration::path(Path::new("boards"), board);
-    super::gpu::replace(&file, fitted.render(&times.provenance, &told).as_bytes())
+    durable::replace(&file, fitted.render(&times.provenance, &told).as_bytes())
         .with_context(|| format!("{}: cannot be written", file.display()))?;
     Ok(format!("{}: fitted to {told}; before: {}", file.display(), off(start)))
 }

@@ -1,6 +1,6 @@
 //! The files of a deployment `plans/<board>`: the table, the plans with their reports, the weight files.
 
-use super::{Compiled, PlannerError};
+use super::{Compiled, PlannerError, durable};
 use crate::board::BoardRecord;
 use crate::limits::MAX_PLAN_FILE;
 use crate::plan::deployment::{memory_bytes, plan_bytes};
@@ -9,7 +9,7 @@ use crate::plan::table::{Entry, Table};
 use crate::plan::{file, regular};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// The table of compiled plans for one board. Where the task set `default` was not compiled, the first one is the default.
@@ -65,7 +65,7 @@ pub fn write(dir: &Path, mut table: Table, compiled: &[Compiled], keep: &[String
     for compiled in compiled {
         // The plan first: where this is stopped, the next writer knows by it whose the weights are.
         let (entry, bytes) = (Entry::of(&compiled.plan), file::encode(&compiled.plan));
-        if !holds(&dir.join(&entry.file), &bytes) {
+        if !durable::holds(&dir.join(&entry.file), &bytes) {
             replace(&dir.join(entry.awaiting()), &bytes)?;
         }
         for (digest, bytes) in &compiled.weight_files {
@@ -207,32 +207,9 @@ fn not_a_folder(path: &Path) -> Result<(), PlannerError> {
     Ok(())
 }
 
-/// True if a file has this content.
-fn holds(path: &Path, bytes: &[u8]) -> bool {
-    let same_length = path.metadata().is_ok_and(|m| m.is_file() && m.len() == bytes.len() as u64);
-    same_length && regular::read(path, bytes.len() as u64).is_ok_and(|old| old == bytes)
-}
-
-/// Writes a file so that a reader sees the old or the new content, never a part; an unchanged file stays untouched.
+/// Writes a file of the deployment in place of the old one; an unchanged file stays untouched.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), PlannerError> {
-    if holds(path, bytes) {
-        return Ok(());
-    }
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let write = || {
-        let mut file = File::create(&temporary)?;
-        file.write_all(bytes)?;
-        // On disk before it has its name: a power cut leaves the old file or the new one.
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
-    };
-    write().map_err(|error| {
-        // Of a full disk this is what frees some of it; that it may fail too says nothing new.
-        let _ = std::fs::remove_file(&temporary);
-        failed(path)(error)
-    })
+    durable::replace(path, bytes).map_err(failed(path))
 }
 
 /// Removes the files of `dir` whose names are `stale`.

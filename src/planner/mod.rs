@@ -14,6 +14,7 @@ pub mod card;
 pub mod cost;
 mod deployment;
 mod document;
+pub mod durable;
 mod emit;
 pub mod floor;
 pub mod graph;
