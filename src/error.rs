@@ -66,8 +66,14 @@ impl Fault {
 
     /// True if it names the tenant's work in a frame.
     pub const fn blames(self, at: TenantId, of_frame: u64) -> bool {
-        let (Fault::Hang { tenant, frame, .. } | Fault::Device { tenant, frame, .. } | Fault::Panic { tenant, frame, .. }) = self;
-        tenant.0 == at.0 && frame == of_frame
+        let (Fault::Hang { frame, .. } | Fault::Device { frame, .. } | Fault::Panic { frame, .. }) = self;
+        self.tenant().0 == at.0 && frame == of_frame
+    }
+
+    /// The tenant that it names.
+    pub const fn tenant(self) -> TenantId {
+        let (Fault::Hang { tenant, .. } | Fault::Device { tenant, .. } | Fault::Panic { tenant, .. }) = self;
+        tenant
     }
 }
 

@@ -1,11 +1,15 @@
 //! The networks of models/ are as right as their cards say, in f32 on the CPU, and as right as they are meant to be.
 #![cfg(all(feature = "planner", feature = "replay"))]
 
+use platoon::backend::{FaultKind, FaultPlace, InjectedFault};
+use platoon::ids::TenantId;
+use platoon::plan::check::CheckedPlan;
 use platoon::plan::deployment::Deployment;
 use platoon::planner::card::Measured;
 use platoon::planner::tasks::Tasks;
 use platoon::planner::{CompileOptions, boards, compile_task_set, write_deployment};
-use platoon::replay::run::{Settings, replay};
+use platoon::replay::report::Summary;
+use platoon::replay::run::{ReplayError, Settings, replay};
 use platoon::replay::score::Score;
 use platoon::replay::score::accuracy::{Accuracy, Figures};
 use platoon::replay::source::{Input, Source};
@@ -13,6 +17,7 @@ use platoon::runtime::{Engine, Options};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use tempfile::TempDir;
 
 #[allow(dead_code)] // other binaries use other parts
 #[path = "common/data.rs"]
@@ -28,8 +33,8 @@ fn tasks() -> Tasks {
     Tasks::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("plans/tasks.toml")).expect("plans/tasks.toml loads")
 }
 
-/// The figures of a replay of `frames` frames of `input` by `task_set`.
-fn measure(tasks: &Tasks, task_set: &str, input: &str, frames: usize) -> Accuracy {
+/// A task set planned for this machine: the folder of its deployment, its plan and an engine with these faults.
+fn open(tasks: &Tasks, task_set: &str, faults: Vec<InjectedFault>) -> (TempDir, CheckedPlan, Engine) {
     let board = boards::load("host").unwrap();
     let compiled = compile_task_set(tasks, task_set, &board, &CompileOptions::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -37,19 +42,31 @@ fn measure(tasks: &Tasks, task_set: &str, input: &str, frames: usize) -> Accurac
     let plan = Deployment::load(folder.path()).unwrap().plans[0].clone();
     let options = Options {
         watchdog: None,
+        faults,
         ..Options::default()
     };
-    let mut engine = Engine::open(folder.path(), &options).unwrap();
+    let engine = Engine::open(folder.path(), &options).unwrap();
+    (folder, plan, engine)
+}
+
+/// Runs `frames` frames of `input`, scored.
+fn run(engine: &mut Engine, plan: &CheckedPlan, input: &str, frames: usize) -> Result<Summary, ReplayError> {
     let input: Input = input.parse().unwrap();
     let cameras: Vec<(&str, bool)> = plan.cameras.iter().map(|c| (c.name.as_str(), true)).collect();
     let settings = Settings {
         frames,
         rate: None,
-        score: Some(Score::new(&plan).unwrap()),
+        score: Some(Score::new(plan).unwrap()),
         stop: &AtomicBool::new(false),
     };
     let source = Source::open(&input, &cameras).unwrap();
-    let summary = replay(&mut engine, &plan, &source, settings, None, &mut |_| {}).unwrap();
+    replay(engine, plan, &source, settings, None, &mut |_| {})
+}
+
+/// The figures of a replay of `frames` frames of `input` by `task_set`.
+fn measure(tasks: &Tasks, task_set: &str, input: &str, frames: usize) -> Accuracy {
+    let (_folder, plan, mut engine) = open(tasks, task_set, Vec::new());
+    let summary = run(&mut engine, &plan, input, frames).unwrap();
     engine.close();
     summary.accuracy.unwrap()
 }
@@ -99,6 +116,25 @@ fn the_networks_are_as_right_as_their_cards_say() {
         }
     }
     assert_eq!(measured, 3, "scout, surface and signal");
+}
+
+#[test]
+fn a_frame_that_did_not_run_names_the_network() {
+    let fault = InjectedFault {
+        frame: 1,
+        at: FaultPlace::Tenant(TenantId(0)),
+        kind: FaultKind::Fail(7),
+    };
+    let (_folder, plan, mut engine) = open(&tasks(), "parking", vec![fault]);
+    let Err(error) = run(&mut engine, &plan, "synthetic:1", 3) else {
+        panic!("the fault stops the replay")
+    };
+    let name = &plan.tenants[0].name;
+    assert_eq!(error.to_string(), format!("frame 1 did not run (t0 is `{name}`)"));
+    let ReplayError::Run { source, .. } = error else {
+        panic!("{error}")
+    };
+    assert!(source.to_string().starts_with("tenant t0 failed in segment "), "{source}");
 }
 
 #[test]

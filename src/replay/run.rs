@@ -69,10 +69,12 @@ pub enum FrameError {
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The engine refused or faulted.
-    #[error("frame {frame} did not run")]
+    #[error("frame {frame} did not run{}", called(blamed.as_ref()))]
     Run {
         /// The frame.
         frame: usize,
+        /// The tenant that a fault names, and what the task set calls it.
+        blamed: Option<(TenantId, String)>,
         /// Why.
         source: RunError,
     },
@@ -177,10 +179,27 @@ struct Frames<'a> {
     score: Option<Score>,
 }
 
+/// The tenant that an error names, with its name. Errors of the engine have numbers alone.
+fn blamed(plan: &Plan, error: RunError) -> Option<(TenantId, String)> {
+    let RunError::Faulted(fault) = error else { return None };
+    let tenant = plan.tenants.get(fault.tenant().index())?;
+    Some((fault.tenant(), tenant.name.clone()))
+}
+
+/// What the tenant of an error is called.
+fn called(blamed: Option<&(TenantId, String)>) -> String {
+    blamed.map_or_else(String::new, |(tenant, name)| format!(" ({tenant} is `{name}`)"))
+}
+
 impl Frames<'_> {
     fn run(&mut self, index: usize, shot: Shot, sink: Option<&mut Sink>, observe: &mut dyn FnMut(Event<'_>)) -> Result<(), ReplayError> {
         let pictures = self.usable(index, shot.pictures, observe);
-        let failed = |source| ReplayError::Run { frame: index, source };
+        let plan = self.plan;
+        let failed = |source| ReplayError::Run {
+            frame: index,
+            blamed: blamed(plan, source),
+            source,
+        };
         let images: Vec<Option<Image<'_>>> = pictures.iter().map(|p| p.as_ref().map(image)).collect();
         let ticket = self.engine.submit(&images).map_err(failed)?;
         let frame = ticket.frame();
