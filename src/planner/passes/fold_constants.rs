@@ -3,19 +3,23 @@
 use crate::backend::cpu::eval::eval;
 use crate::planner::graph::{Graph, Node, Op, ViewOp};
 use crate::planner::strided::{self, Strided};
+use crate::primitive::Primitive;
 use crate::tensor::{Layout, Tensor};
 use std::sync::Arc;
 
 /// Elements above which a result is left to the board, unless a constant that it is made of has as many: a file of weights should
 /// not grow by what one operator can make.
 const LARGEST: u64 = 1 << 22;
+/// The same of what looks at many elements for each of its own, as a positional encoding that is resized by cubics: reading its result
+/// takes the board a fraction of what computing it does.
+const LARGEST_OF_MANY: u64 = 1 << 24;
 
 pub fn run(graph: &mut Graph) {
     let producers = strided::producers(graph);
     for index in 0..graph.nodes.len() {
         let node = &graph.nodes[index];
         let given = node.inputs.iter().filter_map(|&v| strided::constant(graph, &producers, v));
-        let most = given.map(|(tensor, _)| tensor.len() as u64).fold(LARGEST, u64::max);
+        let most = given.map(|(tensor, _)| tensor.len() as u64).fold(largest(&node.op), u64::max);
         let small = node.outputs.iter().all(|v| graph.values[v.index()].shape.elements() <= most);
         // Repeating is free as strides and costs memory as data; a pool's indices are rare enough to compute.
         let repeats = matches!(node.op, Op::View(ViewOp::Broadcast));
@@ -32,6 +36,23 @@ pub fn run(graph: &mut Graph) {
     graph
         .nodes
         .retain(|n| n.outputs.iter().any(|v| graph.values[v.index()].data.is_none()));
+}
+
+/// Elements up to which an operator's result becomes a constant.
+fn largest(op: &Op) -> u64 {
+    match op {
+        Op::Primitive(
+            Primitive::Conv { .. }
+            | Primitive::ConvTranspose { .. }
+            | Primitive::MatMul
+            | Primitive::Pool { .. }
+            | Primitive::Softmax { .. }
+            | Primitive::Normalise { .. }
+            | Primitive::Attention { .. }
+            | Primitive::Resize(_),
+        ) => LARGEST_OF_MANY,
+        _ => LARGEST,
+    }
 }
 
 /// The node's outputs, if its inputs are constants and it can be computed.
