@@ -6,7 +6,6 @@ mod attention;
 mod averages;
 mod beside;
 mod branches;
-mod classes;
 mod collected;
 mod columns;
 mod common;
@@ -59,6 +58,7 @@ mod tests;
 mod through_views;
 mod unsplit;
 mod volumes;
+mod whole_channels;
 
 pub(super) use drop_dead::run as drop_dead;
 pub(super) use rewrite::replace;
@@ -158,8 +158,8 @@ impl PassSet {
     pub const MIXED: PassSet = PassSet(1 << 40);
     /// Shares that go through the same functions, by numbers of their own, before they are joined again stay one.
     pub const UNSPLIT: PassSet = PassSet(1 << 41);
-    /// Convolutions to a result get channels of zeros behind theirs, until these are whole pieces of 16 bytes.
-    pub const CLASSES: PassSet = PassSet(1 << 42);
+    /// Pictures that convolutions make get channels of zeros behind theirs, until these are whole pieces of 16 bytes.
+    pub const WHOLE_CHANNELS: PassSet = PassSet(1 << 42);
     /// Convolutions of few channels become ones whose products are full, of volumes and of many channels to one; lowering moves many
     /// short rows of products to whole pieces.
     pub const FULLER: PassSet = PassSet(1 << 43);
@@ -202,7 +202,7 @@ impl PassSet {
                 PassSet::MIXED,
                 PassSet::FULLER,
                 PassSet::SPACED_HEADS,
-                PassSet::CLASSES,
+                PassSet::WHOLE_CHANNELS,
                 PassSet::AVERAGES,
                 PassSet::DEFORMABLE,
                 PassSet::MAXIMA,
@@ -224,7 +224,7 @@ impl PassSet {
                 PassSet::BESIDE,
                 PassSet::FULLER,
                 PassSet::SPACED_HEADS,
-                PassSet::CLASSES,
+                PassSet::WHOLE_CHANNELS,
             ]
             .into_iter()
             .fold(self.on(target), PassSet::without),
@@ -501,9 +501,9 @@ const PASSES: [Pass; 58] = [
         run: columns::run,
     },
     Pass {
-        name: "classes",
-        flag: PassSet::CLASSES,
-        run: classes::run,
+        name: "whole channels",
+        flag: PassSet::WHOLE_CHANNELS,
+        run: whole_channels::run,
     },
     Pass {
         name: "patches",

@@ -2,7 +2,6 @@
 //! whole networks, in `planner::tests`.
 
 mod averages;
-mod classes;
 mod collected;
 mod columns;
 mod common;
@@ -23,6 +22,7 @@ mod spellings;
 mod spread;
 mod through_views;
 mod unsplit;
+mod whole_channels;
 
 use super::{PassSet, run};
 use crate::limits::MAX_RANK;
@@ -179,6 +179,23 @@ fn what_changes_nothing_goes() {
     let y = net.view(flip, x, &[1, 4, 6, 6]);
     let y = net.transpose(y, &[0, 1, 3, 2]);
     assert_eq!(passed(net, y, PassSet::DROP_NOOPS).nodes.len(), 2);
+}
+
+#[test]
+fn large_results_are_computed_ahead_where_each_element_is_of_many() {
+    let (mut net, mut draw, _) = picture();
+    // 4.8 million elements: a product, what a constant of as many gives, and what repeating a row gives.
+    let column = net.constant(draw.tensor(&[2200, 1]));
+    let row = net.constant(draw.tensor(&[1, 2200]));
+    let product = net.node(Op::Primitive(Primitive::MatMul), &[column, row], &[2200, 2200]);
+    let negated = net.unary(Unary::Neg, product);
+    let repeated = net.view(ViewOp::Broadcast, row, &[2200, 2200]);
+    let repeated = net.unary(Unary::Neg, repeated);
+    let sum = net.binary(Binary::Add, negated, repeated);
+    let graph = passed(net, sum, PassSet::FOLD_CONSTANTS.with(PassSet::DROP_DEAD));
+    assert_eq!(graph.nodes.len(), 3, "{:?}", graph.nodes);
+    assert!(graph.value(negated).data.is_some());
+    assert!(graph.value(repeated).data.is_none());
 }
 
 #[test]
