@@ -248,10 +248,11 @@ fn operands(graph: &Graph, index: &Index, node: &Node, function: Binary) -> Opti
     }
 }
 
-/// False for functions that make of zeros what times zero is no zero.
+/// False for functions that make of zeros, or of what others make of them, what times zero is no zero.
 fn keeps_zeros_finite(function: Unary) -> bool {
     match function {
-        Unary::Log => false,
+        // What zeros have become may be negative.
+        Unary::Log | Unary::Sqrt => false,
         Unary::Clip(low, high) => 0f32.max(low.0).min(high.0).abs() <= f16::MAX.to_f32(),
         _ => true,
     }
