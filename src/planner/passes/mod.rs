@@ -52,6 +52,7 @@ mod spaced_heads;
 mod spread;
 mod squares;
 mod stack;
+mod subnormals;
 mod temperatures;
 #[cfg(test)]
 mod tests;
@@ -181,6 +182,8 @@ impl PassSet {
     pub const SPREAD: PassSet = PassSet(1 << 51);
     /// Channels that are the same at all places are multiplied once.
     pub const COMMON: PassSet = PassSet(1 << 52);
+    /// Weights, slopes and shifts that are subnormal become zeros.
+    pub const SUBNORMALS: PassSet = PassSet(1 << 53);
     /// Every pass.
     pub const ALL: PassSet = PassSet(u64::MAX);
 
@@ -279,7 +282,7 @@ struct Pass {
 /// In the order they run. Constants come first because the patterns look for them; folding into weights leaves new ones, and joined
 /// branches may be scaled before they are added to their input again. What a function spelled in pieces is made of is folded into
 /// nothing behind it before it is known.
-const PASSES: [Pass; 58] = [
+const PASSES: [Pass; 59] = [
     Pass {
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
@@ -569,6 +572,11 @@ const PASSES: [Pass; 58] = [
         name: "drop_dead",
         flag: PassSet::DROP_DEAD,
         run: drop_dead::run,
+    },
+    Pass {
+        name: "subnormals",
+        flag: PassSet::SUBNORMALS,
+        run: subnormals::run,
     },
 ];
 

@@ -182,6 +182,33 @@ fn what_changes_nothing_goes() {
 }
 
 #[test]
+fn subnormal_weights_and_slopes_are_zeros() {
+    let tiny = f32::MIN_POSITIVE / 4.0;
+    let row = |values: &[f32], dims: &[u32]| Tensor::new(Shape::new(dims).unwrap(), Data::F32(values.to_vec())).unwrap();
+    let mut net = Net::default();
+    let x = net.input(&[1, 2, 3, 3]);
+    let weights = net.constant(row(&[1.0, -tiny, tiny, f32::MIN_POSITIVE], &[2, 2, 1, 1]));
+    let conv = Primitive::Conv {
+        window: Window::new(&[1, 1]),
+        groups: 1,
+    };
+    let y = net.node(Op::Primitive(conv), &[x, weights], &[1, 2, 3, 3]);
+    let slopes = net.constant(row(&[tiny, 0.5], &[1, 2, 1, 1]));
+    let spread = net.view(ViewOp::Broadcast, slopes, &[1, 2, 3, 3]);
+    let y = net.binary(Binary::PRelu, y, spread);
+    // What is read by anything else stays what it is.
+    let least = net.constant(row(&[tiny, 2.0], &[1, 2, 1, 1]));
+    let least_of_all = net.view(ViewOp::Broadcast, least, &[1, 2, 3, 3]);
+    let y = net.binary(Binary::Mul, y, least_of_all);
+    let y = net.binary(Binary::Max, y, least_of_all);
+    let graph = passed(net, y, PassSet::SUBNORMALS);
+    let elements = |value| graph.value(value).data.as_ref().unwrap().as_f32().unwrap().to_vec();
+    assert_eq!(elements(weights), [1.0, 0.0, 0.0, f32::MIN_POSITIVE]);
+    assert_eq!(elements(slopes), [0.0, 0.5]);
+    assert_eq!(elements(least), [tiny, 2.0]);
+}
+
+#[test]
 fn large_results_are_computed_ahead_where_each_element_is_of_many() {
     let (mut net, mut draw, _) = picture();
     // 4.8 million elements: a product, what a constant of as many gives, and what repeating a row gives.
