@@ -6,6 +6,7 @@ mod regions;
 
 use super::rewrite::{Index, zeros_behind};
 use crate::planner::graph::{Graph, Node, Op, ValueId, ViewOp};
+use crate::primitive::Primitive;
 use crate::tensor::{Data, Shape, Tensor};
 use regions::{Constant, Regions, Role};
 use std::sync::Arc;
@@ -60,38 +61,39 @@ impl Widened {
 
     /// Adds a node of before, with what it needs.
     fn node(&mut self, graph: &mut Graph, mut node: Node, role: &Role) {
-        let made = node.outputs.first().copied().filter(|&v| self.whole(v).is_some());
+        let made = node.outputs.first().and_then(|&v| self.whole(v)).map(|v| graph.value(v).shape);
+        let channels = made.map(|shape| shape.dim(1));
         match role {
             Role::Product { weights, bias, axes } => {
-                let read = self.whole(node.inputs[0]);
-                if made.is_some() || read.is_some() {
+                let read = self.whole(node.inputs[0]).map(|v| graph.value(v).shape.dim(1));
+                if channels.is_some() || read.is_some() {
                     let mut wide = Arc::clone(weights);
-                    for (axis, value) in [(axes.outputs, made.and_then(|v| self.whole(v))), (axes.inputs, read)] {
-                        if let Some(value) = value {
-                            wide = along(&wide, axis, graph.value(value).shape.dim(1));
+                    for (axis, channels) in [(axes.outputs, channels), (axes.inputs, read)] {
+                        if let Some(channels) = channels {
+                            wide = along(&wide, axis, channels);
                         }
                     }
                     node.inputs[1] = graph.add_constant(format!("{}.weights", node.name), wide);
-                    self.bias(graph, &mut node, bias.as_deref(), made);
+                    give_bias(graph, &mut node, bias.as_deref(), channels);
                 }
             }
             Role::Depthwise { weights, bias } => {
-                if let Some(channels) = made.map(|v| self.channels(graph, v)) {
+                if let Some(channels) = channels {
                     node.inputs[1] = graph.add_constant(format!("{}.weights", node.name), along(weights, 0, channels));
-                    self.bias(graph, &mut node, bias.as_deref(), made);
-                    if let Op::Primitive(primitive) = &mut node.op {
-                        regions::set_groups(primitive, channels);
+                    give_bias(graph, &mut node, bias.as_deref(), Some(channels));
+                    if let Op::Primitive(Primitive::Conv { groups, .. }) = &mut node.op {
+                        *groups = channels;
                     }
                 }
             }
             Role::Function(Some(constant)) => {
-                if let Some(made) = made {
-                    node.inputs[constant.place] = self.constant(graph, &node, constant, made);
+                if let Some(shape) = made {
+                    node.inputs[constant.place] = self.constant(graph, &node, constant, shape);
                 }
             }
             Role::Function(None) | Role::Both | Role::Window | Role::Spread | Role::Other => {}
         }
-        let reads_own = matches!(role, Role::Other) || (matches!(role, Role::Window) && made.is_none());
+        let reads_own = matches!(role, Role::Other) || (matches!(role, Role::Window) && channels.is_none());
         for input in node.inputs.iter_mut().filter(|_| !reads_own) {
             *input = self.whole(*input).unwrap_or(*input);
         }
@@ -109,24 +111,9 @@ impl Widened {
         }));
     }
 
-    fn channels(&self, graph: &Graph, value: ValueId) -> u32 {
-        graph.value(self.whole(value).unwrap_or(value)).shape.dim(1)
-    }
-
-    /// Gives a convolution its bias, with zeros behind where it makes more channels.
-    fn bias(&self, graph: &mut Graph, node: &mut Node, bias: Option<&[f32]>, made: Option<ValueId>) {
-        node.inputs.truncate(2);
-        let Some(bias) = bias else { return };
-        let channels = made.map_or(bias.len(), |v| self.channels(graph, v) as usize);
-        let bias = row(bias, channels, 0.0, |n| Shape::new(&[n]));
-        node.inputs
-            .extend(bias.map(|bias| graph.add_constant(format!("{}.bias", node.name), bias)));
-    }
-
-    /// A function's constant, one for each channel, repeated over the picture.
-    fn constant(&mut self, graph: &mut Graph, node: &Node, constant: &Constant, made: ValueId) -> ValueId {
-        let whole = self.whole(made).unwrap_or(made);
-        let (shape, name) = (graph.value(whole).shape, format!("{}.constant", node.name));
+    /// A function's constant, one for each channel, repeated over a picture of this shape.
+    fn constant(&mut self, graph: &mut Graph, node: &Node, constant: &Constant, shape: Shape) -> ValueId {
+        let name = format!("{}.constant", node.name);
         let Some(values) = row(&constant.values, shape.dim(1) as usize, constant.behind, |n| {
             Shape::new(&[1, n, 1, 1])
         }) else {
@@ -142,6 +129,16 @@ impl Widened {
         });
         spread
     }
+}
+
+/// Gives a convolution its bias, with zeros behind where it makes more channels.
+fn give_bias(graph: &mut Graph, node: &mut Node, bias: Option<&[f32]>, channels: Option<u32>) {
+    node.inputs.truncate(2);
+    let Some(bias) = bias else { return };
+    let channels = channels.map_or(bias.len(), |channels| channels as usize);
+    let bias = row(bias, channels, 0.0, |n| Shape::new(&[n]));
+    node.inputs
+        .extend(bias.map(|bias| graph.add_constant(format!("{}.bias", node.name), bias)));
 }
 
 /// Numbers of channels, and `behind` for those behind them.

@@ -66,16 +66,9 @@ impl Regions {
     pub fn of(graph: &Graph, index: &Index) -> Regions {
         let ragged: Vec<bool> = (0..graph.values.len()).map(|v| is_ragged(graph, v)).collect();
         let touches = |node: &Node| node.inputs.iter().chain(&node.outputs).any(|v| ragged[v.index()]);
-        let role = |node: &Node| {
-            let known = || role(graph, index, node);
-            if touches(node) {
-                known().unwrap_or(Role::Other)
-            } else {
-                Role::Other
-            }
-        };
+        let known = |node: &Node| touches(node).then(|| role(graph, index, node)).flatten();
         let mut regions = Regions {
-            roles: graph.nodes.iter().map(role).collect(),
+            roles: graph.nodes.iter().map(|node| known(node).unwrap_or(Role::Other)).collect(),
             chosen: ragged,
         };
         regions.settle(graph, index);
@@ -263,11 +256,4 @@ fn of_channels(graph: &Graph, index: &Index, value: ValueId) -> Option<Vec<f32>>
     let it = graph.value(value);
     let each = strided::along(graph, &index.producers, value, 1).filter(|_| it.shape.rank() == 4 && it.dtype == DType::F32)?;
     Some(each.into_iter().map(|x| x as f32).collect())
-}
-
-/// Gives a convolution of single channels more of them.
-pub fn set_groups(primitive: &mut Primitive, channels: u32) {
-    if let Primitive::Conv { groups, .. } = primitive {
-        *groups = channels;
-    }
 }
